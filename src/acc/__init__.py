@@ -1,0 +1,1 @@
+"""Evaluate, build and connect agents whose memory stays bounded."""

@@ -1,0 +1,229 @@
+"""One live episode: the same turns for every agent, judged as they happen."""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
+from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
+from acc.domain.value_objects.evaluation import AgentTurnEvaluationRecord, TurnStatus
+from acc.domain.value_objects.live_evaluation import (
+    AgentTurnResponse,
+    EvaluationTurnQuery,
+    JudgeTurnResult,
+    LiveEvaluationEpisodeResult,
+    TurnResult,
+)
+from acc.ports.outbound.live_evaluation_ports import (
+    AgentRunnerPort,
+    JudgeEvaluatorPort,
+    QuerySourcePort,
+    ReplayableAgentPort,
+)
+
+OnTurn = Callable[[TurnResult], Awaitable[None]]
+
+
+class LiveMultiAgentEvaluationUseCase:
+    """Drives several agents through the same turns and has a judge score each turn.
+
+    Agents of one turn answer at the same time. An agent that raises, times out or returns nothing
+    is recorded as failed for that turn. A judge that raises is asked again up to `judge_attempts`
+    times; after that the turn is unscored and the canonical memory stays as it was.
+    """
+
+    def __init__(
+        self,
+        *,
+        agents: Sequence[AgentRunnerPort],
+        judge: JudgeEvaluatorPort,
+        agent_timeout: float | None = None,
+        judge_attempts: int = 3,
+    ) -> None:
+        names = [agent.agent_name for agent in agents]
+        if not names:
+            raise InvalidInput("an episode needs at least one agent")
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"agent names must differ: {names}")
+        if judge_attempts < 1:
+            raise InvalidInput(f"judge_attempts must be at least 1, not {judge_attempts}")
+        self._agents = tuple(agents)
+        self._judge = judge
+        self._agent_timeout = agent_timeout
+        self._judge_attempts = judge_attempts
+
+    async def run_episode(
+        self,
+        queries: Sequence[EvaluationTurnQuery] | QuerySourcePort,
+        *,
+        on_turn: OnTurn | None = None,
+        earlier: Sequence[TurnResult] = (),
+    ) -> LiveEvaluationEpisodeResult:
+        """Run the turns in order and return every record with its summaries.
+
+        `on_turn` is awaited after each new turn, before the next one starts. `earlier` are turns
+        already recorded: they are lived through again without asking agents or judge.
+        """
+        if isinstance(queries, Sequence):
+            check_turn_order(queries)
+        records: dict[str, list[AgentTurnEvaluationRecord]] = {
+            agent.agent_name: [] for agent in self._agents
+        }
+        memory: Mapping[str, object] = {}
+        turns = 0
+        for turn in earlier:
+            await self._replay(turn, memory)
+            memory, turns = turn.canonical_memory, turn.query.turn_id
+            for record in turn.records:
+                records[record.agent_name].append(record)
+        async for query in _ask(queries, turns + 1, lambda: memory):
+            result = await self._run_turn(query, memory)
+            if on_turn is not None:
+                await on_turn(result)
+            memory, turns = result.canonical_memory, query.turn_id
+            for record in result.records:
+                records[record.agent_name].append(record)
+        everything = [record for listed in records.values() for record in listed]
+        return LiveEvaluationEpisodeResult(
+            turns=turns,
+            records={name: tuple(listed) for name, listed in records.items()},
+            summaries=AgentJudgeEvaluationUseCase().summarize(everything),
+            canonical_memory=copy_plain(memory),
+        )
+
+    async def _run_turn(
+        self, query: EvaluationTurnQuery, memory: Mapping[str, object]
+    ) -> TurnResult:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._answer(agent, query, copy_plain(memory)))
+                for agent in self._agents
+            ]
+        responses = tuple(task.result() for task in tasks)
+        answered = tuple(response for response in responses if not response.error)
+        judged, fault = await self._evaluate(query, memory, answered)
+        verdicts = {}
+        if judged is not None:
+            verdicts = {verdict.agent_name: verdict for verdict in judged.evaluations}
+            memory = judged.canonical_memory
+        records = []
+        for response in responses:
+            verdict = verdicts.get(response.agent_name)
+            status = TurnStatus.SCORED if verdict else TurnStatus.UNSCORED
+            records.append(
+                AgentTurnEvaluationRecord(
+                    agent_name=response.agent_name,
+                    turn_id=query.turn_id,
+                    status=TurnStatus.FAILED if response.error else status,
+                    outcome=verdict.outcome if verdict else None,
+                    hallucination=verdict.hallucination if verdict else None,
+                    drift=verdict.drift if verdict else None,
+                    memory_tokens=response.memory_tokens,
+                    error=response.error or ("" if verdict else fault),
+                )
+            )
+        return TurnResult(
+            query=query,
+            responses=responses,
+            records=tuple(records),
+            canonical_memory=copy_plain(memory),
+        )
+
+    async def _answer(
+        self, agent: AgentRunnerPort, query: EvaluationTurnQuery, memory: Mapping[str, object]
+    ) -> AgentTurnResponse:
+        name = agent.agent_name
+        error = ""
+        response: object = None
+        try:
+            async with asyncio.timeout(self._agent_timeout):
+                response = await agent.run_turn(query, memory)
+        except TimeoutError:
+            error = f"no answer within {self._agent_timeout} s"
+        except Exception as fault:  # noqa: BLE001 - an agent is anyone's code; its fault is a result
+            error = f"{type(fault).__name__}: {fault}"
+        if not error and not isinstance(response, AgentTurnResponse):
+            error = f"returned {type(response).__name__}, not an AgentTurnResponse"
+        if error or not isinstance(response, AgentTurnResponse):
+            return AgentTurnResponse(agent_name=name, response_text="", error=error)
+        if response.agent_name != name:
+            error = f"answered under the name {response.agent_name!r}"
+        elif not response.error and not response.response_text.strip():
+            error = "returned an empty answer"
+        if not error:
+            return response
+        return AgentTurnResponse(
+            agent_name=name,
+            response_text=response.response_text,
+            memory_tokens=response.memory_tokens,
+            error=error,
+        )
+
+    async def _evaluate(
+        self,
+        query: EvaluationTurnQuery,
+        memory: Mapping[str, object],
+        answered: tuple[AgentTurnResponse, ...],
+    ) -> tuple[JudgeTurnResult | None, str]:
+        fault = ""
+        for _ in range(self._judge_attempts):
+            try:
+                result = await self._judge.evaluate_turn(query, copy_plain(memory), answered)
+            except JudgeContractBroken:
+                raise
+            except Exception as error:  # noqa: BLE001 - a judge is anyone's code; never score it 0
+                fault = f"judge: {type(error).__name__}: {error}"
+                continue
+            asked = {response.agent_name for response in answered}
+            returned = [verdict.agent_name for verdict in result.evaluations]
+            if set(returned) != asked or len(returned) != len(asked):
+                raise JudgeContractBroken(query.turn_id, asked, returned)
+            return result, ""
+        return None, f"{fault} ({self._judge_attempts} attempts)"
+
+    async def _replay(self, turn: TurnResult, memory: Mapping[str, object]) -> None:
+        by_name = {response.agent_name: response for response in turn.responses}
+        for agent in self._agents:
+            if not isinstance(agent, ReplayableAgentPort):
+                raise InvalidInput(f"agent {agent.agent_name!r} cannot take up a cut-off episode")
+            response = by_name[agent.agent_name]
+            await agent.replay_turn(turn.query, copy_plain(memory), response)
+
+
+def check_turn_order(queries: Sequence[EvaluationTurnQuery]) -> None:
+    """Raise InvalidTurnOrder unless the turn ids are 1..T, in order."""
+    for expected, query in enumerate(queries, start=1):
+        if query.turn_id != expected:
+            raise InvalidTurnOrder(expected, query.turn_id)
+
+
+async def _ask(
+    queries: Sequence[EvaluationTurnQuery] | QuerySourcePort,
+    first: int,
+    memory: Callable[[], Mapping[str, object]],
+) -> AsyncIterator[EvaluationTurnQuery]:
+    if isinstance(queries, Sequence):
+        for query in queries[first - 1 :]:
+            yield query
+        return
+    turn_id = first
+    while (following := await queries.next_query(turn_id, copy_plain(memory()))) is not None:
+        if following.turn_id != turn_id:
+            raise InvalidTurnOrder(turn_id, following.turn_id)
+        yield following
+        turn_id += 1
+
+
+def copy_plain(memory: Mapping[str, object]) -> dict[str, object]:
+    """Return a copy that shares no changeable part with the original."""
+    return {key: _copy(value) for key, value in memory.items()}
+
+
+def _copy(value: object) -> object:
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return copy.deepcopy(value)

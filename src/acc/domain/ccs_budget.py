@@ -1,0 +1,74 @@
+"""Shrinking a state until it fits its token budget.
+
+Fields give way in a fixed order: what was merely noticed goes first, then what can be recalled
+again, and the goal and the constraints last. Within a field the oldest item goes first.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from acc.domain.ccs_schema import LIMITS
+from acc.domain.ccs_text import render_state
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySignal
+
+SMALLEST_BUDGET = 32
+
+CountTokens = Callable[[str], int]
+_GIVES_WAY = (
+    "retrieved_artifacts",
+    "episodic_trace",
+    "predictive_cue",
+    "focal_entities",
+    "relational_map",
+    "uncertainty_signal",
+    "semantic_gist",
+    "goal_orientation",
+    "constraints",
+)
+
+
+def fit(
+    state: CompressedCognitiveState, budget: int, count: CountTokens
+) -> tuple[CompressedCognitiveState, tuple[str, ...], int]:
+    """Return the state within `budget` tokens, what was dropped for it, and its tokens."""
+    if budget < SMALLEST_BUDGET:
+        raise InvalidInput(f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}")
+    state, dropped = _within_items(state)
+    tokens = count(render_state(state))
+    while tokens > budget:
+        state, lost = _give_way(state)
+        dropped.append(lost)
+        tokens = count(render_state(state))
+    return state, tuple(dropped), tokens
+
+
+def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, list[str]]:
+    dropped: list[str] = []
+    for name in _GIVES_WAY:
+        value = getattr(state, name)
+        if not isinstance(value, tuple):
+            continue
+        over = len(value) - LIMITS[name].items
+        if over > 0:
+            dropped += [_describe(name, item) for item in value[:over]]
+            state = replace(state, **{name: value[over:]})
+    return state, dropped
+
+
+def _give_way(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, str]:
+    for name in _GIVES_WAY:
+        value = getattr(state, name)
+        if isinstance(value, tuple) and value:
+            return replace(state, **{name: value[1:]}), _describe(name, value[0])
+        if isinstance(value, str) and value:
+            return replace(state, **{name: ""}), _describe(name, value)
+        if isinstance(value, UncertaintySignal) and value.unconfirmed:
+            smaller = replace(value, unconfirmed=value.unconfirmed[1:])
+            return replace(state, uncertainty_signal=smaller), _describe(name, value.unconfirmed[0])
+    return CompressedCognitiveState(), "uncertainty_signal: level"
+
+
+def _describe(name: str, item: object) -> str:
+    text = item if isinstance(item, str) else getattr(item, "text", getattr(item, "artifact_id", ""))
+    return f"{name}: {text}"

@@ -1,0 +1,85 @@
+"""The formulas of the evaluation.
+
+Hallucination of a turn: U / max(1, S + U). Drift of a turn: (V + O) / max(1, |K|), not defined in
+turn 1, where no rule can have been forgotten yet.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from acc.domain.value_objects.evaluation import (
+    OUTCOME_NAMES,
+    AgentEvaluationSummary,
+    AgentTurnEvaluationRecord,
+    DriftAudit,
+    HallucinationAudit,
+    Spread,
+    TurnStatus,
+)
+
+METRIC_NAMES = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
+#: Metrics for which less is better.
+LOWER_IS_BETTER = frozenset({"hallucination", "drift", "memory_tokens"})
+
+
+def hallucination_rate(audit: HallucinationAudit) -> float:
+    """Return the share of an answer's claims that nothing supports."""
+    total = audit.supported_claims + audit.unsupported_claims
+    return audit.unsupported_claims / max(1, total)
+
+
+def drift_rate(audit: DriftAudit) -> float:
+    """Return violations and omissions per active constraint."""
+    return (audit.violations + audit.omissions) / max(1, audit.active_constraints)
+
+
+def metric(record: AgentTurnEvaluationRecord, name: str) -> float | None:
+    """Return one metric of a record, or None where it is not defined for that turn."""
+    if record.status is not TurnStatus.SCORED:
+        return None
+    if name == "memory_tokens":
+        return None if record.memory_tokens is None else float(record.memory_tokens)
+    if name == "hallucination":
+        return None if record.hallucination is None else hallucination_rate(record.hallucination)
+    if name == "drift":
+        if record.drift is None or record.turn_id == 1:
+            return None
+        return drift_rate(record.drift)
+    if record.outcome is None:
+        return None
+    return float(record.outcome.mean if name == "outcome" else getattr(record.outcome, name))
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Return mean and sample standard deviation, or None of nothing."""
+    if not values:
+        return None
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return Spread(mean=mean, deviation=0.0, count=1)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return Spread(mean=mean, deviation=math.sqrt(variance), count=len(values))
+
+
+def summarize(
+    agent_name: str, records: Iterable[AgentTurnEvaluationRecord]
+) -> AgentEvaluationSummary:
+    """Return one agent's summary. Failed and unscored turns are counted, never averaged."""
+    mine = [record for record in records if record.agent_name == agent_name]
+    statuses = [record.status for record in mine]
+    spreads = {
+        name: spread([value for record in mine if (value := metric(record, name)) is not None])
+        for name in METRIC_NAMES
+    }
+    tokens = [record.memory_tokens for record in mine if record.memory_tokens is not None]
+    return AgentEvaluationSummary(
+        agent_name=agent_name,
+        scored_turns=statuses.count(TurnStatus.SCORED),
+        failed_turns=statuses.count(TurnStatus.FAILED),
+        unscored_turns=statuses.count(TurnStatus.UNSCORED),
+        outcome={name: spreads[name] for name in OUTCOME_NAMES},
+        hallucination=spreads["hallucination"],
+        drift=spreads["drift"],
+        memory_tokens=spread([float(count) for count in tokens]),
+        last_memory_tokens=tokens[-1] if tokens else None,
+    )

@@ -1,0 +1,89 @@
+"""Gates: conditions such as `acc.drift > 0.05` that make a run fail."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from acc.domain.errors import InvalidGate
+
+_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_SIDE = r"([\w-]+\.[a-z_]+|[-+]?\d+(?:\.\d+)?(?:e-?\d+)?)"
+_GATE = re.compile(rf"^\s*{_SIDE}\s*(<=|>=|==|!=|<|>)\s*{_SIDE}\s*$")
+
+Measures = Mapping[str, Mapping[str, float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """What became of a gate, in words."""
+
+    gate: str
+    failed: bool
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """A condition under which a run fails. A side is a number or `agent.metric`."""
+
+    text: str
+    left: str
+    sign: str
+    right: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Gate":
+        """Return the gate, or raise InvalidGate saying how one is written."""
+        match = _GATE.match(text)
+        if match is None:
+            raise InvalidGate(
+                f"cannot read the gate {text!r}: write AGENT.METRIC, one of < <= > >= == !=, and a "
+                'number or AGENT.METRIC, as in "acc.drift > 0.05" or "acc.outcome < baseline.outcome"'
+            )
+        return cls(text=text.strip(), left=match[1], sign=match[2], right=match[3])
+
+    def check_names(self, agents: Mapping[str, object], metrics: tuple[str, ...]) -> None:
+        """Raise InvalidGate where the gate speaks of an agent or metric that is not there."""
+        for side in (self.left, self.right):
+            if "." not in side or _number(side) is not None:
+                continue
+            agent, metric = side.rsplit(".", 1)
+            if agent not in agents:
+                raise InvalidGate(f"gate {self.text!r}: no agent {agent!r}; there are {', '.join(agents)}")
+            if metric not in metrics:
+                raise InvalidGate(f"gate {self.text!r}: no metric {metric!r}; there are {', '.join(metrics)}")
+
+    def judge(self, measures: Measures) -> GateResult:
+        """Return whether the run fails by this gate. What was not measured fails it."""
+        left, right = _value(self.left, measures), _value(self.right, measures)
+        if left is None or right is None:
+            missing = self.left if left is None else self.right
+            return GateResult(gate=self.text, failed=True, explanation=f"{missing} was not measured")
+        failed = _OPERATORS[self.sign](left, right)
+        shown = f"{self.left} is {left:.6g}"
+        if _number(self.right) is None:
+            shown += f", {self.right} is {right:.6g}"
+        return GateResult(gate=self.text, failed=failed, explanation=shown)
+
+
+def _number(side: str) -> float | None:
+    try:
+        return float(side)
+    except ValueError:
+        return None
+
+
+def _value(side: str, measures: Measures) -> float | None:
+    number = _number(side)
+    if number is not None:
+        return number
+    agent, metric = side.rsplit(".", 1)
+    return measures[agent].get(metric)

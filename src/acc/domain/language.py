@@ -1,0 +1,307 @@
+"""Reading plain text in English and Japanese: segments, sentences, terms and values.
+
+Everything here is lexical and deterministic. Japanese has no spaces, so its kanji are cut into
+overlapping pairs and its katakana into whole runs; hiragana, which mostly carries grammar, is left
+out. Other scripts fall back to whole words.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+_CACHE = 65_536
+
+_KANJI = "\u3400-\u9fff々〆ヶ"
+_KATAKANA = "\u30a1-\u30fa\u30fc"
+_JAPANESE = re.compile(f"[\u3041-\u3096{_KATAKANA}{_KANJI}]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+STOPWORDS = frozenset(
+    """a about above after again all also am an and any are as at be because been before being below
+    between both but by can could did do does doing down during each else ever every few for from
+    further get give given go had has have having he her here hers him his how i if in into is it its
+    itself just let lets like made make many may me might mine more most much my need no nor not now of
+    off ok on once one only or other our ours out over own per please same shall she should so some
+    still such tell than that the their theirs them then there these they this those through to too
+    under until up upon us use very want was we were what when where which while who whom whose why will
+    with without would yes yet you your yours answer reply say said state list name show explain
+    confirm remind remember current currently right today thing things""".split()
+)
+
+_WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*%?")
+_RUN = re.compile(f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+")
+_BREAK = re.compile(
+    r"(?<=[。！？])\s*|(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[A-Z0-9\u3041-\u9fff])|\n+"
+)
+_ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|approx|e\.g|i\.e|cf|No|no|Fig|fig)\.$")
+_BULLET = re.compile(r"^\s*(?:>\s*)*(?:(?:[-*•・]|\d{1,2}[.)])\s+)?")
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|none|neither|nor|cannot|without|nobody|nothing)\b|n['’]t\b"
+    r"|ない|ません|なし|ず、|ずに|禁止|不可|禁じ|無効|ぬ。",
+    re.I,
+)
+
+
+class Origin(StrEnum):
+    """Whose words a piece of text is: the speaker's own, or something they show."""
+
+    SAID = "said"
+    QUOTED = "quoted"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of text of one origin."""
+
+    text: str
+    origin: Origin
+
+
+def clean(text: str) -> str:
+    """Return `text` normalised (NFKC), without control and direction characters."""
+    return _CONTROL.sub("", unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode()))
+
+
+def one_line(text: str) -> str:
+    """Return clean text on a single line."""
+    return " ".join(clean(text).split())
+
+
+def is_japanese(text: str) -> bool:
+    """Tell whether the text is mainly Japanese."""
+    marks = len(_JAPANESE.findall(text))
+    return marks * 4 >= sum(1 for character in text if character.isalpha()) and marks > 0
+
+
+@lru_cache(maxsize=_CACHE)
+def sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text, without bullets, each on one line."""
+    pieces: list[str] = []
+    joined = ""
+    for piece in _BREAK.split(clean(text)):
+        joined = f"{joined} {piece}" if joined else piece
+        if _ABBREVIATION.search(joined) and len(joined) < len(text):
+            continue
+        pieces.append(joined)
+        joined = ""
+    pieces.append(joined)
+    lines = (one_line(_BULLET.sub("", piece)) for piece in pieces)
+    return tuple(line for line in lines if any(character.isalnum() for character in line))
+
+
+_KEPT = ("ss", "us", "is")
+
+
+def stem(word: str) -> str:
+    """Return an English word without its common endings."""
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    for ending, rest in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", "e"), ("s", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(_KEPT):
+            word = word[: -len(ending)] + rest
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
+        word = word[:-1]
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+@lru_cache(maxsize=_CACHE)
+def term_list(text: str) -> tuple[str, ...]:
+    """Return the content terms of a text in order, repeats included."""
+    terms: list[str] = []
+    for match in _WORD.finditer(clean(text).casefold()):
+        for run in _RUN.findall(match[0]):
+            terms.extend(_terms_of_run(run))
+    return tuple(terms)
+
+
+def _terms_of_run(run: str) -> list[str]:
+    first = run[0]
+    if re.match(f"[{_KANJI}]", first):
+        return [run] if len(run) < 3 else [run[i : i + 2] for i in range(len(run) - 1)]
+    if re.match(f"[{_KATAKANA}]", first):
+        return [run]
+    if "\u3041" <= first <= "\u3096":
+        return []
+    word = run.replace("’", "'").removesuffix("'s").strip("._:/@+'-")
+    if not word or word in STOPWORDS or (len(word) == 1 and word.isalpha()):
+        return []
+    if "-" in word and word.replace("-", "").isalpha():
+        return [stem(part) for part in word.split("-") if part and part not in STOPWORDS]
+    return [stem(_plain_number(word))]
+
+
+def _plain_number(word: str) -> str:
+    return word.replace(",", "") if word[0].isdigit() else word
+
+
+@lru_cache(maxsize=_CACHE)
+def terms(text: str) -> frozenset[str]:
+    """Return the set of content terms of a text."""
+    return frozenset(term_list(text))
+
+
+def is_negated(text: str) -> bool:
+    """Tell whether the text denies something."""
+    return _NEGATION.search(text) is not None
+
+
+# --- values -------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"\d[\d,]*(?:[.:]\d+)*%?", re.ASCII)
+_CODE = re.compile(
+    r"(?<![\w-])(?!\d+(?:ms|[smhk]|min|[kmgt]b)\b)(?=[\w.:/@-]*[\d_@/-])(?=[\w.:/@-]*[A-Za-z])[A-Za-z0-9][\w.:/@-]*\w", re.ASCII
+)
+_NAME = re.compile(r"(?<![.!?:]\s)(?<!^)(?<![\w“\"'])\b[A-Z][a-zA-Zà-ÿ'’]+\b(?:\s+[A-Z][a-zA-Zà-ÿ'’]+)*")
+_LEADING_NAME = re.compile(r"^[A-Z][a-zà-ÿ'’]+(?:\s+[A-Z][a-zà-ÿ'’]+)+")
+_JAPANESE_NAME = re.compile(f"([{_KANJI}{_KATAKANA}]{{1,8}})(?:さん|様|氏|医師|先生|課長|部長|室長|主任)")
+
+
+@lru_cache(maxsize=_CACHE)
+def numbers(text: str) -> frozenset[str]:
+    """Return the numbers of a text: 1,200 as 1200, times and percentages as they stand."""
+    found = (match[0] for match in _NUMBER.finditer(_CODE.sub(" ", clean(text))))
+    return frozenset(number.replace(",", "") for number in found)
+
+
+@lru_cache(maxsize=_CACHE)
+def identifiers(text: str) -> frozenset[str]:
+    """Return the identifiers of a text, such as db-1, CVE-2026-1234 or ops@example.com."""
+    found = {match[0].casefold().strip(".:/") for match in _CODE.finditer(clean(text))}
+    return frozenset(
+        code
+        for code in found
+        if any(c.isdigit() or c in "_@/" for c in code) or not code.replace("-", "").isalpha()
+    )
+
+
+@lru_cache(maxsize=_CACHE)
+def names(text: str) -> frozenset[str]:
+    """Return the words that look like proper names, case-folded."""
+    plain = clean(text)
+    found: set[str] = set()
+    for pattern in (_NAME, _LEADING_NAME):
+        for match in pattern.finditer(plain):
+            found.update(word.strip("'’").removesuffix("'s").casefold() for word in match[0].split())
+    found.update(match[1] for match in _JAPANESE_NAME.finditer(plain))
+    return frozenset(word for word in found if word not in STOPWORDS)
+
+
+@lru_cache(maxsize=_CACHE)
+def values(text: str) -> frozenset[str]:
+    """Return everything a claim can get exactly wrong: numbers, identifiers and names."""
+    return numbers(text) | identifiers(text) | names(text)
+
+
+@lru_cache(maxsize=_CACHE)
+def _flat(text: str) -> str:
+    return " ".join(clean(text).casefold().replace("’", "'").split())
+
+
+@lru_cache(maxsize=_CACHE)
+def _needle(text: str) -> re.Pattern[str]:
+    flat = _flat(text).strip()
+    # Letters and digits must not continue on either side: 30 is not found in 300, nor in 1.30.
+    before = r"(?<![\d.,])" if flat[:1].isdigit() else (r"(?<![a-z0-9])" if flat[:1].isascii() and flat[:1].isalpha() else "")
+    after = r"(?![\d]|[.,]\d)" if flat[-1:].isdigit() else (r"(?![a-z0-9])" if flat[-1:].isascii() and flat[-1:].isalpha() else "")
+    return re.compile(before + re.escape(flat).replace(r"\ ", r"\s?") + after)
+
+
+def contains_text(text: str, part: str) -> bool:
+    """Tell whether `part` stands in `text`, whatever the case, width and spacing."""
+    return bool(part.strip()) and _needle(part).search(_flat(text)) is not None
+
+
+# --- segments -----------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_QUOTE_LINE = re.compile(r"^\s*(?:>|\|)")
+_PASTE_START = re.compile(
+    r"^\s*(?:-{3,}|={3,}|<{3,}|\[)\s*(?:begin\b.*|(?:pasted|paste|forwarded|quoted|excerpt|snippet|original)\b.*"
+    r"|(?:貼り付け|引用|転送|抜粋).*)$",
+    re.I,
+)
+_PASTE_END = re.compile(r"^\s*(?:-{3,}|={3,}|>{3,}|\[)\s*(?:end\b.*|(?:引用)?(?:終わり|ここまで|以上).*)?\]?\s*$", re.I)
+_SHOWN_NOUN = (
+    r"(?:tool|log|logs|output|runbook|wiki|e-?mail|mail|ticket|page|note|memo|snippet|excerpt|paste|banner"
+    r"|comment|vendor|document|doc|attachment|transcript|message|alert|report|scan|page|chat|system|bulletin)"
+)
+_LABEL = re.compile(
+    rf"^\s*(?:[\w.'’-]+\s+){{0,3}}?{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry|line|lines|note))?"
+    r"(?:\s+(?:from|of|by|for)(?:\s+[\w.@'’-]+){1,4})?(?:\s*\([^)]{0,40}\))?:\s+(?=[^\s\"“])"
+    r"|^\s*[^\s。、:：]{0,16}(?:ログ|出力|手順書|メール|メモ|添付|貼り付け|引用|転送|通知|掲示|コメント|システム)[^\s。、:：]{0,12}[:：]\s*(?=[^\s「『])",
+    re.I,
+)
+_REPORTED = re.compile(
+    r"(?:\b(?:says?|said|wrote|writes|reads|states?|claims?|asks?|asked|tells?|told|posted|reports?|replied)\b[^\"“.]{0,24}[:,]?\s*"
+    r"|:\s*)[\"“]([^\"”]{12,})[\"”]"
+)
+_REPORTED_JAPANESE = re.compile(
+    r"(?:「([^」]{10,})」|『([^』]{10,})』)(?:と|という(?:記述|記載|指示|文|メール|一文|連絡|書き込み|投稿))"
+)
+
+
+@lru_cache(maxsize=_CACHE)
+def segments(text: str) -> tuple[Segment, ...]:
+    """Cut a text into what its author says and what they merely show.
+
+    Shown are quoted lines, fenced and marked blocks, a paragraph behind a source's label
+    ("Runbook: …") and speech behind a reporting verb (the vendor wrote: "…").
+    """
+    found: list[Segment] = []
+    fenced = pasted = labelled = False
+    for line in clean(text).split("\n"):
+        if _FENCE.match(line):
+            fenced = not fenced
+            continue
+        if not fenced and not pasted and _PASTE_START.match(line):
+            pasted = True
+            continue
+        if pasted and _PASTE_END.match(line):
+            pasted = False
+            continue
+        labelled = bool(line.strip()) and (labelled or _LABEL.match(line) is not None)
+        if fenced or pasted or labelled or _QUOTE_LINE.match(line):
+            found.append(Segment(line.lstrip(" >|"), Origin.QUOTED))
+        elif line.strip():
+            found.extend(_inline(line))
+    return tuple(segment for segment in found if segment.text.strip())
+
+
+def _inline(line: str) -> list[Segment]:
+    spans = [
+        match.span(match.lastindex or 0)
+        for pattern in (_REPORTED, _REPORTED_JAPANESE)
+        for match in pattern.finditer(line)
+    ]
+    pieces: list[Segment] = []
+    position = 0
+    for start, end in sorted(spans):
+        if start < position:
+            continue
+        pieces.append(Segment(line[position:start].rstrip("\"“「『"), Origin.SAID))
+        pieces.append(Segment(line[start:end], Origin.QUOTED))
+        position = end
+    rest = line[position:].lstrip("\"”」』") if spans else line
+    return [*pieces, Segment(rest, Origin.SAID)]
+
+
+def said(text: str) -> tuple[str, ...]:
+    """Return the sentences that the author of a text says in their own name."""
+    return _sentences_of(text, Origin.SAID)
+
+
+def shown(text: str) -> tuple[str, ...]:
+    """Return the sentences that the author of a text merely shows."""
+    return _sentences_of(text, Origin.QUOTED)
+
+
+def _sentences_of(text: str, origin: Origin) -> tuple[str, ...]:
+    return tuple(
+        sentence
+        for segment in segments(text)
+        if segment.origin is origin
+        for sentence in sentences(segment.text)
+    )

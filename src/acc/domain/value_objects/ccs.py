@@ -1,0 +1,69 @@
+"""The Compressed Cognitive State: the one thing an ACC agent carries from turn to turn."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+_TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)$")
+
+
+class UncertaintyLevel(StrEnum):
+    """How sure the state is of itself."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncertaintySignal:
+    """A level, and what is not confirmed."""
+
+    level: UncertaintyLevel = UncertaintyLevel.LOW
+    unconfirmed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingConstraint:
+    """A rule that stays until the one who set it changes or lifts it."""
+
+    text: str
+    set_by: str = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactReference:
+    """Where a piece of evidence can be found again; never its text."""
+
+    artifact_id: str
+    provenance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompressedCognitiveState:
+    """Nine fields, replaced as a whole once a turn.
+
+    `focal_entities` and `relational_map` hold typed items such as `service(nginx)` and
+    `after(502_spikes, enable_http2)`. Every text is a single line.
+    """
+
+    episodic_trace: tuple[str, ...] = ()
+    semantic_gist: str = ""
+    focal_entities: tuple[str, ...] = ()
+    relational_map: tuple[str, ...] = ()
+    goal_orientation: str = ""
+    constraints: tuple[StandingConstraint, ...] = ()
+    predictive_cue: str = ""
+    uncertainty_signal: UncertaintySignal = UncertaintySignal()
+    retrieved_artifacts: tuple[ArtifactReference, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("focal_entities", "relational_map"):
+            for item in getattr(self, name):
+                if not _TYPED.match(item):
+                    raise ValueError(f"{name}: {item!r} is not of the form kind(content)")
+
+
+def body(item: str) -> str:
+    """Return the content of a typed item: `nginx` of `service(nginx)`."""
+    return item[item.index("(") + 1 : -1] if _TYPED.match(item) else item

@@ -1,0 +1,113 @@
+"""What enters a turn, what is kept of it, and what the ACC loop did with it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from acc.domain.value_objects.ccs import CompressedCognitiveState
+
+
+class Source(StrEnum):
+    """Who produced an artifact."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSignal:
+    """What the agent is faced with in one turn. `author` is who speaks, by name."""
+
+    turn_id: int
+    text: str
+    author: str = "user"
+    source: Source = Source.USER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the agent answered or did in a turn."""
+
+    turn_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A piece of evidence with its provenance. `quoted` text was shown, not said."""
+
+    id: str
+    turn_id: int
+    text: str
+    source: Source = Source.USER
+    quoted: bool = False
+    author: str = "user"
+
+    @property
+    def trusted(self) -> bool:
+        """Tell whether these are a user's own words."""
+        return self.source is Source.USER and not self.quoted
+
+    @property
+    def provenance(self) -> str:
+        """Return who said or showed it, and when."""
+        how = "quoted" if self.quoted else self.source.value
+        return f"{how} turn {self.turn_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A recalled artifact, how well it matched, and what has replaced it since, if anything."""
+
+    artifact: Artifact
+    score: float
+    superseded_by: Artifact | None = None
+
+
+class RefusalReason(StrEnum):
+    """Why the gate keeps a recalled artifact out."""
+
+    OFF_DECISION = "off_decision"
+    SUPERSEDED = "superseded"
+    DUPLICATE = "duplicate"
+    UNTRUSTED = "untrusted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An artifact that was kept out, with a reason that a person can read."""
+
+    artifact: Artifact
+    reason: RefusalReason
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qualification:
+    """What the gate let through and what it kept out."""
+
+    qualified: tuple[Artifact, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compression:
+    """A proposed next state, what the proposal left out, and notes on what was not done."""
+
+    state: CompressedCognitiveState
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTrace:
+    """One pass of the loop, to be looked at afterwards."""
+
+    turn_id: int
+    recalled: tuple[Candidate, ...]
+    qualified: tuple[Artifact, ...]
+    refused: tuple[Refusal, ...]
+    committed: CompressedCognitiveState
+    dropped: tuple[str, ...]
+    notes: tuple[str, ...]
+    tokens: int

@@ -1,0 +1,88 @@
+"""The one memory seam, and the parts of the ACC loop behind it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.turn import (
+    Artifact,
+    Candidate,
+    Compression,
+    Decision,
+    Qualification,
+    TurnSignal,
+    TurnTrace,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryView:
+    """What an agent carries into a turn, and what that costs."""
+
+    text: str
+    tokens: int
+    trace: TurnTrace | None = None
+
+
+class MemoryPort(Protocol):
+    """A conversation's memory: shown before each answer, told after it."""
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        """Return what the agent is to remember while it faces `signal`."""
+        ...
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        """Take note of a turn that is over."""
+        ...
+
+
+@runtime_checkable
+class CanonicalReaderPort(Protocol):
+    """A memory that is allowed to read the judge's canonical memory; only `oracle` is."""
+
+    def read_canonical(self, canonical_memory: Mapping[str, object]) -> None:
+        """Take over the judge's memory before the turn."""
+        ...
+
+
+class EvidenceStorePort(Protocol):
+    """Keeps artifacts and finds them again."""
+
+    async def add(self, artifacts: Sequence[Artifact]) -> None:
+        """Keep artifacts; an id that is known already is left as it is."""
+        ...
+
+    async def recall(self, cue: str, *, limit: int) -> tuple[Candidate, ...]:
+        """Return at most `limit` artifacts that match the cue, best first."""
+        ...
+
+    async def supersede(self, old_id: str, new_id: str) -> None:
+        """Record that the newer artifact replaces the older."""
+        ...
+
+
+class QualifierPort(Protocol):
+    """The gate between recall and commitment."""
+
+    async def qualify(
+        self,
+        candidates: Sequence[Candidate],
+        state: CompressedCognitiveState,
+        signal: TurnSignal,
+    ) -> Qualification:
+        """Return which candidates the decision needs, and why the others are kept out."""
+        ...
+
+
+class CompressorPort(Protocol):
+    """Writes the next state."""
+
+    async def compress(
+        self,
+        signal: TurnSignal,
+        state: CompressedCognitiveState,
+        evidence: Sequence[Artifact],
+    ) -> Compression:
+        """Return the state that is to replace `state`."""
+        ...
