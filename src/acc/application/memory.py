@@ -1,0 +1,217 @@
+"""The memories: the ACC loop, and beside it transcript, retrieval and the oracle."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from acc.domain.ccs_budget import fit
+from acc.domain.ccs_schema import check_limits
+from acc.domain.ccs_text import render_state
+from acc.domain.errors import InvalidInput
+from acc.domain.language import Origin, segments, sentences
+from acc.domain.rule_reading import is_question
+from acc.domain.statements import supersedes
+from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.turn import Artifact, Decision, Source, TurnSignal, TurnTrace
+from acc.ports.outbound.memory_ports import (
+    CompressorPort,
+    EvidenceStorePort,
+    MemoryView,
+    QualifierPort,
+)
+from acc.ports.outbound.model_ports import TokenCounterPort
+
+DEFAULT_BUDGET = 512
+DEFAULT_WINDOW = 4096
+_RECALL_LIMIT = 16
+_SUPERSEDE_LIMIT = 6
+_MOST_ARTIFACTS_A_TURN = 64
+_MOST_CUE = 2_000
+
+
+class AccMemory:
+    """Recall, qualify, commit: one bounded state, replaced once a turn.
+
+    Nothing else writes the state. A turn's state depends on the turn, the state before it and the
+    evidence that passed the gate, so its cost does not grow with the conversation.
+    """
+
+    def __init__(
+        self,
+        *,
+        evidence: EvidenceStorePort,
+        qualifier: QualifierPort,
+        compressor: CompressorPort,
+        tokens: TokenCounterPort,
+        budget: int = DEFAULT_BUDGET,
+        recall_limit: int = _RECALL_LIMIT,
+    ) -> None:
+        fit(CompressedCognitiveState(), budget, tokens.count)
+        self._evidence = evidence
+        self._qualifier = qualifier
+        self._compressor = compressor
+        self._tokens = tokens
+        self._budget = budget
+        self._recall_limit = recall_limit
+        self._state = CompressedCognitiveState()
+
+    @property
+    def state(self) -> CompressedCognitiveState:
+        """Return the committed state."""
+        return self._state
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        """Commit this turn's state and return it as the agent's whole memory."""
+        recalled = await self._evidence.recall(signal.text[:_MOST_CUE], limit=self._recall_limit)
+        gate = await self._qualifier.qualify(recalled, self._state, signal)
+        proposal = await self._compressor.compress(signal, self._state, gate.qualified)
+        state, dropped, tokens = fit(proposal.state, self._budget, self._tokens.count)
+        check_limits(state)
+        self._state = state
+        trace = TurnTrace(
+            turn_id=signal.turn_id,
+            recalled=recalled,
+            qualified=gate.qualified,
+            refused=gate.refused,
+            committed=state,
+            dropped=proposal.dropped + dropped,
+            notes=proposal.notes,
+            tokens=tokens,
+        )
+        return MemoryView(text=render_state(state), tokens=tokens, trace=trace)
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        """Persist the turn as evidence for later recall; the state stays as it is."""
+        for artifact in artifacts_of(signal):
+            if artifact.trusted:
+                await self._replace_older(artifact)
+            else:
+                await self._evidence.add([artifact])
+        answer = Artifact(
+            id=f"t{signal.turn_id}.a",
+            turn_id=signal.turn_id,
+            text=decision.text[:_MOST_CUE],
+            source=Source.AGENT,
+            author="agent",
+        )
+        await self._evidence.add([answer])
+
+    async def _replace_older(self, artifact: Artifact) -> None:
+        found = await self._evidence.recall(artifact.text[:_MOST_CUE], limit=_SUPERSEDE_LIMIT)
+        await self._evidence.add([artifact])
+        for candidate in found:
+            older = candidate.artifact
+            if candidate.superseded_by is None and supersedes(artifact.text, older.text):
+                await self._evidence.supersede(older.id, artifact.id)
+
+
+def artifacts_of(signal: TurnSignal) -> list[Artifact]:
+    """Return what a turn states, sentence by sentence with its provenance; questions state nothing."""
+    found: list[Artifact] = []
+    for segment in segments(signal.text):
+        for sentence in sentences(segment.text):
+            if is_question(sentence):
+                continue
+            if len(found) == _MOST_ARTIFACTS_A_TURN:
+                return found
+            found.append(
+                Artifact(
+                    id=f"t{signal.turn_id}.{len(found) + 1}",
+                    turn_id=signal.turn_id,
+                    text=sentence,
+                    source=signal.source,
+                    quoted=segment.origin is Origin.QUOTED,
+                    author=signal.author,
+                )
+            )
+    return found
+
+
+class TranscriptMemory:
+    """Replays the conversation, cut oldest-first at the model's window."""
+
+    def __init__(self, *, tokens: TokenCounterPort, window: int = DEFAULT_WINDOW) -> None:
+        if window < 1:
+            raise InvalidInput(f"a window of {window} tokens holds nothing")
+        self._tokens = tokens
+        self._window = window
+        self._entries: deque[tuple[str, int]] = deque()
+        self._size = 0
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        """Return as much of the newest conversation as leaves room for the query."""
+        room = self._window - self._tokens.count(signal.text)
+        while self._entries and self._size > room:
+            self._size -= self._entries.popleft()[1]
+        return MemoryView(text="\n".join(text for text, _ in self._entries), tokens=self._size)
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        """Append the turn."""
+        for speaker, text in ((signal.author, signal.text), ("assistant", decision.text)):
+            entry = f"{speaker}: {text}\n"
+            size = self._tokens.count(entry)
+            self._entries.append((entry, size))
+            self._size += size
+
+
+class RetrievalMemory:
+    """Keeps every turn in a store of its own and brings back the most similar few."""
+
+    def __init__(
+        self, *, evidence: EvidenceStorePort, tokens: TokenCounterPort, top: int = 5
+    ) -> None:
+        self._evidence = evidence
+        self._tokens = tokens
+        self._top = top
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        """Return the best matches in the order in which they were said."""
+        found = await self._evidence.recall(signal.text[:_MOST_CUE], limit=self._top)
+        chosen = sorted((c.artifact for c in found), key=lambda a: (a.turn_id, a.source is Source.AGENT))
+        entries = [f"{artifact.author}: {artifact.text}\n" for artifact in chosen]
+        tokens = sum(self._tokens.count(entry) for entry in entries)
+        return MemoryView(text="\n".join(entries), tokens=tokens)
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        """Store query and answer as two chunks."""
+        turn = signal.turn_id
+        await self._evidence.add(
+            [
+                Artifact(id=f"t{turn}.q", turn_id=turn, text=signal.text, author=signal.author),
+                Artifact(
+                    id=f"t{turn}.a",
+                    turn_id=turn,
+                    text=decision.text,
+                    source=Source.AGENT,
+                    author="assistant",
+                ),
+            ]
+        )
+
+
+class OracleMemory:
+    """Reads the judge's canonical memory: the ceiling for any memory, never a competitor."""
+
+    def __init__(self, *, tokens: TokenCounterPort) -> None:
+        self._tokens = tokens
+        self._text = ""
+
+    def read_canonical(self, canonical_memory: Mapping[str, object]) -> None:
+        """Take over the facts and constraints that hold now."""
+        lines = [
+            *_texts(canonical_memory.get("facts")),
+            *_texts(canonical_memory.get("constraints")),
+        ]
+        self._text = "\n".join(lines)
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        """Return what the judge holds to be true."""
+        return MemoryView(text=self._text, tokens=self._tokens.count(self._text))
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        """Keep nothing: the judge remembers."""
+
+
+def _texts(entries: object) -> Sequence[str]:
+    if not isinstance(entries, Mapping):
+        return []
+    return [str(entry["text"]) for entry in entries.values() if isinstance(entry, Mapping)]
