@@ -1,0 +1,158 @@
+"""Cutting an answer into atomic claims, and finding what supports each."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from acc.domain.language import (
+    contains_text,
+    identifiers,
+    is_negated,
+    names,
+    numbers,
+    one_line,
+    sentences,
+    terms,
+)
+from acc.domain.value_objects.evaluation import ClaimVerdict
+
+_CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")
+_LEAST_SHARED = 0.6
+_TRIED = 4
+
+UNKNOWN = re.compile(
+    r"\b(?:not (?:been )?(?:stated|known|confirmed|given|provided|specified|mentioned|available|established|set|decided|determined)"
+    r"|no (?:information|record|value|figure|data|confirmed|current)|do(?:es)? not (?:know|have)|don['’]t (?:know|have)|unknown"
+    r"|cannot (?:confirm|say|tell)|can['’]t (?:confirm|say|tell)|unconfirmed|has not been|have not been|remains open|not yet|nobody (?:has|knows)|no one (?:has|knows)|yet to be)\b"
+    r"|伺っていません|分かりません|わかりません|不明|未確認|情報(?:は|が)(?:ありません|ない)|把握していません|未定|決まって(?:いません|いるものはありません)|確認できて(?:いません|おりません)|聞いていません",
+    re.I,
+)
+REFUSAL = re.compile(
+    r"\b(?:cannot|can['’]t|can not|may not|must not|will not|won['’]t|not (?:able|allowed|permitted|authori[sz]ed) to|unable to)\b[^.]{0,40}"
+    r"\b(?:share|disclose|provide|give|reveal|release|discuss|answer|help|say|repeat|name|read)\b|\bI (?:decline|refuse)\b|\bis confidential\b"
+    r"|(?:お伝え|開示|共有|お答え|回答|公開|お知らせ|提供)(?:は)?(?:でき(?:ません|ない|かねます)|いたしかね|しかね)|控えさせて",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A sentence that may support a claim; `fault` says why it does not count, if so."""
+
+    text: str
+    fault: str = ""
+
+
+class EvidencePool:
+    """Everything a claim can be held against in one turn."""
+
+    def __init__(self, entries: Iterable[Evidence]) -> None:
+        pieces = (
+            Evidence(text, entry.fault) for entry in entries for text in _with_clauses(entry.text)
+        )
+        self._entries = [(piece, terms(piece.text)) for piece in pieces]
+        self._exact: dict[str, Evidence] = {}
+        for entry, _ in self._entries:
+            # What counts outranks what does not where both say the same.
+            known = self._exact.get(_key(entry.text))
+            if known is None or (known.fault and not entry.fault):
+                self._exact[_key(entry.text)] = entry
+
+    def judge(self, claim: str) -> ClaimVerdict:
+        """Return the verdict on one claim with its reason and evidence."""
+        exact = self._exact.get(_key(claim))
+        if exact is not None:
+            return _verdict(claim, exact, "stated")
+        ranked = self._closest(claim)
+        fallen: ClaimVerdict | None = None
+        for entry in ranked:
+            difference = differs(claim, entry.text)
+            if not difference and not entry.fault:
+                return _verdict(claim, entry, "stated")
+            if not difference and fallen is None:
+                fallen = _verdict(claim, entry, "")
+        if fallen is not None:
+            return fallen
+        if not ranked:
+            return ClaimVerdict(claim=claim, supported=False, reason="nothing said so far is close to it")
+        closest = ranked[0]
+        return ClaimVerdict(
+            claim=claim,
+            supported=False,
+            reason=differs(claim, closest.text) or closest.fault,
+            evidence=closest.text,
+        )
+
+    def _closest(self, claim: str) -> list[Evidence]:
+        wanted = terms(claim)
+        if not wanted:
+            return []
+        scored = [
+            (len(wanted & held), not entry.fault, place)
+            for place, (entry, held) in enumerate(self._entries)
+            if len(wanted & held) * 10 >= len(wanted) * 10 * _LEAST_SHARED
+        ]
+        scored.sort(reverse=True)
+        return [self._entries[place][0] for _, _, place in scored[:_TRIED]]
+
+
+def _with_clauses(text: str) -> list[str]:
+    clauses = _CLAUSE.split(text)
+    return [text, *clauses] if len(clauses) > 1 else [text]
+
+
+def _verdict(claim: str, entry: Evidence, reason: str) -> ClaimVerdict:
+    return ClaimVerdict(
+        claim=claim, supported=not entry.fault, reason=entry.fault or reason, evidence=entry.text
+    )
+
+
+def differs(claim: str, evidence: str) -> str:
+    """Return the number, identifier, name or negation in which a claim leaves its evidence."""
+    for label, reader in (("number", numbers), ("identifier", identifiers)):
+        missing = sorted(reader(claim) - reader(evidence))
+        if missing:
+            return f"{label} differs: {', '.join(missing)}"
+    missing = sorted(name for name in names(claim) if not contains_text(evidence, name))
+    if missing:
+        return f"name differs: {', '.join(missing)}"
+    if is_negated(claim) != is_negated(evidence):
+        return "one of the two is a negation"
+    return ""
+
+
+def _key(text: str) -> str:
+    return one_line(text).casefold().rstrip(".。!！ ")
+
+
+def claims_of(answer: str, formal: Sequence[str]) -> list[str]:
+    """Return the atomic claims of an answer, without what the rules made it say."""
+    skipped = {_key(text) for text in formal}
+    found: dict[str, None] = {}
+    for text in _bodies(answer):
+        for sentence in sentences(text):
+            for clause in _CLAUSE.split(sentence):
+                bare = clause.strip(" #*【】")
+                if _key(bare) not in skipped and terms(bare) and not _is_courtesy(bare):
+                    found[bare] = None
+    return list(found)
+
+
+def _bodies(answer: str) -> list[str]:
+    try:
+        value = json.loads(answer)
+    except ValueError:
+        return [answer]
+    if isinstance(value, dict):
+        return [str(item) for item in value.values()]
+    return [answer]
+
+
+def _is_courtesy(text: str) -> bool:
+    return (
+        text.endswith(("?", "？"))
+        or REFUSAL.search(text) is not None
+        or (UNKNOWN.search(text) is not None and not numbers(text) and not identifiers(text))
+        or _key(text) in {"noted", "understood", "承知しました", "nothing to report", "特になし"}
+    )

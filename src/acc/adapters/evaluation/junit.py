@@ -1,0 +1,35 @@
+"""A run as a test report that build servers read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree  # noqa: S405 - only written, never parsed
+
+from acc.domain.gates import GateResult
+from acc.domain.language import clean
+
+
+def junit_of(summary: Mapping[str, Any], gates: Sequence[GateResult], failed: Mapping[str, int]) -> bytes:
+    """Return the XML: a test case for each gate, each agent and each episode that ended early."""
+    suites = ElementTree.Element("testsuites", name="acc eval")
+    suite = ElementTree.SubElement(suites, "testsuite", name="acc eval")
+    failures = errors = 0
+    for gate in gates:
+        case = ElementTree.SubElement(suite, "testcase", classname="gate", name=clean(gate.gate))
+        if gate.failed:
+            failures += 1
+            ElementTree.SubElement(case, "failure", message=clean(gate.explanation))
+    for agent, count in failed.items():
+        case = ElementTree.SubElement(suite, "testcase", classname="agent", name=agent)
+        if count:
+            failures += 1
+            ElementTree.SubElement(case, "failure", message=f"{count} turns without an answer")
+    for episode, error in summary["errors"].items():
+        case = ElementTree.SubElement(suite, "testcase", classname="episode", name=episode)
+        errors += 1
+        ElementTree.SubElement(case, "error", message=clean(error))
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(failures))
+    suite.set("errors", str(errors))
+    ElementTree.indent(suites)
+    data: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return data + b"\n"

@@ -1,0 +1,81 @@
+"""Agents written by anyone, named as `python:MODULE:NAME`."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
+
+
+def load_object(reference: str) -> Any:
+    """Return the object that `MODULE:NAME` names; the current folder is searched too."""
+    module_name, colon, name = reference.partition(":")
+    if not colon or not module_name or not name:
+        raise InvalidInput(f"{reference!r} must be MODULE:NAME")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise InvalidInput(f"cannot import {module_name!r}: {error}") from error
+    if not hasattr(module, name):
+        raise InvalidInput(f"{module_name!r} has no {name!r}")
+    return getattr(module, name)
+
+
+def make_runner(agent_name: str, reference: str) -> "PythonAgentRunner":
+    """Return a runner for a class with `run_turn`, or for a function from query to answer.
+
+    A class is made anew for every episode. A function is called as it is, and may be async.
+    """
+    target = load_object(reference)
+    if inspect.isclass(target):
+        target = target()
+    answer = getattr(target, "run_turn", None)
+    if answer is None and not callable(target):
+        raise InvalidInput(f"{reference!r} is neither a function nor a class with run_turn")
+    return PythonAgentRunner(agent_name, target, takes_turn=answer is not None)
+
+
+class PythonAgentRunner:
+    """Gives anyone's object the name it has in the run."""
+
+    def __init__(self, agent_name: str, target: Any, *, takes_turn: bool) -> None:
+        self._agent_name = agent_name
+        self._call: Callable[..., Any] = target.run_turn if takes_turn else target
+        self._takes_turn = takes_turn
+
+    @property
+    def agent_name(self) -> str:
+        """Return the name under which its answers are recorded."""
+        return self._agent_name
+
+    async def run_turn(
+        self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+    ) -> AgentTurnResponse:
+        """Ask the object."""
+        arguments = (query, canonical_memory) if self._takes_turn else (query.query,)
+        found = self._call(*arguments)
+        if inspect.isawaitable(found):
+            found = await found
+        if isinstance(found, AgentTurnResponse):
+            return replace(found, agent_name=self._agent_name)
+        if not isinstance(found, str):
+            raise TypeError(f"returned {type(found).__name__}, not text")
+        return AgentTurnResponse(agent_name=self._agent_name, response_text=found)
+
+    async def replay_turn(
+        self,
+        query: EvaluationTurnQuery,
+        canonical_memory: Mapping[str, object],
+        response: AgentTurnResponse,
+    ) -> None:
+        """Ask again, because nothing is known of what the object remembers."""
+        if not response.error:
+            await self.run_turn(query, canonical_memory)

@@ -1,0 +1,191 @@
+"""A run on disk: its configuration, and one append-only file an episode.
+
+A line is written with a single call and nothing is ever rewritten, so a killed process loses at
+most the turns in flight. A torn last line is cut off when the run is continued.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from acc.adapters.evaluation.turn_lines import TurnLine, decode, encode
+from acc.domain.errors import InvalidInput, RunDamaged, RunMismatch, StorageFailed
+from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration, jobs_of
+
+_CONFIGURATION = "run.json"
+_EPISODES = "episodes"
+
+
+class RunDirectory:
+    """Opens a new or an earlier run."""
+
+    def __init__(self, path: Path, configuration: RunConfiguration) -> None:
+        self.path = path
+        self.configuration = configuration
+
+    @classmethod
+    def create(cls, path: Path, configuration: RunConfiguration) -> "RunDirectory":
+        """Make the directory, or continue the run in it if its configuration is the same."""
+        try:
+            (path / _EPISODES).mkdir(parents=True, exist_ok=True)
+            if not (path / _CONFIGURATION).exists():
+                others = [entry.name for entry in path.iterdir() if entry.name not in {_EPISODES, ".lock"}]
+                if others:
+                    raise InvalidInput(
+                        f"{path} is not empty and holds no run: {', '.join(sorted(others)[:5])}"
+                    )
+                written = msgspec.json.format(msgspec.json.encode(configuration), indent=2)
+                write_whole(path / _CONFIGURATION, written + b"\n")
+        except OSError as error:
+            raise StorageFailed(f"cannot write to {path}: {error.strerror or error}") from error
+        run = cls.open(path)
+        if differences := _differences(run.configuration, configuration):
+            raise RunMismatch(str(path), differences)
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """Open the run in a directory."""
+        file = path / _CONFIGURATION
+        try:
+            configuration = msgspec.json.decode(file.read_bytes(), type=RunConfiguration)
+        except FileNotFoundError:
+            raise InvalidInput(f"{path} holds no run: there is no {_CONFIGURATION} in it") from None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise RunDamaged(f"{file} cannot be read: {error}") from error
+        return cls(path, configuration)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep any other process from continuing this run at the same time."""
+        try:
+            with (self.path / ".lock").open("w") as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise InvalidInput(f"another process is working on {self.path}") from None
+                yield
+        except PermissionError as error:
+            raise StorageFailed(f"cannot write to {self.path}: {error.strerror}") from error
+
+    def journal(self, job: EpisodeJob) -> "EpisodeJournal":
+        """Return the record of one episode."""
+        return EpisodeJournal(self.path / _EPISODES / f"{job.name}.jsonl")
+
+    def jobs(self) -> tuple[EpisodeJob, ...]:
+        """Return all episodes of the run, done or not."""
+        return jobs_of(self.configuration)
+
+    def lines(self, job: EpisodeJob) -> list[TurnLine]:
+        """Return the recorded turns of an episode."""
+        return self.journal(job).read()
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Write one of the run's results, whole or not at all."""
+        path = self.path / name
+        write_whole(path, data)
+        return path
+
+
+class EpisodeJournal:
+    """The turns of one episode, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> list[TurnLine]:
+        """Return the recorded turns; a torn last line counts as not written."""
+        return self._read()[0]
+
+    def _read(self) -> tuple[list[TurnLine], int]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return [], 0
+        except OSError as error:
+            raise RunDamaged(f"{self.path} cannot be read: {error}") from error
+        lines: list[TurnLine] = []
+        position = 0
+        for raw in data.splitlines(keepends=True):
+            if not raw.endswith(b"\n"):
+                break
+            try:
+                line = decode(raw)
+            except msgspec.MsgspecError as error:
+                raise RunDamaged(f"{self.path} line {len(lines) + 1}: {error}") from error
+            if line.turn != len(lines) + 1:
+                raise RunDamaged(f"{self.path} line {len(lines) + 1}: holds turn {line.turn}")
+            lines.append(line)
+            position += len(raw)
+        return lines, position
+
+    @contextmanager
+    def appending(self) -> Iterator["_Appender"]:
+        """Open for more turns, after cutting off a torn last line."""
+        _, end = self._read()
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise StorageFailed(f"cannot write {self.path}: {error.strerror}") from error
+        try:
+            os.ftruncate(handle, end)
+            yield _Appender(handle, self.path)
+        finally:
+            os.close(handle)
+
+
+class _Appender:
+    def __init__(self, handle: int, path: Path) -> None:
+        self._handle = handle
+        self._path = path
+
+    def append(self, line: TurnLine) -> None:
+        """Write one line, or leave the file as it was and raise."""
+        data = encode(line)
+        end = os.fstat(self._handle).st_size
+        try:
+            written = os.write(self._handle, data)
+        except OSError as error:
+            os.ftruncate(self._handle, end)
+            raise _storage_failed(self._path, error) from error
+        if written < len(data):
+            os.ftruncate(self._handle, end)
+            raise StorageFailed(f"cannot write {self._path}: the disk is full; earlier turns are safe")
+
+
+def _storage_failed(path: Path, error: OSError) -> StorageFailed:
+    return StorageFailed(f"cannot write {path}: {error.strerror}; earlier turns are safe")
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _storage_failed(path, error) from error
+
+
+def _differences(earlier: RunConfiguration, wanted: RunConfiguration) -> list[str]:
+    one, other = msgspec.to_builtins(earlier), msgspec.to_builtins(wanted)
+    return [
+        f"{name}: {_short(one[name])} there, {_short(other[name])} now"
+        for name in one
+        if one[name] != other[name]
+    ]
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_short(item) for item in value) + "]"
+    if isinstance(value, dict):
+        if "digest" in value:
+            return f"{value['id']} ({value['digest'][:8]})"
+        return f"{value['name']}={value['kind']}"
+    return str(value)
