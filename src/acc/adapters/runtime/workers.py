@@ -1,0 +1,126 @@
+"""Spreading jobs over processes that end with us.
+
+Each worker talks over its own pipe. If we are killed, the pipe closes and the worker ends by
+itself; a process pool would leave its workers waiting for ever.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from acc.domain.errors import AccError
+
+_STOP = "stop"
+
+
+class WorkerDied(AccError):
+    """Report a worker process that ended before its job did."""
+
+    code = "worker_died"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFault:
+    """An error of ours on its way from a worker, in a form that any pickle survives."""
+
+    error_code: str
+    text: str
+
+    def as_error(self) -> AccError:
+        """Return the error to raise here."""
+        error = AccError(self.text)
+        error.code = self.error_code
+        return error
+
+
+class WorkerSeat:
+    """A worker's side of the pipe."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def jobs(self) -> Any:
+        """Yield jobs until there are no more, or the other side is gone."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            while (job := self._connection.recv()) != _STOP:
+                yield job
+        except (EOFError, OSError):
+            return
+
+    def tell(self, message: object) -> None:
+        """Report progress or a result."""
+        self._connection.send(message)
+
+    def should_stop(self) -> bool:
+        """Tell whether we were asked to stop, or nobody is listening any more."""
+        try:
+            return self._connection.poll() and self._connection.recv() == _STOP
+        except (EOFError, OSError):
+            return True
+
+
+class WorkerPool:
+    """Runs `entry(seat, *arguments)` in several processes and hands out jobs."""
+
+    def __init__(
+        self, entry: Callable[..., None], arguments: tuple[object, ...], *, workers: int
+    ) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._seats: dict[Connection, BaseProcess] = {}
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=entry, args=(theirs, *arguments), daemon=True)
+            process.start()
+            theirs.close()
+            self._seats[ours] = process
+
+    def run(
+        self, jobs: Sequence[object], on_message: Callable[[Any], bool]
+    ) -> None:
+        """Work off the jobs; `on_message` returns whether a message ends its job."""
+        waiting = list(jobs)
+        busy: set[Connection] = set()
+        for connection in list(self._seats)[: len(waiting)]:
+            connection.send(waiting.pop(0))
+            busy.add(connection)
+        while busy:
+            for ready in wait(list(busy)):
+                connection = next(seat for seat in busy if seat is ready)
+                try:
+                    message = connection.recv()
+                except (EOFError, OSError):
+                    code = self._exit_code(connection)
+                    raise WorkerDied(
+                        f"a worker process ended early (exit status {code}); what it recorded is "
+                        "safe: repeat the command to continue"
+                    ) from None
+                if not on_message(message):
+                    continue
+                busy.discard(connection)
+                if waiting:
+                    connection.send(waiting.pop(0))
+                    busy.add(connection)
+
+    def _exit_code(self, connection: Connection) -> int | None:
+        process = self._seats[connection]
+        process.join(timeout=5)
+        return process.exitcode
+
+    def stop(self, *, patience: float = 5.0) -> None:
+        """Ask the workers to stop after their turn, then end those that do not."""
+        for connection in self._seats:
+            with suppress(OSError):
+                connection.send(_STOP)
+        for process in self._seats.values():
+            process.join(timeout=patience)
+            if process.is_alive():
+                process.terminate()
+                process.join(timeout=patience)
+        for connection in self._seats:
+            connection.close()

@@ -1,0 +1,372 @@
+"""The composition root: the only place that chooses adapters. Imports wait until they are needed."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
+from acc.domain.errors import InvalidInput
+from acc.domain.gates import Gate, GateResult
+from acc.domain.value_objects.evaluation_run import (
+    AgentChoice,
+    EpisodeJob,
+    RunConfiguration,
+    ScenarioChoice,
+)
+from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
+from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
+from acc.ports.outbound.memory_ports import MemoryPort
+from acc.ports.outbound.model_ports import TokenCounterPort
+
+if TYPE_CHECKING:
+    from acc.adapters.evaluation.run_directory import RunDirectory
+    from acc.adapters.evaluation.scenario_files import ScenarioTemplate
+    from acc.application.memory import AccMemory
+    from acc.domain.value_objects.scenario import Scenario
+
+MEMORIES = ("transcript", "retrieval", "acc", "oracle")
+#: `baseline` is what the literature calls transcript replay.
+AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
+JUDGES = ("rubric",)
+EMBEDDINGS = ("none", "static")
+
+
+def version() -> str:
+    """Return the installed version."""
+    from importlib.metadata import version as installed
+
+    return installed("acc")
+
+
+@lru_cache(maxsize=1)
+def token_counter() -> TokenCounterPort:
+    """Return the process's token counter; its vocabulary takes a while to load."""
+    from acc.adapters.models.tokens import BpeTokenCounter
+
+    return BpeTokenCounter()
+
+
+def acc_memory(*, budget: int = 512, embeddings: str = "none") -> "AccMemory":
+    """Return an ACC memory on embedded parts. `embeddings="static"` re-ranks recall."""
+    from acc.adapters.memory.compressor import RuleCompressor
+    from acc.adapters.memory.qualifier import RuleQualifier
+    from acc.adapters.memory.recall import Bm25EvidenceStore
+    from acc.application.memory import AccMemory
+
+    embedder = None
+    if embeddings == "static":
+        from acc.adapters.models.embeddings import StaticEmbedder
+
+        embedder = StaticEmbedder()
+    elif embeddings != "none":
+        raise InvalidInput(f"no embeddings {embeddings!r}: choose one of {', '.join(EMBEDDINGS)}")
+    return AccMemory(
+        evidence=Bm25EvidenceStore(embedder=embedder),
+        qualifier=RuleQualifier(),
+        compressor=RuleCompressor(),
+        tokens=token_counter(),
+        budget=budget,
+    )
+
+
+def make_memory(kind: str, *, window: int = 4096, budget: int = 512) -> MemoryPort:
+    """Return a memory by its name: transcript, retrieval, acc or oracle."""
+    from acc.adapters.memory.recall import Bm25EvidenceStore
+    from acc.application.memory import OracleMemory, RetrievalMemory, TranscriptMemory
+
+    if kind == "transcript":
+        return TranscriptMemory(tokens=token_counter(), window=window)
+    if kind == "retrieval":
+        return RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=token_counter())
+    if kind == "acc":
+        return acc_memory(budget=budget)
+    if kind == "oracle":
+        return OracleMemory(tokens=token_counter())
+    raise InvalidInput(f"no memory {kind!r}: choose one of {', '.join(MEMORIES)}")
+
+
+def make_agent(
+    choice: AgentChoice, *, window: int = 4096, budget: int = 512
+) -> AgentRunnerPort:
+    """Return a fresh agent for one episode."""
+    if choice.kind.startswith("python:"):
+        from acc.adapters.evaluation.python_agents import make_runner
+
+        return make_runner(choice.name, choice.kind.removeprefix("python:"))
+    from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
+    from acc.adapters.models.embedded import EmbeddedModel
+
+    memory = make_memory(choice.kind, window=window, budget=budget)
+    return MemoryAgentRunner(agent_name=choice.name, model=EmbeddedModel(), memory=memory)
+
+
+def make_judge(configuration: RunConfiguration, scenario: "Scenario") -> JudgeEvaluatorPort:
+    """Return the judge of one episode, blinded."""
+    from acc.adapters.evaluation.blinding import BlindedJudge
+    from acc.adapters.evaluation.rubric_judge import RubricJudge
+
+    return BlindedJudge(
+        RubricJudge(scenario),
+        seed=scenario.seed,
+        visible_characters=configuration.visible_characters,
+    )
+
+
+def parse_agents(text: str) -> tuple[AgentChoice, ...]:
+    """Return the agents of `baseline,acc,mine=python:module:name`, checked."""
+    choices: list[AgentChoice] = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, kind = item.partition("=")
+        kind = kind if equals else name
+        if not name or not name.replace("-", "").replace("_", "").isalnum():
+            raise InvalidInput(f"{item!r}: an agent's name is made of letters, digits, - and _")
+        if kind.startswith("python:"):
+            from acc.adapters.evaluation.python_agents import load_object
+
+            load_object(kind.removeprefix("python:"))
+        elif kind not in AGENT_KINDS:
+            known = ", ".join(AGENT_KINDS)
+            raise InvalidInput(f"no agent {kind!r}: choose of {known}, or NAME=python:MODULE:NAME")
+        choices.append(AgentChoice(name=name, kind=AGENT_KINDS.get(kind, kind)))
+    names = [choice.name for choice in choices]
+    if not names:
+        raise InvalidInput("--agents names no agent")
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"agent names must differ: {', '.join(names)}")
+    return tuple(choices)
+
+
+@lru_cache(maxsize=32)
+def load_scenario(reference: str) -> "ScenarioTemplate":
+    """Return a scenario by id or path, checked for structure and fairness."""
+    from acc.adapters.evaluation import scenario_checks, scenario_files
+    from acc.domain.errors import InvalidScenario
+
+    template = scenario_files.load(reference)
+    faults = scenario_checks.check(template)
+    if faults:
+        raise InvalidScenario(template.source, faults)
+    return template
+
+
+def choose_scenarios(reference: str) -> tuple[ScenarioChoice, ...]:
+    """Return the scenarios that `all`, an id, a path or a comma-separated list names."""
+    from acc.adapters.evaluation import scenario_files
+
+    references = [part.strip() for part in reference.split(",") if part.strip()]
+    if references == ["all"]:
+        references = list(scenario_files.shipped_ids())
+    if not references:
+        raise InvalidInput("--scenario names no scenario")
+    choices: list[ScenarioChoice] = []
+    for item in references:
+        template = load_scenario(item)
+        choices.append(
+            ScenarioChoice(
+                reference=item,
+                id=template.id,
+                domain=template.entry.domain,
+                language=template.entry.language,
+                digest=hashlib.sha256(template.text.encode()).hexdigest(),
+            )
+        )
+    ids = [choice.id for choice in choices]
+    if len(set(ids)) < len(ids):
+        raise InvalidInput(f"two scenarios have the same id: {', '.join(ids)}")
+    return tuple(choices)
+
+
+def compose_episode(
+    configuration: RunConfiguration, run: "RunDirectory", job: EpisodeJob, stack: ExitStack
+) -> Episode:
+    """Return the parts of one episode; `stack` closes its journal."""
+    from acc.adapters.evaluation.recorded_episode import RecordedEpisode
+
+    scenario = load_scenario(job.scenario.reference).render(job.seed)
+    turns = scenario.turns[: configuration.turns]
+    journal = stack.enter_context(RecordedEpisode(run.journal(job), scenario))
+    return Episode(
+        agents=[
+            make_agent(choice, window=configuration.window, budget=configuration.budget)
+            for choice in configuration.agents
+        ],
+        judge=make_judge(configuration, scenario),
+        queries=[EvaluationTurnQuery(turn_id=t.turn_id, query=t.query) for t in turns],
+        journal=journal,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class EvaluationOutcome:
+    """How a whole evaluation ended."""
+
+    errors: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
+
+
+OnTurn = Callable[[str, TurnResult], None]
+
+
+async def _run_job(
+    run: "RunDirectory", job: EpisodeJob, on_turn: OnTurn, should_stop: Callable[[], bool]
+) -> EpisodeEnd:
+    configuration = run.configuration
+    with ExitStack() as stack:
+        use_case = EvaluateUseCase(
+            compose=lambda wanted: compose_episode(configuration, run, wanted, stack),
+            agent_timeout=configuration.timeout,
+            judge_attempts=configuration.judge_attempts,
+        )
+        return await use_case.run(
+            job, on_turn=lambda of, result: on_turn(of.name, result), should_stop=should_stop
+        )
+
+
+def run_evaluation(
+    run: "RunDirectory", jobs: Sequence[EpisodeJob], *, workers: int, on_turn: OnTurn
+) -> EvaluationOutcome:
+    """Run the episodes here or in worker processes; Ctrl-C ends it with what was done."""
+    outcome = EvaluationOutcome()
+    if not jobs:
+        return outcome
+    try:
+        if workers <= 1:
+            asyncio.run(_run_here(run, jobs, on_turn, outcome))
+        else:
+            _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome)
+    except KeyboardInterrupt:
+        outcome.stopped = True
+    return outcome
+
+
+async def _run_here(
+    run: "RunDirectory", jobs: Sequence[EpisodeJob], on_turn: OnTurn, outcome: EvaluationOutcome
+) -> None:
+    for job in jobs:
+        end = await _run_job(run, job, on_turn, lambda: False)
+        if end.error:
+            outcome.errors[job.name] = end.error
+
+
+def _run_in_workers(
+    run: "RunDirectory",
+    jobs: Sequence[EpisodeJob],
+    workers: int,
+    on_turn: OnTurn,
+    outcome: EvaluationOutcome,
+) -> None:
+    from acc.adapters.runtime.workers import WorkerFault, WorkerPool
+
+    def take(message: Any) -> bool:
+        if isinstance(message, EpisodeEnd):
+            if message.error:
+                outcome.errors[message.job.name] = message.error
+            return True
+        if isinstance(message, WorkerFault):
+            raise message.as_error()
+        on_turn(*message)
+        return False
+
+    pool = WorkerPool(_serve_jobs, (run.path,), workers=workers)
+    try:
+        pool.run(jobs, take)
+    finally:
+        pool.stop()
+
+
+def _serve_jobs(connection: Connection, path: Path) -> None:
+    """Run in a worker process: take jobs until there are none."""
+    from acc.adapters.evaluation.run_directory import RunDirectory
+    from acc.adapters.runtime.workers import WorkerFault, WorkerSeat
+    from acc.domain.errors import AccError
+
+    seat = WorkerSeat(connection)
+    run = RunDirectory.open(path)
+    for job in seat.jobs():
+        try:
+            end = asyncio.run(
+                _run_job(
+                    run, job, lambda name, result: seat.tell((name, slim(result))), seat.should_stop
+                )
+            )
+        except AccError as error:
+            seat.tell(WorkerFault(error.code, str(error)))
+            return
+        seat.tell(end)
+        if end.stopped:
+            return
+
+
+def slim(result: TurnResult) -> TurnResult:
+    """Return a turn without what progress does not need."""
+    from dataclasses import replace
+
+    return replace(
+        result,
+        responses=(),
+        canonical_memory={},
+        records=tuple(
+            replace(
+                record,
+                hallucination=replace(record.hallucination, claims=()) if record.hallucination else None,
+                drift=replace(record.drift, findings=()) if record.drift else None,
+            )
+            for record in result.records
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What a run came to, and where its page is."""
+
+    summary: dict[str, Any]
+    gates: tuple[GateResult, ...]
+    report: Path
+
+
+def run_name(configuration: RunConfiguration) -> str:
+    """Return a readable name that equal configurations share."""
+    import msgspec
+
+    ids = [scenario.id for scenario in configuration.scenarios]
+    digest = hashlib.sha256(msgspec.json.encode(configuration)).hexdigest()[:8]
+    return f"{ids[0] if len(ids) == 1 else 'all'}-{configuration.episodes}x-{digest}"
+
+
+def write_results(
+    run: "RunDirectory",
+    *,
+    gates: Sequence[Gate] = (),
+    errors: Mapping[str, str] | None = None,
+    detail: int = 10,
+) -> Results:
+    """Write everything that follows from the recorded turns, and return the summary."""
+    import msgspec
+
+    from acc.adapters.evaluation import junit, report, results
+
+    tally = results.tally_of(run)
+    summary = results.summary_of(run, tally, errors or {})
+    judged = tuple(gate.judge(results.gate_measures(summary)) for gate in gates)
+    summary["gates"] = [msgspec.to_builtins(gate) for gate in judged]
+    written = msgspec.json.format(msgspec.json.encode(summary), indent=2)
+    run.write("summary.json", written + b"\n")
+    results.write_records(run)
+    failed = {name: found["failed"] for name, found in summary["agents"].items()}
+    run.write("junit.xml", junit.junit_of(summary, judged, failed))
+    page = report.write_report(run, summary, detail=detail)
+    return Results(summary=summary, gates=judged, report=page)
+
+
+def compare_runs(first: "RunDirectory", second: "RunDirectory") -> list[dict[str, Any]]:
+    """Return two runs side by side."""
+    from acc.adapters.evaluation.comparison import compare
+
+    return compare(first, second)

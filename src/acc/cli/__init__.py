@@ -1,0 +1,51 @@
+"""The command line: parses, calls, prints.
+
+Exit status: 0, 1 where a gate fails or an episode ends in an error, 2 for bad use, 130 after Ctrl-C.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from acc import bootstrap
+from acc.cli import evaluate, scenarios
+from acc.cli.screen import error_console
+from acc.domain.errors import AccError, InvalidInput, RunMismatch
+
+app = App(
+    name="acc",
+    help="Evaluate agents over long conversations, and build ones whose memory stays bounded.",
+    version=bootstrap.version,
+    help_epilogue="Start with: acc eval",
+)
+app.command(evaluate.run, name="eval")
+app.command(evaluate.report)
+app.command(evaluate.compare)
+app.command(scenarios.app)
+app.register_install_completion_command()
+
+_BAD_USE = (InvalidInput, RunMismatch)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit status."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    tokens = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        status = app(tokens, exit_on_error=False, result_action="return_value")
+    except CycloptsError:
+        return 2
+    except AccError as error:
+        error_console().print(f"error: {error}", style="bold red", markup=False, highlight=False)
+        return 2 if isinstance(error, _BAD_USE) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return status if isinstance(status, int) else 0

@@ -1,0 +1,233 @@
+"""`acc eval`, `acc report` and `acc compare`."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from acc import bootstrap
+from acc.adapters.evaluation.results import GATE_METRICS
+from acc.adapters.evaluation.run_directory import RunDirectory
+from acc.cli.screen import (
+    RunScreen,
+    console,
+    error_console,
+    paired_table,
+    print_json,
+    result_table,
+)
+from acc.domain.ccs_budget import SMALLEST_BUDGET
+from acc.domain.errors import InvalidInput
+from acc.domain.gates import Gate
+from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration
+
+_TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """What to run."""
+
+    scenario: Annotated[
+        str, Parameter(help="A shipped scenario's id, a .toml file, several with commas, or all.")
+    ] = "all"
+    agents: Annotated[
+        str,
+        Parameter(
+            help="Who takes part: baseline (transcript replay), retrieval, acc, oracle, or "
+            "NAME=python:MODULE:NAME for your own."
+        ),
+    ] = "baseline,retrieval,acc,oracle"
+    judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
+    episodes: Annotated[int, Parameter(help="Episodes of each scenario; each has its own seed.")] = 4
+    turns: Annotated[int | None, Parameter(help="Only the first so many turns of an episode.")] = None
+    seed: Annotated[int, Parameter(help="The first episode's seed.")] = 0
+    window: Annotated[
+        int, Parameter(help="Tokens that transcript replay may fill before it cuts the oldest.")
+    ] = 4096
+    budget: Annotated[int, Parameter(help="Tokens that an ACC state may have.")] = 512
+    timeout: Annotated[float | None, Parameter(help="Seconds an agent may take for a turn.")] = 60.0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run it."""
+
+    workers: Annotated[
+        int | None, Parameter(help="Processes to spread episodes over. [default: one per core]")
+    ] = None
+    out: Annotated[
+        Path | None,
+        Parameter(
+            help="The run directory. The same command on the same directory continues the run. "
+            "[default: runs/NAME-OF-THE-RUN]"
+        ),
+    ] = None
+    fail_if: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help='Exit with 1 if this holds, as in "acc.drift > 0.05" or '
+            '"acc.outcome < baseline.outcome". May be repeated.',
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    json: Annotated[bool, Parameter(help="Print the summary as JSON.", negative=())] = False
+    quiet: Annotated[bool, Parameter(help="Print no progress and no table.", negative=())] = False
+
+
+_EVALUATION = EvaluationOptions()
+_RUN = RunOptions()
+
+
+def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> int:
+    """Drive agents through the same turns, judge every answer, and write a report.
+
+    Without arguments it runs every shipped scenario on embedded parts: no key, no download, no
+    server. Results go to a run directory: report.html to read, summary.json, records.jsonl and
+    records.csv to work with, junit.xml for a build server, episodes/ with every turn.
+
+    Example: acc eval --scenario it-operations --agents baseline,acc --episodes 10
+    """
+    configuration = configure(options)
+    gates = [Gate.parse(text) for text in how.fail_if]
+    for gate in gates:
+        gate.check_names({agent.name: agent for agent in configuration.agents}, GATE_METRICS)
+    directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
+    with directory.locked():
+        outcome = _run_episodes(directory, how)
+        results = bootstrap.write_results(directory, gates=gates, errors=outcome.errors)
+    if how.json:
+        print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
+    elif not how.quiet:
+        _show(directory, results)
+    for gate in results.gates:
+        if gate.failed:
+            error_console().print(f"gate failed: {gate.gate} ({gate.explanation})", markup=False)
+    for name, error in outcome.errors.items():
+        error_console().print(f"episode {name} ended: {error}", markup=False)
+    if outcome.stopped:
+        error_console().print(
+            f"stopped; what was done is in {directory.path}: repeat the command to continue",
+            markup=False,
+        )
+        return 130
+    return 1 if outcome.errors or any(gate.failed for gate in results.gates) else 0
+
+
+def configure(options: EvaluationOptions) -> RunConfiguration:
+    """Return the run's configuration, or raise InvalidInput saying what is wrong with it."""
+    for name, value, least in (
+        ("episodes", options.episodes, 1),
+        ("turns", options.turns, 1),
+        ("window", options.window, 64),
+        ("budget", options.budget, SMALLEST_BUDGET),
+        ("timeout", options.timeout, 0.001),
+        ("seed", options.seed, 0),
+    ):
+        if value is not None and value < least:
+            raise InvalidInput(f"--{name} must be at least {least}, not {value}")
+    if options.judge not in bootstrap.JUDGES:
+        raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(bootstrap.JUDGES)}")
+    return RunConfiguration(
+        version=bootstrap.version(),
+        scenarios=bootstrap.choose_scenarios(options.scenario),
+        agents=bootstrap.parse_agents(options.agents),
+        judge=options.judge,
+        episodes=options.episodes,
+        turns=options.turns,
+        seed=options.seed,
+        window=options.window,
+        budget=options.budget,
+        timeout=options.timeout,
+    )
+
+
+def default_directory(configuration: RunConfiguration) -> Path:
+    """Return a directory that the same configuration finds again."""
+    return Path("runs") / bootstrap.run_name(configuration)
+
+
+def _planned(job: EpisodeJob, turns: int | None) -> int:
+    count = len(bootstrap.load_scenario(job.scenario.reference).turns)
+    return min(count, turns) if turns else count
+
+
+def _run_episodes(directory: RunDirectory, how: RunOptions) -> bootstrap.EvaluationOutcome:
+    configuration = directory.configuration
+    planned = {job: _planned(job, configuration.turns) for job in directory.jobs()}
+    recorded = {job: len(directory.lines(job)) for job in planned}
+    waiting = [job for job in planned if recorded[job] < planned[job]]
+    workers = how.workers or min(os.cpu_count() or 1, max(1, len(waiting) // 2))
+    screen = RunScreen(
+        [agent.name for agent in configuration.agents],
+        turns=sum(planned.values()),
+        done=sum(recorded.values()),
+        quiet=how.quiet or (how.json and not sys.stderr.isatty()),
+    )
+    with screen:
+        return bootstrap.run_evaluation(directory, waiting, workers=workers, on_turn=screen.on_turn)
+
+
+def _show(directory: RunDirectory, results: "bootstrap.Results") -> None:
+    screen = console()
+    summary = results.summary
+    episodes = summary["episodes"]
+    screen.print(
+        f"{episodes['recorded']} episodes, {summary['turns']} turns, "
+        f"{len(summary['configuration']['scenarios'])} scenarios"
+    )
+    screen.print(result_table(summary))
+    names = list(summary["agents"])
+    focus = "acc" if "acc" in names else names[-1]
+    rows = [
+        row
+        for row in summary["paired"]
+        if focus in (row["agent"], row["versus"]) and row["metric"] in _TABLE_METRICS
+    ]
+    if rows:
+        screen.print(paired_table(rows))
+    screen.print(
+        "Embedded model and rubric judge: this shows how memories behave under one fixed policy, "
+        "and claims nothing about any language model.",
+        style="dim",
+    )
+    if results.report:
+        screen.print("report: ", results.report.resolve().as_uri(), sep="", soft_wrap=True, markup=False)
+
+
+def report(directory: Path, /, *, detail: int = 10) -> int:
+    """Rebuild the results and the page of a run directory.
+
+    Args:
+        directory: The run directory.
+        detail: Episodes to show turn by turn on the page.
+    """
+    run_directory = RunDirectory.open(directory)
+    results = bootstrap.write_results(run_directory, detail=detail)
+    _show(run_directory, results)
+    return 0
+
+
+def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
+    """Set two runs side by side, turn by turn where they share scenario, seed and turn.
+
+    Args:
+        first: A run directory.
+        second: Another one.
+        json: Print the comparison as JSON.
+    """
+    rows = bootstrap.compare_runs(RunDirectory.open(first), RunDirectory.open(second))
+    if json:
+        print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
+        return 0
+    from acc.cli.screen import comparison_table
+
+    console().print(comparison_table(rows, first.name, second.name))
+    return 0

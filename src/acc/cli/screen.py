@@ -1,0 +1,193 @@
+"""What a run looks like: live progress on a terminal, plain lines elsewhere, tables at the end."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from acc.domain.evaluation_metrics import metric
+from acc.domain.value_objects.live_evaluation import TurnResult
+
+_LINE_EVERY = 5.0
+_SHOWN = ("outcome", "hallucination", "drift", "memory_tokens")
+_TITLES = {
+    "outcome": "outcome 0-10",
+    "relevance": "relevance",
+    "answer_quality": "quality",
+    "instruction_following": "instructions",
+    "coherence": "coherence",
+    "hallucination": "hallucination",
+    "drift": "drift",
+    "memory_tokens": "memory tokens",
+    "last_memory_tokens": "at the last turn",
+}
+
+
+def console() -> Console:
+    """Return the console for results."""
+    return Console(highlight=False)
+
+
+def error_console() -> Console:
+    """Return the console for progress and errors."""
+    return Console(stderr=True, highlight=False)
+
+
+class RunScreen:
+    """Shows a run while it goes on; use it as a context manager."""
+
+    def __init__(self, agents: Sequence[str], *, turns: int, done: int, quiet: bool) -> None:
+        self._console = error_console()
+        self._agents = agents
+        self._turns = turns
+        self._done = done
+        self._quiet = quiet
+        self._sums = {agent: {name: [0.0, 0] for name in _SHOWN} for agent in agents}
+        self._failed = dict.fromkeys(agents, 0)
+        self._started = self._last_line = time.monotonic()
+        self._live: Live | None = None
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("turns"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._task = self._progress.add_task("evaluating", total=turns, completed=done)
+
+    def __enter__(self) -> "RunScreen":
+        if not self._quiet and self._console.is_terminal:
+            self._live = Live(self._picture(), console=self._console, refresh_per_second=8)
+            self._live.__enter__()
+        elif not self._quiet and self._done:
+            self._say(f"continuing: {self._done} of {self._turns} turns are on record")
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        if self._live is not None:
+            self._live.update(self._picture())
+            self._live.__exit__(*problem)
+        elif not self._quiet:
+            self._line()
+
+    def on_turn(self, episode: str, result: TurnResult) -> None:
+        """Take note of a turn."""
+        self._done += 1
+        for record in result.records:
+            self._failed[record.agent_name] += bool(record.error)
+            for name in _SHOWN:
+                value = metric(record, name)
+                if value is not None:
+                    total = self._sums[record.agent_name][name]
+                    total[0] += value
+                    total[1] += 1
+        if self._live is not None:
+            label = f"{episode} turn {result.query.turn_id}"
+            self._progress.update(self._task, completed=self._done, description=label)
+            self._live.update(self._picture())
+        elif not self._quiet and time.monotonic() - self._last_line > _LINE_EVERY:
+            self._line()
+
+    def _picture(self) -> Group:
+        table = Table(box=None, pad_edge=False)
+        table.add_column("agent", style="bold")
+        for name in _SHOWN:
+            table.add_column(_TITLES[name], justify="right")
+        table.add_column("failed", justify="right")
+        for agent in self._agents:
+            cells = [self._mean(agent, name) for name in _SHOWN]
+            table.add_row(agent, *cells, str(self._failed[agent]))
+        return Group(self._progress, table)
+
+    def _mean(self, agent: str, name: str) -> str:
+        total, count = self._sums[agent][name]
+        return "-" if not count else figure(name, total / count)
+
+    def _line(self) -> None:
+        self._last_line = time.monotonic()
+        seconds = self._last_line - self._started
+        self._say(f"{self._done}/{self._turns} turns, {seconds:.0f} s")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+
+def figure(name: str, value: float | None) -> str:
+    """Return a metric's value as people read it."""
+    if value is None:
+        return "not reported" if name.endswith("memory_tokens") else "-"
+    if name in {"hallucination", "drift"}:
+        return f"{100 * value:.1f} %"
+    return f"{value:,.0f}" if name.endswith("memory_tokens") else f"{value:.2f}"
+
+
+def result_table(summary: Mapping[str, Any]) -> Table:
+    """Return the table that ends a run."""
+    table = Table(title=None, header_style="bold")
+    table.add_column("agent", style="bold")
+    names = ("relevance", "answer_quality", "instruction_following", "coherence", "hallucination", "drift", "memory_tokens", "last_memory_tokens")
+    for name in names:
+        table.add_column(_TITLES[name], justify="right")
+    odd = any(m["failed"] or m["unscored"] for m in summary["agents"].values())
+    if odd:
+        table.add_column("failed / unscored", justify="right", style="red")
+    for agent, measures in summary["agents"].items():
+        cells = [figure(name, measures[name]["mean"] if measures[name] else None) for name in names]
+        if odd:
+            cells.append(f"{measures['failed']} / {measures['unscored']}")
+        table.add_row(agent, *cells)
+    return table
+
+
+def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the paired differences with their intervals."""
+    table = Table(header_style="bold")
+    for title in ("same turns, first minus second", "metric", "difference", "95 % interval"):
+        table.add_column(title, justify="left" if title[0] in "sm" else "right")
+    for row in rows:
+        style = "" if row["clear"] else "dim"
+        table.add_row(
+            f"{row['agent']} − {row['versus']}",
+            _TITLES[row["metric"]],
+            difference(row["metric"], row["mean"]),
+            f"{difference(row['metric'], row['low'])} to {difference(row['metric'], row['high'])}",
+            style=style,
+        )
+    return table
+
+
+def difference(name: str, value: float) -> str:
+    """Return a signed difference as people read it; rates are in percentage points."""
+    if name in {"hallucination", "drift"}:
+        return f"{100 * value:+.1f} pp"
+    return f"{value:+,.0f}" if name.endswith("memory_tokens") else f"{value:+.2f}"
+
+
+def print_json(data: bytes) -> None:
+    """Write machine-readable output as it is."""
+    sys.stdout.write(data.decode())
+    sys.stdout.write("\n")
+
+
+def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:
+    """Return two runs side by side."""
+    table = Table(header_style="bold")
+    for title in ("agent", "metric", first, second, "difference", "95 % interval, same turns"):
+        table.add_column(title, justify="left" if title in {"agent", "metric"} else "right")
+    for row in rows:
+        name = row["metric"]
+        cells = [row["agent"], _TITLES[name], figure(name, row["first"]), figure(name, row["second"])]
+        if "difference" in row:
+            low, high = difference(name, row["low"]), difference(name, row["high"])
+            cells += [difference(name, row["difference"]), f"{low} to {high}"]
+        else:
+            cells += ["-", "no turns in common"]
+        table.add_row(*cells, style="" if row.get("clear") else "dim")
+    return table
