@@ -1,4 +1,4 @@
-"""The composition root: the only place that chooses adapters. Imports wait until they are needed."""
+"""The composition root: the only place that chooses adapters, imported when needed."""
 
 import asyncio
 import hashlib
@@ -91,9 +91,7 @@ def make_memory(kind: str, *, window: int = 4096, budget: int = 512) -> MemoryPo
     raise InvalidInput(f"no memory {kind!r}: choose one of {', '.join(MEMORIES)}")
 
 
-def make_agent(
-    choice: AgentChoice, *, window: int = 4096, budget: int = 512
-) -> AgentRunnerPort:
+def make_agent(choice: AgentChoice, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:
     """Return a fresh agent for one episode."""
     if choice.kind.startswith("python:"):
         from acc.adapters.evaluation.python_agents import make_runner
@@ -314,7 +312,9 @@ def slim(result: TurnResult) -> TurnResult:
         records=tuple(
             replace(
                 record,
-                hallucination=replace(record.hallucination, claims=()) if record.hallucination else None,
+                hallucination=replace(record.hallucination, claims=())
+                if record.hallucination
+                else None,
                 drift=replace(record.drift, findings=()) if record.drift else None,
             )
             for record in result.records

@@ -105,7 +105,7 @@ class AccMemory:
 
 
 def artifacts_of(signal: TurnSignal) -> list[Artifact]:
-    """Return what a turn states, sentence by sentence with its provenance; questions state nothing."""
+    """Return what a turn states, sentence by sentence; questions state nothing."""
     found: list[Artifact] = []
     for segment in segments(signal.text):
         for sentence in sentences(segment.text):
@@ -166,7 +166,9 @@ class RetrievalMemory:
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return the best matches in the order in which they were said."""
         found = await self._evidence.recall(signal.text[:_MOST_CUE], limit=self._top)
-        chosen = sorted((c.artifact for c in found), key=lambda a: (a.turn_id, a.source is Source.AGENT))
+        chosen = sorted(
+            (c.artifact for c in found), key=lambda a: (a.turn_id, a.source is Source.AGENT)
+        )
         entries = [f"{artifact.author}: {artifact.text}\n" for artifact in chosen]
         tokens = sum(self._tokens.count(entry) for entry in entries)
         return MemoryView(text="\n".join(entries), tokens=tokens)

@@ -1,6 +1,6 @@
 """The command line: parses, calls, prints.
 
-Exit status: 0, 1 where a gate fails or an episode ends in an error, 2 for bad use, 130 after Ctrl-C.
+Exit status: 0; 1 where a gate fails or an episode ends in an error; 2 for bad use; 130 on Ctrl-C.
 """
 
 import sys

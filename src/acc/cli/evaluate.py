@@ -14,6 +14,7 @@ from acc.adapters.evaluation.results import GATE_METRICS
 from acc.adapters.evaluation.run_directory import RunDirectory
 from acc.cli.screen import (
     RunScreen,
+    comparison_table,
     console,
     error_console,
     paired_table,
@@ -44,8 +45,12 @@ class EvaluationOptions:
         ),
     ] = "baseline,retrieval,acc,oracle"
     judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
-    episodes: Annotated[int, Parameter(help="Episodes of each scenario; each has its own seed.")] = 4
-    turns: Annotated[int | None, Parameter(help="Only the first so many turns of an episode.")] = None
+    episodes: Annotated[
+        int, Parameter(help="Episodes of each scenario; each has its own seed.")
+    ] = 4
+    turns: Annotated[int | None, Parameter(help="Only the first so many turns of an episode.")] = (
+        None
+    )
     seed: Annotated[int, Parameter(help="The first episode's seed.")] = 0
     window: Annotated[
         int, Parameter(help="Tokens that transcript replay may fill before it cuts the oldest.")
@@ -107,9 +112,11 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
     elif not how.quiet:
         _show(directory, results)
-    for gate in results.gates:
-        if gate.failed:
-            error_console().print(f"gate failed: {gate.gate} ({gate.explanation})", markup=False)
+    for result in results.gates:
+        if result.failed:
+            error_console().print(
+                f"gate failed: {result.gate} ({result.explanation})", markup=False
+            )
     for name, error in outcome.errors.items():
         error_console().print(f"episode {name} ended: {error}", markup=False)
     if outcome.stopped:
@@ -118,7 +125,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
             markup=False,
         )
         return 130
-    return 1 if outcome.errors or any(gate.failed for gate in results.gates) else 0
+    return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
 
 
 def configure(options: EvaluationOptions) -> RunConfiguration:
@@ -199,7 +206,9 @@ def _show(directory: RunDirectory, results: "bootstrap.Results") -> None:
         style="dim",
     )
     if results.report:
-        screen.print("report: ", results.report.resolve().as_uri(), sep="", soft_wrap=True, markup=False)
+        screen.print(
+            "report: ", results.report.resolve().as_uri(), sep="", soft_wrap=True, markup=False
+        )
 
 
 def report(directory: Path, /, *, detail: int = 10) -> int:
@@ -227,7 +236,5 @@ def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return 0
-    from acc.cli.screen import comparison_table
-
     console().print(comparison_table(rows, first.name, second.name))
     return 0

@@ -7,7 +7,14 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from acc.domain.evaluation_metrics import metric
@@ -132,7 +139,16 @@ def result_table(summary: Mapping[str, Any]) -> Table:
     """Return the table that ends a run."""
     table = Table(title=None, header_style="bold")
     table.add_column("agent", style="bold")
-    names = ("relevance", "answer_quality", "instruction_following", "coherence", "hallucination", "drift", "memory_tokens", "last_memory_tokens")
+    names = (
+        "relevance",
+        "answer_quality",
+        "instruction_following",
+        "coherence",
+        "hallucination",
+        "drift",
+        "memory_tokens",
+        "last_memory_tokens",
+    )
     for name in names:
         table.add_column(_TITLES[name], justify="right")
     odd = any(m["failed"] or m["unscored"] for m in summary["agents"].values())
@@ -183,7 +199,12 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str)
         table.add_column(title, justify="left" if title in {"agent", "metric"} else "right")
     for row in rows:
         name = row["metric"]
-        cells = [row["agent"], _TITLES[name], figure(name, row["first"]), figure(name, row["second"])]
+        cells = [
+            row["agent"],
+            _TITLES[name],
+            figure(name, row["first"]),
+            figure(name, row["second"]),
+        ]
         if "difference" in row:
             low, high = difference(name, row["low"]), difference(name, row["high"])
             cells += [difference(name, row["difference"]), f"{low} to {high}"]

@@ -6,6 +6,7 @@ again, and the goal and the constraints last. Within a field the oldest item goe
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from acc.domain.ccs_schema import LIMITS
 from acc.domain.ccs_text import render_state
@@ -33,7 +34,9 @@ def fit(
 ) -> tuple[CompressedCognitiveState, tuple[str, ...], int]:
     """Return the state within `budget` tokens, what was dropped for it, and its tokens."""
     if budget < SMALLEST_BUDGET:
-        raise InvalidInput(f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}")
+        raise InvalidInput(
+            f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}"
+        )
     state, dropped = _within_items(state)
     tokens = count(render_state(state))
     while tokens > budget:
@@ -52,7 +55,7 @@ def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveS
         over = len(value) - LIMITS[name].items
         if over > 0:
             dropped += [_describe(name, item) for item in value[:over]]
-            state = replace(state, **{name: value[over:]})
+            state = _with(state, name, value[over:])
     return state, dropped
 
 
@@ -60,15 +63,24 @@ def _give_way(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState
     for name in _GIVES_WAY:
         value = getattr(state, name)
         if isinstance(value, tuple) and value:
-            return replace(state, **{name: value[1:]}), _describe(name, value[0])
+            return _with(state, name, value[1:]), _describe(name, value[0])
         if isinstance(value, str) and value:
-            return replace(state, **{name: ""}), _describe(name, value)
+            return _with(state, name, ""), _describe(name, value)
         if isinstance(value, UncertaintySignal) and value.unconfirmed:
             smaller = replace(value, unconfirmed=value.unconfirmed[1:])
             return replace(state, uncertainty_signal=smaller), _describe(name, value.unconfirmed[0])
     return CompressedCognitiveState(), "uncertainty_signal: level"
 
 
+def _with(
+    state: CompressedCognitiveState, name: str, value: tuple[Any, ...] | str
+) -> CompressedCognitiveState:
+    change: dict[str, Any] = {name: value}
+    return replace(state, **change)
+
+
 def _describe(name: str, item: object) -> str:
-    text = item if isinstance(item, str) else getattr(item, "text", getattr(item, "artifact_id", ""))
+    text = (
+        item if isinstance(item, str) else getattr(item, "text", getattr(item, "artifact_id", ""))
+    )
     return f"{name}: {text}"

@@ -102,9 +102,8 @@ def _exact(value: object, name: str, keys: tuple[str, ...]) -> Mapping[object, o
     for key in keys:
         if key not in fields:
             raise InvalidState(f"{name}.{key}", "is missing")
-    for key in fields:
-        if key not in keys:
-            raise InvalidState(f"{name}.{key}", "is unknown")
+    if unknown := [str(key) for key in fields if key not in keys]:
+        raise InvalidState(f"{name}.{unknown[0]}", "is unknown")
     return fields
 
 
@@ -121,9 +120,7 @@ def _bounded(value: object, name: str, most: int) -> list[object]:
 
 
 def _texts(fields: Mapping[object, object], name: str) -> tuple[str, ...]:
-    return tuple(
-        _text(item, f"{name}[{place}]") for place, item in enumerate(_list(fields, name))
-    )
+    return tuple(_text(item, f"{name}[{place}]") for place, item in enumerate(_list(fields, name)))
 
 
 def _text(value: object, name: str, *, blank: bool = False) -> str:

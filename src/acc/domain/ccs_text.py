@@ -1,10 +1,11 @@
-"""The compact text form of a state: a line a field, empty fields left out.
+r"""The compact text form of a state: a line a field, empty fields left out.
 
     goal_orientation: Restore checkout before 18:00
     constraints: Keep every answer under 60 words | Never restart db-1 <by Mara>
     uncertainty_signal: medium | the root cause
 
-Items are separated by ` | `. Within a text, `\\p`, `\\l`, `\\g` and `\\\\` stand for `|`, `<`, `>` and `\\`.
+Items are separated by ` | `. Within a text `\p`, `\l`, `\g` and `\\` stand for `|`, `<`, `>`
+and `\`.
 """
 
 import re
@@ -41,7 +42,9 @@ def render_items(state: CompressedCognitiveState, name: str) -> list[str]:
     if name == "constraints":
         return [_render_constraint(constraint) for constraint in state.constraints]
     if name == "retrieved_artifacts":
-        return [f"{_escape(r.artifact_id)} <{_escape(r.provenance)}>" for r in state.retrieved_artifacts]
+        return [
+            f"{_escape(r.artifact_id)} <{_escape(r.provenance)}>" for r in state.retrieved_artifacts
+        ]
     if name == "uncertainty_signal":
         if state.uncertainty_signal == UncertaintySignal():
             return []
@@ -52,9 +55,7 @@ def render_items(state: CompressedCognitiveState, name: str) -> list[str]:
 
 def parse_text(text: str) -> CompressedCognitiveState:
     """Return the state in a text form, or raise InvalidState."""
-    fields: dict[str, object] = {
-        name: "" if name in _TEXT_FIELDS else [] for name in LIMITS
-    }
+    fields: dict[str, object] = {name: "" if name in _TEXT_FIELDS else [] for name in LIMITS}
     fields["uncertainty_signal"] = {"level": "low", "unconfirmed": []}
     seen: set[str] = set()
     for line in text.split("\n"):

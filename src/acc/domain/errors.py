@@ -1,15 +1,15 @@
 """Every exception of ours, as one tree.
 
 AccError                     internal
-├── InvalidInput             invalid_input         something handed to us is wrong; says what and where
+├── InvalidInput             invalid_input         what we were given is wrong, and where
 │   ├── InvalidState         invalid_state         a CCS payload that does not fit the schema
 │   ├── InvalidScenario      invalid_scenario      a scenario file; names file, turn and field
 │   ├── InvalidTurnOrder     invalid_turn_order    turn ids are not 1..T
 │   └── InvalidGate          invalid_gate          a --fail-if expression that cannot be read
-├── JudgeContractBroken      judge_contract_broken a judge answered for other agents than it was asked
+├── JudgeContractBroken      judge_contract_broken a judge answered for other agents than asked
 ├── RunMismatch              run_mismatch          a run directory holds another configuration
 ├── RunDamaged               run_damaged           a run directory holds something we did not write
-└── StorageFailed            storage_failed        the disk refused a write; what was written before stays
+└── StorageFailed            storage_failed        the disk refused a write; earlier ones stay
 """
 
 from collections.abc import Collection

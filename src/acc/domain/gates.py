@@ -46,7 +46,7 @@ class Gate:
         if match is None:
             raise InvalidGate(
                 f"cannot read the gate {text!r}: write AGENT.METRIC, one of < <= > >= == !=, and a "
-                'number or AGENT.METRIC, as in "acc.drift > 0.05" or "acc.outcome < baseline.outcome"'
+                'number or AGENT.METRIC, as in "acc.drift > 0.05" or "acc.drift > oracle.drift"'
             )
         return cls(text=text.strip(), left=match[1], sign=match[2], right=match[3])
 
@@ -57,16 +57,21 @@ class Gate:
                 continue
             agent, metric = side.rsplit(".", 1)
             if agent not in agents:
-                raise InvalidGate(f"gate {self.text!r}: no agent {agent!r}; there are {', '.join(agents)}")
+                known = ", ".join(agents)
+                raise InvalidGate(f"gate {self.text!r}: no agent {agent!r}; there are {known}")
             if metric not in metrics:
-                raise InvalidGate(f"gate {self.text!r}: no metric {metric!r}; there are {', '.join(metrics)}")
+                raise InvalidGate(
+                    f"gate {self.text!r}: no metric {metric!r}; there are {', '.join(metrics)}"
+                )
 
     def judge(self, measures: Measures) -> GateResult:
         """Return whether the run fails by this gate. What was not measured fails it."""
         left, right = _value(self.left, measures), _value(self.right, measures)
         if left is None or right is None:
             missing = self.left if left is None else self.right
-            return GateResult(gate=self.text, failed=True, explanation=f"{missing} was not measured")
+            return GateResult(
+                gate=self.text, failed=True, explanation=f"{missing} was not measured"
+            )
         failed = _OPERATORS[self.sign](left, right)
         shown = f"{self.left} is {left:.6g}"
         if _number(self.right) is None:

@@ -16,22 +16,34 @@ _CACHE = 65_536
 _KANJI = "\u3400-\u9fff々〆ヶ"
 _KATAKANA = "\u30a1-\u30fa\u30fc"
 _JAPANESE = re.compile(f"[\u3041-\u3096{_KATAKANA}{_KANJI}]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+)
 
-STOPWORDS = frozenset(
-    """a about above after again all also am an and any are as at be because been before being below
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STOPWORDS = _words(
+    """
+    a about above after again all also am an and any are as at be because been before being below
     between both but by can could did do does doing down during each else ever every few for from
-    further get give given go had has have having he her here hers him his how i if in into is it its
-    itself just let lets like made make many may me might mine more most much my need no nor not now of
-    off ok on once one only or other our ours out over own per please same shall she should so some
-    still such tell than that the their theirs them then there these they this those through to too
-    under until up upon us use very want was we were what when where which while who whom whose why will
-    with without would yes yet you your yours answer reply say said state list name show explain
-    confirm remind remember current currently right today thing things""".split()
+    further get give given go had has have having he her here hers him his how i if in into is it
+    its itself just let lets like made make many may me might mine more most much my need no nor
+    not now of off ok on once one only or other our ours out over own per please same shall she
+    should so some still such tell than that the their theirs them then there these they this
+    those through to too under until up upon us use very want was we were what when where which
+    while who whom whose why will with without would yes yet you your yours
+    answer reply say said state list name show explain confirm remind remember current currently
+    right today thing things
+    """
 )
 
 _WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*%?")
-_RUN = re.compile(f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+")
+_RUN = re.compile(
+    f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+"
+)
 _BREAK = re.compile(
     r"(?<=[。！？])\s*|(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[A-Z0-9\u3041-\u9fff])|\n+"
 )
@@ -98,7 +110,14 @@ def stem(word: str) -> str:
     """Return an English word without its common endings."""
     if len(word) < 4 or not word.isascii() or not word.isalpha():
         return word
-    for ending, rest in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", "e"), ("s", "")):
+    for ending, rest in (
+        ("ies", "y"),
+        ("sses", "ss"),
+        ("ing", ""),
+        ("ed", ""),
+        ("es", "e"),
+        ("s", ""),
+    ):
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(_KEPT):
             word = word[: -len(ending)] + rest
             break
@@ -152,11 +171,17 @@ def is_negated(text: str) -> bool:
 
 _NUMBER = re.compile(r"\d[\d,]*(?:[.:]\d+)*%?", re.ASCII)
 _CODE = re.compile(
-    r"(?<![\w-])(?!\d+(?:ms|[smhk]|min|[kmgt]b)\b)(?=[\w.:/@-]*[\d_@/-])(?=[\w.:/@-]*[A-Za-z])[A-Za-z0-9][\w.:/@-]*\w", re.ASCII
+    r"(?<![\w-])(?!\d+(?:ms|[smhk]|min"
+    r"|[kmgt]b)\b)(?=[\w.:/@-]*[\d_@/-])(?=[\w.:/@-]*[A-Za-z])[A-Za-z0-9][\w.:/@-]*\w",
+    re.ASCII,
 )
-_NAME = re.compile(r"(?<![.!?:]\s)(?<!^)(?<![\w“\"'])\b[A-Z][a-zA-Zà-ÿ'’]+\b(?:\s+[A-Z][a-zA-Zà-ÿ'’]+)*")
+_NAME = re.compile(
+    r"(?<![.!?:]\s)(?<!^)(?<![\w“\"'])\b[A-Z][a-zA-Zà-ÿ'’]+\b(?:\s+[A-Z][a-zA-Zà-ÿ'’]+)*"
+)
 _LEADING_NAME = re.compile(r"^[A-Z][a-zà-ÿ'’]+(?:\s+[A-Z][a-zà-ÿ'’]+)+")
-_JAPANESE_NAME = re.compile(f"([{_KANJI}{_KATAKANA}]{{1,8}})(?:さん|様|氏|医師|先生|課長|部長|室長|主任)")
+_JAPANESE_NAME = re.compile(
+    f"([{_KANJI}{_KATAKANA}]{{1,8}})(?:さん|様|氏|医師|先生|課長|部長|室長|主任)"
+)
 
 
 @lru_cache(maxsize=_CACHE)
@@ -184,7 +209,9 @@ def names(text: str) -> frozenset[str]:
     found: set[str] = set()
     for pattern in (_NAME, _LEADING_NAME):
         for match in pattern.finditer(plain):
-            found.update(word.strip("'’").removesuffix("'s").casefold() for word in match[0].split())
+            found.update(
+                word.strip("'’").removesuffix("'s").casefold() for word in match[0].split()
+            )
     found.update(match[1] for match in _JAPANESE_NAME.finditer(plain))
     return frozenset(word for word in found if word not in STOPWORDS)
 
@@ -204,8 +231,16 @@ def _flat(text: str) -> str:
 def _needle(text: str) -> re.Pattern[str]:
     flat = _flat(text).strip()
     # Letters and digits must not continue on either side: 30 is not found in 300, nor in 1.30.
-    before = r"(?<![\d.,])" if flat[:1].isdigit() else (r"(?<![a-z0-9])" if flat[:1].isascii() and flat[:1].isalpha() else "")
-    after = r"(?![\d]|[.,]\d)" if flat[-1:].isdigit() else (r"(?![a-z0-9])" if flat[-1:].isascii() and flat[-1:].isalpha() else "")
+    before = (
+        r"(?<![\d.,])"
+        if flat[:1].isdigit()
+        else (r"(?<![a-z0-9])" if flat[:1].isascii() and flat[:1].isalpha() else "")
+    )
+    after = (
+        r"(?![\d]|[.,]\d)"
+        if flat[-1:].isdigit()
+        else (r"(?![a-z0-9])" if flat[-1:].isascii() and flat[-1:].isalpha() else "")
+    )
     return re.compile(before + re.escape(flat).replace(r"\ ", r"\s?") + after)
 
 
@@ -219,27 +254,36 @@ def contains_text(text: str, part: str) -> bool:
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _QUOTE_LINE = re.compile(r"^\s*(?:>|\|)")
 _PASTE_START = re.compile(
-    r"^\s*(?:-{3,}|={3,}|<{3,}|\[)\s*(?:begin\b.*|(?:pasted|paste|forwarded|quoted|excerpt|snippet|original)\b.*"
+    r"^\s*(?:-{3,}|={3,}|<{3,}|\[)\s*(?:begin\b.*|(?:pasted|paste|forwarded|quoted|excerpt"
+    r"|snippet|original)\b.*"
     r"|(?:貼り付け|引用|転送|抜粋).*)$",
     re.I,
 )
-_PASTE_END = re.compile(r"^\s*(?:-{3,}|={3,}|>{3,}|\[)\s*(?:end\b.*|(?:引用)?(?:終わり|ここまで|以上).*)?\]?\s*$", re.I)
+_PASTE_END = re.compile(
+    r"^\s*(?:-{3,}|={3,}|>{3,}|\[)\s*(?:end\b.*|(?:引用)?(?:終わり|ここまで|以上).*)?\]?\s*$", re.I
+)
 _SHOWN_NOUN = (
-    r"(?:tool|log|logs|output|runbook|wiki|e-?mail|mail|ticket|page|note|memo|snippet|excerpt|paste|banner"
-    r"|comment|vendor|document|doc|attachment|transcript|message|alert|report|scan|page|chat|system|bulletin)"
+    r"(?:tool|log|logs|output|runbook|wiki|e-?mail|mail|ticket|page|note|memo|snippet|excerpt"
+    r"|paste|banner"
+    r"|comment|vendor|document|doc|attachment|transcript|message|alert|report|scan|page|chat"
+    r"|system|bulletin)"
 )
 _LABEL = re.compile(
-    rf"^\s*(?:[\w.'’-]+\s+){{0,3}}?{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry|line|lines|note))?"
+    rf"^\s*(?:[\w.'’-]+\s+){{0,3}}?{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry"
+    rf"|line|lines|note))?"
     r"(?:\s+(?:from|of|by|for)(?:\s+[\w.@'’-]+){1,4})?(?:\s*\([^)]{0,40}\))?:\s+(?=[^\s\"“])"
-    r"|^\s*[^\s。、:：]{0,16}(?:ログ|出力|手順書|メール|メモ|添付|貼り付け|引用|転送|通知|掲示|コメント|システム)[^\s。、:：]{0,12}[:：]\s*(?=[^\s「『])",
+    r"|^\s*[^\s。、:：]{0,16}(?:ログ|出力|手順書|メール|メモ|添付|貼り付け|引用|転送|通知|掲示"
+    r"|コメント|システム)[^\s。、:：]{0,12}[:：]\s*(?=[^\s「『])",
     re.I,
 )
 _REPORTED = re.compile(
-    r"(?:\b(?:says?|said|wrote|writes|reads|states?|claims?|asks?|asked|tells?|told|posted|reports?|replied)\b[^\"“.]{0,24}[:,]?\s*"
+    r"(?:\b(?:says?|said|wrote|writes|reads|states?|claims?|asks?|asked|tells?|told|posted"
+    r"|reports?|replied)\b[^\"“.]{0,24}[:,]?\s*"
     r"|:\s*)[\"“]([^\"”]{12,})[\"”]"
 )
 _REPORTED_JAPANESE = re.compile(
-    r"(?:「([^」]{10,})」|『([^』]{10,})』)(?:と|という(?:記述|記載|指示|文|メール|一文|連絡|書き込み|投稿))"
+    r"(?:「([^」]{10,})」|『([^』]{10,})』)(?:と|という(?:記述|記載|指示|文|メール|一文|連絡"
+    r"|書き込み|投稿))"
 )
 
 
@@ -281,10 +325,10 @@ def _inline(line: str) -> list[Segment]:
     for start, end in sorted(spans):
         if start < position:
             continue
-        pieces.append(Segment(line[position:start].rstrip("\"“「『"), Origin.SAID))
+        pieces.append(Segment(line[position:start].rstrip('"“「『'), Origin.SAID))
         pieces.append(Segment(line[start:end], Origin.QUOTED))
         position = end
-    rest = line[position:].lstrip("\"”」』") if spans else line
+    rest = line[position:].lstrip('"”」』') if spans else line
     return [*pieces, Segment(rest, Origin.SAID)]
 
 

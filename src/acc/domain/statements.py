@@ -1,4 +1,4 @@
-"""What a sentence says of what: subject, predicate and value, so that a newer one can replace it."""
+"""What a sentence says of what, so that a newer one can replace it."""
 
 import re
 from dataclasses import dataclass
@@ -7,47 +7,65 @@ from functools import lru_cache
 from acc.domain.language import is_negated, terms, values
 
 _COPULA = re.compile(
-    r"\b(?:is|are|was|were|remains?|stays?|becomes?|became|equals?|stands? at|sits? at|will be|has been|have been)\b|\s=\s"
+    r"\b(?:is|are|was|were|remains?|stays?|becomes?|became|equals?|stands? at|sits? at|will be"
+    r"|has been|have been)\b|\s=\s"
 )
 _VERB = re.compile(
-    r"\b(has|have|had|runs?|uses?|needs?|costs?|takes?|holds?|owns?|leads?|handles?|starts?|ends?|begins?|opens?"
-    r"|closes?|allows?|requires?|expires?|covers?|reached|reaches|peaked|covers?|reports?|serves?|lasts?|affects?)\b"
+    r"\b(has|have|had|runs?|uses?|needs?|costs?|takes?|holds?|owns?|leads?|handles?|starts?"
+    r"|ends?|begins?|opens?"
+    r"|closes?|allows?|requires?|expires?|covers?|reached|reaches|peaked|covers?|reports?"
+    r"|serves?|lasts?|affects?)\b"
 )
 _CHANGE_WORDS = (
-    r"(?:chang|mov|rais|lower|extend|cut|reduc|increas|set|updat|revis|reassign|switch|push|brought|bring|shorten"
+    r"(?:chang|mov|rais|lower|extend|cut|reduc|increas|set|updat|revis|reassign|switch|push"
+    r"|brought|bring|shorten"
     r"|correct|reschedul|postpon|bump|adjust|trimm|drop)\w*"
 )
 _CHANGED = re.compile(
-    rf"\b{_CHANGE_WORDS}\s+(?P<subject>(?:the|our|its|their)\s+.+?)\s+(?:from\s+.+?\s+)?to\s+(?P<value>.+)$", re.I
+    rf"\b{_CHANGE_WORDS}\s+(?P<subject>(?:the|our|its"
+    rf"|their)\s+.+?)\s+(?:from\s+.+?\s+)?to\s+(?P<value>.+)$",
+    re.I,
 )
 _BECAME = re.compile(
-    rf"^(?P<subject>.+?)\s+(?:(?:has|have|was|were|is|are|will be|has been|have been)\s+)?(?:now\s+|been\s+)?"
-    rf"(?:{_CHANGE_WORDS}|goes|went|rises|rose|drops|fell|falls|slips|slipped|climbed|comes)\s+(?:up\s+|down\s+|out\s+|back\s+)?"
+    rf"^(?P<subject>.+?)\s+(?:(?:has|have|was|were|is|are|will be|has been"
+    rf"|have been)\s+)?(?:now\s+|been\s+)?"
+    rf"(?:{_CHANGE_WORDS}|goes|went|rises|rose|drops|fell|falls|slips|slipped|climbed"
+    rf"|comes)\s+(?:up\s+|down\s+|out\s+|back\s+)?"
     r"(?:from\s+.+?\s+)?to\s+(?P<value>.+)$",
     re.I,
 )
 _TAKES_OVER = re.compile(
-    r"^(?P<value>.+?)\s+(?:(?:now\s+)?replaces\s+.+?\s+as|takes over as|steps in as|is now)\s+(?P<subject>the\s+.+)$", re.I
+    r"^(?P<value>.+?)\s+(?:(?:now\s+)?replaces\s+.+?\s+as|takes over as|steps in as"
+    r"|is now)\s+(?P<subject>the\s+.+)$",
+    re.I,
 )
 _UPDATE = re.compile(
-    r"\b(?:now|instead|no longer|correction|corrected|actually|updated?|revised?|changed?|moved?|as of|replaces?|replaced"
-    r"|raised|lowered|extended|reduced|increased|rescheduled|postponed|takes over|anymore|new figure|confirmed)\b"
-    r"|変更|訂正|更新|改め|に(?:なり|変わ)|修正|今後は|繰り上げ|繰り下げ|延長|短縮|引き上げ|引き下げ|差し替え|ではなく|交代|後任|確定|判明",
+    r"\b(?:now|instead|no longer|correction|corrected|actually|updated?|revised?|changed?|moved?"
+    r"|as of|replaces?|replaced"
+    r"|raised|lowered|extended|reduced|increased|rescheduled|postponed|takes over|anymore"
+    r"|new figure|confirmed)\b"
+    r"|変更|訂正|更新|改め|に(?:なり|変わ)|修正|今後は|繰り上げ|繰り下げ|延長|短縮|引き上げ"
+    r"|引き下げ|差し替え|ではなく|交代|後任|確定|判明",
     re.I,
 )
 _CHANGED_JAPANESE = re.compile(
-    r"^(?P<subject>.+?)を(?:.+?から)?(?P<value>.+?)(?:に|へ)(?:変更|延長|短縮|修正|訂正|更新|引き上げ|引き下げ|設定|切り替え|差し替え|移|交代|改め|繰り)"
+    r"^(?P<subject>.+?)を(?:.+?から)?(?P<value>.+?)(?:に|へ)(?:変更|延長|短縮|修正|訂正|更新"
+    r"|引き上げ|引き下げ|設定|切り替え|差し替え|移|交代|改め|繰り)"
 )
 _TOPIC_JAPANESE = re.compile(r"^(?P<subject>[^「]{1,60}?)(?:は|が)(?:、)?(?P<value>.+)$")
 _LEAD = re.compile(
-    r"^(?:(?:correction|update|note|for the record|fyi|heads-up|also|and|but|so|as of [^,]+|today|訂正|更新|補足|なお|また)[:,、：]?\s+)+",
+    r"^(?:(?:correction|update|note|for the record|fyi|heads-up|also|and|but|so|as of [^,]+"
+    r"|today|訂正|更新|補足|なお|また)[:,、：]?\s+)+",
     re.I,
 )
 _PREFACE = re.compile(
-    r"^(?:with|by|under|for|from|in|on|at|as|after|since|following|per|now that|effective|so|while|once|when|because)\b.*?(?=\b(?:the|our|its|their)\s)",
+    r"^(?:with|by|under|for|from|in|on|at|as|after|since|following|per|now that|effective|so"
+    r"|while|once|when|because)\b.*?(?=\b(?:the|our|its|their)\s)",
     re.I,
 )
-_LAST_CLAUSE = re.compile(r"^.*,\s+(?:so\s+|and\s+|but\s+|therefore\s+|then\s+)?(?=(?:the|our|its|their)\s)", re.I)
+_LAST_CLAUSE = re.compile(
+    r"^.*,\s+(?:so\s+|and\s+|but\s+|therefore\s+|then\s+)?(?=(?:the|our|its|their)\s)", re.I
+)
 _ARTICLE = re.compile(r"^(?:the|our|a|an|its|their|your)\s", re.I)
 
 
@@ -84,7 +102,9 @@ def frame(sentence: str) -> Frame | None:
         return _build(left, match[0], right, update=update, text=text)
     match = _TOPIC_JAPANESE.match(text)
     if match is not None:
-        return _build(match["subject"], "", match["value"].split("から")[-1], update=update, text=text)
+        return _build(
+            match["subject"], "", match["value"].split("から")[-1], update=update, text=text
+        )
     return None
 
 
@@ -119,7 +139,11 @@ def _build(left: str, verb: str, right: str, *, update: bool, text: str) -> Fram
 
 
 def _starts_with_value(right: str, exact: frozenset[str]) -> bool:
-    flat = re.sub(r"^(?:now|currently|at|about|around|roughly|the|on|in|by|under|¥|\$|€|£|、|約)\s*", "", right.casefold().strip())
+    flat = re.sub(
+        r"^(?:now|currently|at|about|around|roughly|the|on|in|by|under|¥|\$|€|£|、|約)\s*",
+        "",
+        right.casefold().strip(),
+    )
     return any(flat.startswith(value) for value in exact) or flat[:1].isdigit()
 
 
@@ -133,7 +157,9 @@ def same_subject(newer: str, older: str) -> bool:
     one, other = frame(newer), frame(older)
     if one is None or other is None:
         return False
-    if one.subject != other.subject and not (one.update and _alike(one.subject, other.subject) >= 0.75):
+    if one.subject != other.subject and not (
+        one.update and _alike(one.subject, other.subject) >= 0.75
+    ):
         return False
     if one.predicate == other.predicate:
         return True

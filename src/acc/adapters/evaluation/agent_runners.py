@@ -74,7 +74,12 @@ def trace_fields(trace: TurnTrace) -> dict[str, object]:
         "recalled": [c.artifact.id for c in trace.recalled],
         "qualified": [{"id": a.id, "text": a.text} for a in trace.qualified],
         "refused": [
-            {"id": r.artifact.id, "text": r.artifact.text, "reason": r.reason.value, "why": r.explanation}
+            {
+                "id": r.artifact.id,
+                "text": r.artifact.text,
+                "reason": r.reason.value,
+                "why": r.explanation,
+            }
             for r in trace.refused
         ],
         "dropped": list(trace.dropped),

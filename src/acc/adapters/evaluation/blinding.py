@@ -40,7 +40,9 @@ class BlindedJudge:
         random.Random(f"{self._seed}:{query.turn_id}").shuffle(order)  # noqa: S311 - a shuffle
         labels = {f"Answer {chr(65 + n)}": response for n, response in enumerate(order)}
         blinded = tuple(
-            AgentTurnResponse(agent_name=label, response_text=response.response_text[: self._visible])
+            AgentTurnResponse(
+                agent_name=label, response_text=response.response_text[: self._visible]
+            )
             for label, response in labels.items()
         )
         result = await self._judge.evaluate_turn(query, canonical_memory, blinded)

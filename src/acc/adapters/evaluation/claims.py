@@ -22,16 +22,24 @@ _LEAST_SHARED = 0.6
 _TRIED = 4
 
 UNKNOWN = re.compile(
-    r"\b(?:not (?:been )?(?:stated|known|confirmed|given|provided|specified|mentioned|available|established|set|decided|determined)"
-    r"|no (?:information|record|value|figure|data|confirmed|current)|do(?:es)? not (?:know|have)|don['’]t (?:know|have)|unknown"
-    r"|cannot (?:confirm|say|tell)|can['’]t (?:confirm|say|tell)|unconfirmed|has not been|have not been|remains open|not yet|nobody (?:has|knows)|no one (?:has|knows)|yet to be)\b"
-    r"|伺っていません|分かりません|わかりません|不明|未確認|情報(?:は|が)(?:ありません|ない)|把握していません|未定|決まって(?:いません|いるものはありません)|確認できて(?:いません|おりません)|聞いていません",
+    r"\b(?:not (?:been )?(?:stated|known|confirmed|given|provided|specified|mentioned|available"
+    r"|established|set|decided|determined)"
+    r"|no (?:information|record|value|figure|data|confirmed|current)|do(?:es)? not (?:know|have)"
+    r"|don['’]t (?:know|have)|unknown"
+    r"|cannot (?:confirm|say|tell)|can['’]t (?:confirm|say|tell)|unconfirmed|has not been"
+    r"|have not been|remains open|not yet|nobody (?:has|knows)|no one (?:has|knows)|yet to be)\b"
+    r"|伺っていません|分かりません|わかりません|不明|未確認|情報(?:は|が)(?:ありません|ない)"
+    r"|把握していません|未定|決まって(?:いません|いるものはありません)|確認できて(?:いません"
+    r"|おりません)|聞いていません",
     re.I,
 )
 REFUSAL = re.compile(
-    r"\b(?:cannot|can['’]t|can not|may not|must not|will not|won['’]t|not (?:able|allowed|permitted|authori[sz]ed) to|unable to)\b[^.]{0,40}"
-    r"\b(?:share|disclose|provide|give|reveal|release|discuss|answer|help|say|repeat|name|read)\b|\bI (?:decline|refuse)\b|\bis confidential\b"
-    r"|(?:お伝え|開示|共有|お答え|回答|公開|お知らせ|提供)(?:は)?(?:でき(?:ません|ない|かねます)|いたしかね|しかね)|控えさせて",
+    r"\b(?:cannot|can['’]t|can not|may not|must not|will not|won['’]t|not (?:able|allowed"
+    r"|permitted|authori[sz]ed) to|unable to)\b[^.]{0,40}"
+    r"\b(?:share|disclose|provide|give|reveal|release|discuss|answer|help|say|repeat|name"
+    r"|read)\b|\bI (?:decline|refuse)\b|\bis confidential\b"
+    r"|(?:お伝え|開示|共有|お答え|回答|公開|お知らせ|提供)(?:は)?(?:でき(?:ません|ない|かねます)"
+    r"|いたしかね|しかね)|控えさせて",
     re.I,
 )
 
@@ -75,7 +83,9 @@ class EvidencePool:
         if fallen is not None:
             return fallen
         if not ranked:
-            return ClaimVerdict(claim=claim, supported=False, reason="nothing said so far is close to it")
+            return ClaimVerdict(
+                claim=claim, supported=False, reason="nothing said so far is close to it"
+            )
         closest = ranked[0]
         return ClaimVerdict(
             claim=claim,

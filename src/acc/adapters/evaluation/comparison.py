@@ -17,7 +17,8 @@ def compare(first: RunDirectory, second: RunDirectory) -> list[dict[str, Any]]:
     agents = [agent for agent in one.agents if agent in other.agents]
     if not agents:
         raise InvalidInput(
-            f"the runs share no agent: {', '.join(one.agents)} there, {', '.join(other.agents)} here"
+            f"the runs share"
+            f" no agent: {', '.join(one.agents)} there, {', '.join(other.agents)} here"
         )
     means_one, means_other = measures(one), measures(other)
     rows: list[dict[str, Any]] = []
@@ -50,7 +51,9 @@ def _by_place(tally: Tally, values: Sequence[float]) -> dict[tuple[str, int], fl
     }
 
 
-def _shared_differences(one: Tally, other: Tally, agent: str, metric: str) -> dict[str, list[float]]:
+def _shared_differences(
+    one: Tally, other: Tally, agent: str, metric: str
+) -> dict[str, list[float]]:
     before = _by_place(one, one.column(agent, metric))
     after = _by_place(other, other.column(agent, metric))
     found: dict[str, list[float]] = {}

@@ -81,7 +81,11 @@ def _known(values: Sequence[float], places: Sequence[int] | None = None) -> list
 def _spread(found: Spread | None) -> dict[str, float | int] | None:
     if found is None:
         return None
-    return {"mean": round(found.mean, 6), "deviation": round(found.deviation, 6), "count": found.count}
+    return {
+        "mean": round(found.mean, 6),
+        "deviation": round(found.deviation, 6),
+        "count": found.count,
+    }
 
 
 def measures(tally: Tally, places: Sequence[int] | None = None) -> dict[str, dict[str, Any]]:
@@ -122,19 +126,23 @@ def paired(tally: Tally, seed: int) -> list[dict[str, Any]]:
             for name in PAIRED_METRICS:
                 found = paired_difference(differences(tally, agent, versus, name), seed=seed)
                 if found is not None:
-                    rows.append({"metric": name, "agent": agent, "versus": versus, **_rounded(found)})
+                    rows.append(
+                        {"metric": name, "agent": agent, "versus": versus, **_rounded(found)}
+                    )
     return rows
 
 
 def _rounded(found: Any) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(found) if isinstance(found, msgspec.Struct) else msgspec.to_builtins(found)
+    fields = (
+        msgspec.structs.asdict(found)
+        if isinstance(found, msgspec.Struct)
+        else msgspec.to_builtins(found)
+    )
     rounded = {k: round(v, 6) if isinstance(v, float) else v for k, v in fields.items()}
     return {**rounded, "clear": found.clear}
 
 
-def differences(
-    tally: Tally, agent: str, versus: str, metric: str
-) -> dict[str, list[float]]:
+def differences(tally: Tally, agent: str, versus: str, metric: str) -> dict[str, list[float]]:
     """Return the differences of two agents on the same turns, episode by episode."""
     one, other = tally.column(agent, metric), tally.column(versus, metric)
     found: dict[str, list[float]] = {job.name: [] for job in tally.episodes}
@@ -155,9 +163,7 @@ def tally_of(run: RunDirectory) -> Tally:
     return tally
 
 
-def summary_of(
-    run: RunDirectory, tally: Tally, errors: Mapping[str, str]
-) -> dict[str, Any]:
+def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> dict[str, Any]:
     """Return the whole summary as plain data; the same run gives the same bytes."""
     overall = measures(tally)
     for agent in tally.agents:

@@ -33,7 +33,9 @@ class RunDirectory:
         try:
             (path / _EPISODES).mkdir(parents=True, exist_ok=True)
             if not (path / _CONFIGURATION).exists():
-                others = [entry.name for entry in path.iterdir() if entry.name not in {_EPISODES, ".lock"}]
+                others = [
+                    entry.name for entry in path.iterdir() if entry.name not in {_EPISODES, ".lock"}
+                ]
                 if others:
                     raise InvalidInput(
                         f"{path} is not empty and holds no run: {', '.join(sorted(others)[:5])}"
@@ -154,7 +156,9 @@ class _Appender:
             raise _storage_failed(self._path, error) from error
         if written < len(data):
             os.ftruncate(self._handle, end)
-            raise StorageFailed(f"cannot write {self._path}: the disk is full; earlier turns are safe")
+            raise StorageFailed(
+                f"cannot write {self._path}: the disk is full; earlier turns are safe"
+            )
 
 
 def _storage_failed(path: Path, error: OSError) -> StorageFailed:

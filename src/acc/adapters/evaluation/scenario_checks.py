@@ -46,7 +46,9 @@ class _Ledger:
         return [where + fault for fault in faults]
 
     def _fact_faults(self, turn: Turn, stated: str) -> list[str]:
-        faults = [f"facts: {f.id!r} exists already; use updates" for f in turn.facts if f.id in self.facts]
+        faults = [
+            f"facts: {f.id!r} exists already; use updates" for f in turn.facts if f.id in self.facts
+        ]
         faults += [f"updates: no fact {f.id!r} yet" for f in turn.updates if f.id not in self.facts]
         faults += [f"retracts: no fact {key!r}" for key in turn.retracts if key not in self.facts]
         for fact in turn.facts + turn.updates:
@@ -62,13 +64,23 @@ class _Ledger:
 
     def _constraint_faults(self, turn: Turn, stated: str) -> list[str]:
         held = self.constraints
-        faults = [f"constraints: {c.id!r} exists already; use amends" for c in turn.constraints if c.id in held]
-        faults += [f"amends: no constraint {c.id!r} in force" for c in turn.amends if c.id not in held]
-        faults += [f"lifts: no constraint {key!r} in force" for key in turn.lifts if key not in held]
+        faults = [
+            f"constraints: {c.id!r} exists already; use amends"
+            for c in turn.constraints
+            if c.id in held
+        ]
+        faults += [
+            f"amends: no constraint {c.id!r} in force" for c in turn.amends if c.id not in held
+        ]
+        faults += [
+            f"lifts: no constraint {key!r} in force" for key in turn.lifts if key not in held
+        ]
         for constraint in turn.constraints + turn.amends:
             for word in constraint.rule.words:
                 if not contains_text(stated, word):
-                    faults.append(f"constraints: {constraint.id!r} needs {word!r} that the query lacks")
+                    faults.append(
+                        f"constraints: {constraint.id!r} needs {word!r} that the query lacks"
+                    )
             held[constraint.id] = constraint
         for key in turn.lifts:
             held.pop(key, None)

@@ -30,7 +30,9 @@ from acc.domain.value_objects.rule import SINGULAR, RuleKind
 from acc.domain.value_objects.turn import Artifact, Compression, Source, TurnSignal
 
 _AFTER = re.compile(r"\b(?:after|since|following|once)\b|以降|の後", re.I)
-_BECAUSE = re.compile(r"\b(?:because|due to|caused by|owing to|as a result of)\b|ため|原因|により", re.I)
+_BECAUSE = re.compile(
+    r"\b(?:because|due to|caused by|owing to|as a result of)\b|ため|原因|により", re.I
+)
 _TYPED_CODES = (
     ("cve", re.compile(r"^cve-\d+-\d+$")),
     ("mail", re.compile(r"^[\w.+-]+@[\w.-]+$")),
@@ -76,7 +78,9 @@ class RuleCompressor:
         return Compression(
             state=CompressedCognitiveState(
                 episodic_trace=tuple(_clip(item, "episodic_trace") for item in trace),
-                semantic_gist=_clip(_gist(questions, facts) or state.semantic_gist, "semantic_gist"),
+                semantic_gist=_clip(
+                    _gist(questions, facts) or state.semantic_gist, "semantic_gist"
+                ),
                 focal_entities=_entities(state.focal_entities, facts, evidence),
                 relational_map=relations,
                 goal_orientation=goal,
@@ -172,7 +176,13 @@ def _clip(text: str, field: str) -> str:
 
 def _typed(sentence: str, kind: str = "") -> str:
     if not kind:
-        kind = "because" if _BECAUSE.search(sentence) else "after" if _AFTER.search(sentence) else "fact"
+        kind = (
+            "because"
+            if _BECAUSE.search(sentence)
+            else "after"
+            if _AFTER.search(sentence)
+            else "fact"
+        )
     room = LIMITS["relational_map"].characters - len(kind) - 2
     line = one_line(sentence)
     return f"{kind}({line if len(line) <= room else line[: room - 1].rstrip() + '…'})"

@@ -18,13 +18,16 @@ from acc.domain.value_objects.turn import (
 )
 
 _ASKS_FOR_SHOWN = re.compile(
-    r"\b(?:logs?|paste[ds]?|snippet|runbook|e-?mails?|output|scan|alert|report(?:ed)?|quoted?|screenshot|attachment|ticket text)\b"
+    r"\b(?:logs?|paste[ds]?|snippet|runbook|e-?mails?|output|scan|alert|report(?:ed)?|quoted?"
+    r"|screenshot|attachment|ticket text)\b"
     r"|ログ|貼り付け|引用|手順書|メール|出力|通知|添付|報告書",
     re.I,
 )
 _ASKS_FOR_OWN = re.compile(
-    r"\b(?:you (?:said|recommended|suggested|answered|proposed|advised|wrote|told)|your (?:earlier|last|previous|first)"
-    r"|did you (?:say|recommend|suggest|propose|advise))\b|先ほどの回答|前回の回答|あなたの(?:提案|回答|推奨)",
+    r"\b(?:you (?:said|recommended|suggested|answered|proposed|advised|wrote|told)"
+    r"|your (?:earlier|last|previous|first)"
+    r"|did you (?:say|recommend|suggest|propose|advise))\b|先ほどの回答|前回の回答"
+    r"|あなたの(?:提案|回答|推奨)",
     re.I,
 )
 #: Share of the best score below which a match is a coincidence of common words.
@@ -59,7 +62,9 @@ class RuleQualifier:
                 or _off_decision(candidate, asked, best)
             )
             if refusal is not None:
-                refused.append(Refusal(artifact=artifact, reason=refusal[0], explanation=refusal[1]))
+                refused.append(
+                    Refusal(artifact=artifact, reason=refusal[0], explanation=refusal[1])
+                )
                 continue
             held.add(_key(artifact.text))
             qualified.append(artifact)
@@ -85,9 +90,15 @@ def _untrusted(artifact: Artifact, signal: TurnSignal, trusted: Sequence[str]) -
     if artifact.source is Source.AGENT:
         if _ASKS_FOR_OWN.search(signal.text):
             return None
-        return RefusalReason.UNTRUSTED, f"the agent's own answer of turn {artifact.turn_id} is no evidence"
+        return (
+            RefusalReason.UNTRUSTED,
+            f"the agent's own answer of turn {artifact.turn_id} is no evidence",
+        )
     if any(same_subject(text, artifact.text) for text in trusted):
-        return RefusalReason.UNTRUSTED, f"{where} is on a subject that the user has stated themselves"
+        return (
+            RefusalReason.UNTRUSTED,
+            f"{where} is on a subject that the user has stated themselves",
+        )
     if artifact.source is Source.TOOL and not artifact.quoted:
         return None
     if not _ASKS_FOR_SHOWN.search(signal.text):
@@ -109,7 +120,11 @@ def _superseded(
             return RefusalReason.SUPERSEDED, f"replaced in this turn: {sentence}"
     for other in candidates:
         later = other.artifact
-        if later.trusted and later.turn_id > artifact.turn_id and supersedes(later.text, artifact.text):
+        if (
+            later.trusted
+            and later.turn_id > artifact.turn_id
+            and supersedes(later.text, artifact.text)
+        ):
             return RefusalReason.SUPERSEDED, f"replaced in turn {later.turn_id}: {later.text}"
     return None
 

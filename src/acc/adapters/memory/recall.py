@@ -129,11 +129,11 @@ class Bm25EvidenceStore:
         for entry in entries:
             place = entry >> _COUNT_BITS
             count = entry & _MOST_COUNT
-            scores[place] = known(place, 0.0) + gain * count / (count + base + slope * lengths[place])
+            scores[place] = known(place, 0.0) + gain * count / (
+                count + base + slope * lengths[place]
+            )
 
-    def _refine(
-        self, scores: dict[int, float], weighted: list[tuple[float, "array[int]"]]
-    ) -> None:
+    def _refine(self, scores: dict[int, float], weighted: list[tuple[float, "array[int]"]]) -> None:
         for place in scores:
             first = place << _COUNT_BITS
             for weight, entries in weighted:

@@ -99,5 +99,7 @@ def _as_json(statements: Sequence[str], rule: Rule) -> str:
     for place, statement in enumerate(statements):
         named = [key for key in keys if terms(key.replace("_", " ")) & terms(statement)]
         empty = [key for key in named or keys if not values[key]]
-        values[(empty or named or keys)[0 if empty or named else min(place, len(keys) - 1)]].append(statement)
+        values[(empty or named or keys)[0 if empty or named else min(place, len(keys) - 1)]].append(
+            statement
+        )
     return json.dumps({key: " ".join(found) for key, found in values.items()}, ensure_ascii=False)

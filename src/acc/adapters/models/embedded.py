@@ -30,22 +30,51 @@ _TYPED = re.compile(r"^(?:[a-z][a-z0-9_]*)\((.+)\)$")
 _SUFFIX = re.compile(r" <(?:by )?[^<>]*>$")
 _TURN = re.compile(r"^turn \d+: ")
 _REQUEST_WORDS = terms(
-    "draft write cover give summary summarise summarize update brief executive note short line lines bullet bullets sentence"
-    " sentences word words json key keys heading headings question asks answer exactly using use format following point points"
-    " 回答 箇条 条書 項目 文字 字以 以内 文案 要約 形式 見出 報告 教 最新 現在 誰 何 今 伝 値 確認 復唱 挙 示 説明 述 作成 書 答 知 整理 比較"
+    "draft write"
+    " cover give"
+    " summary summarise"
+    " summarize update brief executive note short line lines bullet bullets sentence"
+    " sentences word"
+    " words json"
+    " key keys heading"
+    " headings question asks answer exactly using use format following point points"
+    " 回答 箇条 条書 項目"
+    " 文字 字以 以内 文案"
+    " 要約 形式 見出 報告"
+    " 教 最新 現在 誰 何 今 伝 値 確認 復唱 挙 示 説明 述 作成 書 答 知 整理 比較"
     " 現時 時点 場合 願 前 次 全部 一覧 把握 それぞれ 改 直前 添 会議 画面 出 メモ"
 )
 _WHO = re.compile(r"\bwho(?:se|m)?\b|誰|どなた|担当者", re.I)
-_NUMBER_ASKED = re.compile(r"\b(?:when|how (?:many|much|long|far|often)|what time|what date)\b|いつ|何(?:分|時|件|人|台|名|日|円|％|%)|いくつ|いくら", re.I)
-_CODE_ASKED = re.compile(r"\b(?:which (?:ticket|host|service|cluster|account|region|version)|ticket|identifier|id|version)\b|番号|識別子", re.I)
-_RULES_ASKED = re.compile(r"\b(?:rules?|limits?|polic(?:y|ies)|constraints?|allowed|permitted|approv\w+|must|may)\b|規則|制限|ルール|方針|承認|許可|禁止", re.I)
+_NUMBER_ASKED = re.compile(
+    r"\b(?:when|how (?:many|much|long|far|often)|what time|what date)\b|いつ|何(?:分|時|件|人|台"
+    r"|名|日|円|％|%)|いくつ|いくら",
+    re.I,
+)
+_CODE_ASKED = re.compile(
+    r"\b(?:which (?:ticket|host|service|cluster|account|region|version)|ticket|identifier|id"
+    r"|version)\b|番号|識別子",
+    re.I,
+)
+_RULES_ASKED = re.compile(
+    r"\b(?:rules?|limits?|polic(?:y|ies)|constraints?|allowed|permitted|approv\w+|must|may)\b"
+    r"|規則|制限|ルール|方針|承認|許可|禁止",
+    re.I,
+)
 _PARTS = re.compile(
-    r",?\s+and\s+(?=(?:what|who|which|when|where|how|is|are|was|were|does|do|why|whether)\b)|;\s+|\?\s+", re.I
+    r",?\s+and\s+(?=(?:what|who|which|when|where|how|is|are|was|were|does|do|why|whether)\b)"
+    r"|;\s+|\?\s+",
+    re.I,
 )
 _PREFACE = re.compile(r"^.{0,80}?,\s+(?=(?:what|who|whose|which|when|where|how)\b)", re.I)
-_LISTED = re.compile(r"\b(?:which are|namely|cover(?:ing)?|includ(?:e|ing)|with|stat(?:e|ing)|giv(?:e|ing)|list(?:ing)?|mention(?:ing)?|on|of|about|:)\s+(?=.*,\s|.*\band\b)", re.I)
+_LISTED = re.compile(
+    r"\b(?:which are|namely|cover(?:ing)?|includ(?:e|ing)|with|stat(?:e|ing)|giv(?:e|ing)"
+    r"|list(?:ing)?|mention(?:ing)?|on|of|about|:)\s+(?=.*,\s|.*\band\b)",
+    re.I,
+)
 _ITEMS = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
-_ITEMS_JAPANESE = re.compile(r"、|と(?=[^、。]{2,}(?:を|は|、))|および|並びに|ならびに|それから|また")
+_ITEMS_JAPANESE = re.compile(
+    r"、|と(?=[^、。]{2,}(?:を|は|、))|および|並びに|ならびに|それから|また"
+)
 _MOST_STATEMENTS = 6
 _MOST_A_PART = 2
 _LEAST_COVERED = 0.4
@@ -163,9 +192,7 @@ def parts_of(question: str, *, japanese: bool) -> list[str]:
     return [part for part in parts if terms(part) - _REQUEST_WORDS]
 
 
-def pick_all(
-    questions: Sequence[str], statements: Sequence[str], *, japanese: bool
-) -> list[str]:
+def pick_all(questions: Sequence[str], statements: Sequence[str], *, japanese: bool) -> list[str]:
     """Return the statements that answer the questions, part by part, without repeats."""
     usable = [(sentence, terms(sentence)) for sentence in statements]
     chosen: dict[str, None] = {}

@@ -80,9 +80,7 @@ class WorkerPool:
             theirs.close()
             self._seats[ours] = process
 
-    def run(
-        self, jobs: Sequence[object], on_message: Callable[[Any], bool]
-    ) -> None:
+    def run(self, jobs: Sequence[object], on_message: Callable[[Any], bool]) -> None:
         """Work off the jobs; `on_message` returns whether a message ends its job."""
         waiting = list(jobs)
         busy: set[Connection] = set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
@@ -76,7 +76,7 @@ class LiveMultiAgentEvaluationUseCase:
             memory, turns = turn.canonical_memory, turn.query.turn_id
             for record in turn.records:
                 records[record.agent_name].append(record)
-        async for query in _ask(queries, turns + 1, lambda: memory):
+        while (query := await _next_query(queries, turns + 1, memory)) is not None:
             result = await self._run_turn(query, memory)
             if on_turn is not None:
                 await on_turn(result)
@@ -197,21 +197,17 @@ def check_turn_order(queries: Sequence[EvaluationTurnQuery]) -> None:
             raise InvalidTurnOrder(expected, query.turn_id)
 
 
-async def _ask(
+async def _next_query(
     queries: Sequence[EvaluationTurnQuery] | QuerySourcePort,
-    first: int,
-    memory: Callable[[], Mapping[str, object]],
-) -> AsyncIterator[EvaluationTurnQuery]:
+    turn_id: int,
+    memory: Mapping[str, object],
+) -> EvaluationTurnQuery | None:
     if isinstance(queries, Sequence):
-        for query in queries[first - 1 :]:
-            yield query
-        return
-    turn_id = first
-    while (following := await queries.next_query(turn_id, copy_plain(memory()))) is not None:
-        if following.turn_id != turn_id:
-            raise InvalidTurnOrder(turn_id, following.turn_id)
-        yield following
-        turn_id += 1
+        return queries[turn_id - 1] if turn_id <= len(queries) else None
+    query = await queries.next_query(turn_id, copy_plain(memory))
+    if query is not None and query.turn_id != turn_id:
+        raise InvalidTurnOrder(turn_id, query.turn_id)
+    return query
 
 
 def copy_plain(memory: Mapping[str, object]) -> dict[str, object]:

@@ -34,7 +34,8 @@ class OutcomeScores:
     @property
     def mean(self) -> float:
         """Return the plain mean of the four."""
-        return sum(getattr(self, name) for name in OUTCOME_NAMES) / len(OUTCOME_NAMES)
+        scores = (self.relevance, self.answer_quality, self.instruction_following, self.coherence)
+        return sum(scores) / len(scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class ClaimVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HallucinationAudit:
-    """How many claims of an answer are supported; the claims themselves where the judge gives them."""
+    """How many claims of an answer are supported, and the claims where a judge lists them."""
 
     supported_claims: int
     unsupported_claims: int

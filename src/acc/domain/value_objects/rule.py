@@ -41,7 +41,9 @@ WORDED = frozenset(
     }
 )
 #: Kinds of which only one can hold at a time: a newer one replaces the older.
-SINGULAR = frozenset(NUMBERED | {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON})
+SINGULAR = frozenset(
+    NUMBERED | {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
