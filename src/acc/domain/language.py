@@ -44,6 +44,8 @@ _WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*
 _RUN = re.compile(
     f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+"
 )
+_IS_KANJI = re.compile(f"[{_KANJI}]")
+_IS_KATAKANA = re.compile(f"[{_KATAKANA}]")
 _BREAK = re.compile(
     r"(?<=[。！？])\s*|(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[A-Z0-9\u3041-\u9fff])|\n+"
 )
@@ -73,9 +75,12 @@ class Segment:
 
 def clean(text: str) -> str:
     """Return `text` normalised (NFKC), without control and direction characters."""
+    if text.isascii() and text.isprintable():
+        return text
     return _CONTROL.sub("", unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode()))
 
 
+@lru_cache(maxsize=_CACHE)
 def one_line(text: str) -> str:
     """Return clean text on a single line."""
     return " ".join(clean(text).split())
@@ -138,9 +143,9 @@ def term_list(text: str) -> tuple[str, ...]:
 
 def _terms_of_run(run: str) -> list[str]:
     first = run[0]
-    if re.match(f"[{_KANJI}]", first):
+    if _IS_KANJI.match(first):
         return [run] if len(run) < 3 else [run[i : i + 2] for i in range(len(run) - 1)]
-    if re.match(f"[{_KATAKANA}]", first):
+    if _IS_KATAKANA.match(first):
         return [run]
     if "\u3041" <= first <= "\u3096":
         return []
@@ -162,6 +167,7 @@ def terms(text: str) -> frozenset[str]:
     return frozenset(term_list(text))
 
 
+@lru_cache(maxsize=_CACHE)
 def is_negated(text: str) -> bool:
     """Tell whether the text denies something."""
     return _NEGATION.search(text) is not None

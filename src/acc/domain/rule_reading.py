@@ -116,11 +116,13 @@ def _secret(sentence: str) -> str:
     return one_line(match[1]) if match and match[1].strip() else one_line(sentence)
 
 
+@lru_cache(maxsize=_CACHE)
 def lifts(sentence: str) -> bool:
     """Tell whether a sentence ends a rule."""
     return patterns.LIFT.search(sentence) is not None
 
 
+@lru_cache(maxsize=_CACHE)
 def lifted_by(sentence: str, rule_text: str) -> bool:
     """Tell whether a sentence that ends a rule means the rule stated by `rule_text`."""
     read = read_rule(rule_text)
@@ -167,6 +169,7 @@ def _is_about_form(sentence: str) -> bool:
     return _form_rule(sentence) is not None and not patterns.CONTENT_JAPANESE.search(sentence)
 
 
+@lru_cache(maxsize=_CACHE)
 def is_directive(sentence: str) -> bool:
     """Tell whether a sentence orders or forbids something, or sets a goal."""
     return (
@@ -176,11 +179,13 @@ def is_directive(sentence: str) -> bool:
     )
 
 
+@lru_cache(maxsize=_CACHE)
 def states_goal(sentence: str) -> bool:
     """Tell whether a sentence sets a lasting objective."""
     return patterns.GOAL.search(sentence) is not None
 
 
+@lru_cache(maxsize=_CACHE)
 def is_doubtful(sentence: str) -> bool:
     """Tell whether a sentence says of itself that it is not certain."""
     return patterns.DOUBT.search(sentence) is not None

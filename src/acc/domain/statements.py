@@ -152,6 +152,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / len(union) if union else 1.0
 
 
+@lru_cache(maxsize=65_536)
 def same_subject(newer: str, older: str) -> bool:
     """Tell whether two sentences speak of the same thing in the same respect."""
     one, other = frame(newer), frame(older)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from acc.domain.language import (
     contains_text,
@@ -107,9 +108,10 @@ class EvidencePool:
         return [self._entries[place][0] for _, _, place in scored[:_TRIED]]
 
 
-def _with_clauses(text: str) -> list[str]:
+@lru_cache(maxsize=65_536)
+def _with_clauses(text: str) -> tuple[str, ...]:
     clauses = _CLAUSE.split(text)
-    return [text, *clauses] if len(clauses) > 1 else [text]
+    return (text, *clauses) if len(clauses) > 1 else (text,)
 
 
 def _verdict(claim: str, entry: Evidence, reason: str) -> ClaimVerdict:
@@ -132,6 +134,7 @@ def differs(claim: str, evidence: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=65_536)
 def _key(text: str) -> str:
     return one_line(text).casefold().rstrip(".。!！ ")
 

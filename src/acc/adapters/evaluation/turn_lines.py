@@ -159,9 +159,11 @@ def changes(
     ]
     for key, value in after.items():
         old = before.get(key)
+        if key in before and old == value:
+            continue
         if key in before and isinstance(old, Mapping) and isinstance(value, Mapping):
             found += changes(old, value, (*path, key))
-        elif key not in before or old != value:
+        else:
             found.append({"at": [*path, key], "set": value})
     return found
 

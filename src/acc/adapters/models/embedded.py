@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from acc.adapters.models.answer_form import compose
 from acc.domain.language import (
@@ -90,11 +91,11 @@ _NOTED = {False: "Noted.", True: "承知しました。"}
 class _Reading:
     """What a prompt holds: statements from oldest to newest, and the rules still in force."""
 
-    statements: dict[str, str] = field(default_factory=dict)
+    statements: dict[frozenset[str], str] = field(default_factory=dict)
     rules: list[tuple[str, Rule]] = field(default_factory=list)
 
     def add(self, sentence: str) -> None:
-        key = " ".join(sorted(terms(sentence)))
+        key = terms(sentence)
         if key and not is_question(sentence):
             self.statements.pop(key, None)
             self.statements[key] = sentence
@@ -211,14 +212,17 @@ def pick_all(questions: Sequence[str], statements: Sequence[str], *, japanese: b
 
 def statements_of(memory: str) -> list[str]:
     """Return the statements in a memory's view, whether it is a transcript or a typed state."""
+    return [statement for line in memory.split("\n") for statement in _statements_of_line(line)]
+
+
+@lru_cache(maxsize=65_536)
+def _statements_of_line(line: str) -> tuple[str, ...]:
     found: list[str] = []
-    for line in memory.split("\n"):
-        text = _LABEL.sub("", line)
-        for item in text.split(" | "):
-            bare = _TURN.sub("", _SUFFIX.sub("", item))
-            typed = _TYPED.match(bare)
-            found.extend(sentences(typed[1] if typed else bare))
-    return found
+    for item in _LABEL.sub("", line).split(" | "):
+        bare = _TURN.sub("", _SUFFIX.sub("", item))
+        typed = _TYPED.match(bare)
+        found.extend(sentences(typed[1] if typed else bare))
+    return tuple(found)
 
 
 def pick(

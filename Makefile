@@ -1,0 +1,50 @@
+# Everything sets itself up: `make eval` and `make test` work in a fresh clone with Python 3.11.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup eval check test bench lock browser clean
+
+help: ## Show what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Set up .venv from requirements.lock
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "acc needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 2; }
+	@echo "setting up $(VENV), once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+eval: $(READY) ## Run the shipped evaluation and write its report
+	@$(BIN)/acc eval
+
+check: $(READY) ## The fast half of the tests: format, lint, types, contracts, unit tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest -q -n 2 tests/unit tests/test_architecture.py tests/test_public_api.py
+
+test: check browser ## Everything CI runs
+	$(BIN)/coverage erase
+	$(BIN)/pytest -q -n 2 --cov --cov-report=term:skip-covered
+
+bench: $(READY) ## Our numbers against their bars, one interleaved run
+	$(BIN)/python benchmarks/run.py
+
+browser: # The report is tested in a real browser; Debian's is installed where there is none.
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
+
+lock: $(READY) ## Renew requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade \
+	  --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements.lock
+
+clean: ## Remove what was set up; runs stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
