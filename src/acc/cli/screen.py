@@ -23,15 +23,15 @@ from acc.domain.value_objects.live_evaluation import TurnResult
 _LINE_EVERY = 5.0
 _SHOWN = ("outcome", "hallucination", "drift", "memory_tokens")
 _TITLES = {
-    "outcome": "outcome 0-10",
-    "relevance": "relevance",
+    "outcome": "outcome",
+    "relevance": "relev.",
     "answer_quality": "quality",
-    "instruction_following": "instructions",
-    "coherence": "coherence",
-    "hallucination": "hallucination",
+    "instruction_following": "instr.",
+    "coherence": "coher.",
+    "hallucination": "hallucin.",
     "drift": "drift",
-    "memory_tokens": "memory tokens",
-    "last_memory_tokens": "at the last turn",
+    "memory_tokens": "tokens",
+    "last_memory_tokens": "last turn",
 }
 
 
@@ -137,8 +137,8 @@ def figure(name: str, value: float | None) -> str:
 
 def result_table(summary: Mapping[str, Any]) -> Table:
     """Return the table that ends a run."""
-    table = Table(title=None, header_style="bold")
-    table.add_column("agent", style="bold")
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("agent", style="bold", no_wrap=True)
     names = (
         "relevance",
         "answer_quality",
@@ -164,8 +164,8 @@ def result_table(summary: Mapping[str, Any]) -> Table:
 
 def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the paired differences with their intervals."""
-    table = Table(header_style="bold")
-    for title in ("same turns, first minus second", "metric", "difference", "95 % interval"):
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("same turns", "metric", "difference", "95 % interval"):
         table.add_column(title, justify="left" if title[0] in "sm" else "right")
     for row in rows:
         style = "" if row["clear"] else "dim"
@@ -194,7 +194,7 @@ def print_json(data: bytes) -> None:
 
 def comparison_table(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:
     """Return two runs side by side."""
-    table = Table(header_style="bold")
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("agent", "metric", first, second, "difference", "95 % interval, same turns"):
         table.add_column(title, justify="left" if title in {"agent", "metric"} else "right")
     for row in rows:

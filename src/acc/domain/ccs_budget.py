@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from acc.domain.ccs_schema import LIMITS
-from acc.domain.ccs_text import render_items, render_state
+from acc.domain.ccs_text import render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySignal
 
@@ -38,24 +38,17 @@ def fit(
             f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}"
         )
     state, dropped = _within_items(state)
-    # Items counted one by one, which costs little, come to about the same as the whole text; only
-    # the last steps are counted exactly.
-    roughly = _rough_tokens(state, count)
-    while roughly > budget * 1.06:
-        state, lost = _give_way(state)
-        dropped.append(lost)
-        roughly -= count(lost.partition(": ")[2]) + 1
     tokens = count(render_state(state))
     while tokens > budget:
-        state, lost = _give_way(state)
-        dropped.append(lost)
+        # Items are counted one by one, which costs little, until they come to the excess; then
+        # the whole is counted again.
+        excess = tokens - budget
+        while excess > 0:
+            state, lost = _give_way(state)
+            dropped.append(lost)
+            excess -= count(lost.partition(": ")[2]) + 1
         tokens = count(render_state(state))
     return state, tuple(dropped), tokens
-
-
-def _rough_tokens(state: CompressedCognitiveState, count: CountTokens) -> int:
-    items = (item for name in LIMITS for item in (name, *render_items(state, name)))
-    return sum(count(item) + 1 for item in items)
 
 
 def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, list[str]]:

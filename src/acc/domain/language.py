@@ -47,7 +47,9 @@ _RUN = re.compile(
 _IS_KANJI = re.compile(f"[{_KANJI}]")
 _IS_KATAKANA = re.compile(f"[{_KATAKANA}]")
 _BREAK = re.compile(
-    r"(?<=[。！？])\s*|(?<=[.!?])[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[A-Z0-9\u3041-\u9fff])|\n+"
+    r"(?<=[。！？])\s*"
+    r"|(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+(?=[\"'“‘(\[]*[A-Z0-9\u3041-\u9fff])"
+    r"|\n+"
 )
 _ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|approx|e\.g|i\.e|cf|No|no|Fig|fig)\.$")
 _BULLET = re.compile(r"^\s*(?:>\s*)*(?:(?:[-*•・]|\d{1,2}[.)])\s+)?")

@@ -224,6 +224,7 @@ CONTENT_JAPANESE = re.compile(
 POLITE_JAPANESE = re.compile(
     r"(?:ください|下さい|ほしい(?:です)?|お願い(?:いた)?します|頼みます)[。.]?$"
 )
+POLITE = re.compile(r"(?:please|can|could|would|will)\b", re.I)
 NEGATIVE_JAPANESE = re.compile(r"ないで|しないよう|ぬよう|控え|避け")
 REQUEST = re.compile(
     r"^(?:(?:so|now|then|and|ok|okay|please|meanwhile|finally|again|also|once more)[,:]?\s+)*"

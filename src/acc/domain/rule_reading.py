@@ -23,22 +23,14 @@ class ReadRule:
 @lru_cache(maxsize=_CACHE)
 def read_rule(sentence: str) -> ReadRule | None:
     """Return the rule that a sentence states, or None."""
-    if (
-        is_question(sentence)
-        and not patterns.DIRECTIVE.search(sentence)
-        and not _is_format_request(sentence)
-    ):
-        return None
     rule = _form_rule(sentence)
     if rule is None:
-        if not patterns.DIRECTIVE.search(sentence):
+        # A question may speak of rules without setting one; "could you always …?" sets one.
+        asks = patterns.QUESTION.search(sentence) and not patterns.POLITE.match(sentence)
+        if asks or not patterns.DIRECTIVE.search(sentence):
             return None
         rule = Rule(kind=RuleKind.POLICY)
     return ReadRule(rule=rule, text=one_line(sentence), once=_is_once(sentence))
-
-
-def _is_format_request(sentence: str) -> bool:
-    return _form_rule(sentence) is not None
 
 
 def _is_once(sentence: str) -> bool:

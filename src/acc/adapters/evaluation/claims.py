@@ -15,6 +15,7 @@ from acc.domain.language import (
     one_line,
     sentences,
     terms,
+    values,
 )
 from acc.domain.value_objects.evaluation import ClaimVerdict
 
@@ -96,16 +97,16 @@ class EvidencePool:
         )
 
     def _closest(self, claim: str) -> list[Evidence]:
-        wanted = terms(claim)
-        if not wanted:
-            return []
+        # Values are compared one by one afterwards; what is spoken of is told by the other words.
+        exact = frozenset(term for value in values(claim) for term in terms(value))
+        wanted = terms(claim) - exact or terms(claim)
         scored = [
-            (len(wanted & held), not entry.fault, place)
+            (len(wanted & held), len(exact & held), not entry.fault, place)
             for place, (entry, held) in enumerate(self._entries)
-            if len(wanted & held) * 10 >= len(wanted) * 10 * _LEAST_SHARED
+            if len(wanted & held) >= _LEAST_SHARED * len(wanted)
         ]
         scored.sort(reverse=True)
-        return [self._entries[place][0] for _, _, place in scored[:_TRIED]]
+        return [self._entries[entry[-1]][0] for entry in scored[:_TRIED]] if wanted else []
 
 
 @lru_cache(maxsize=65_536)

@@ -21,7 +21,7 @@ _B = 0.75
 _COUNT_BITS = 8
 _MOST_COUNT = (1 << _COUNT_BITS) - 1
 #: Entries of an inverted list read for one recall, newest first where a list is longer.
-_MOST_ENTRIES = 6_000
+_MOST_ENTRIES = 3_000
 _MOST_CUE_TERMS = 48
 #: Artifacts that the commoner terms are still scored on.
 _MOST_REFINED = 128
@@ -129,9 +129,8 @@ class Bm25EvidenceStore:
         for entry in entries:
             place = entry >> _COUNT_BITS
             count = entry & _MOST_COUNT
-            scores[place] = known(place, 0.0) + gain * count / (
-                count + base + slope * lengths[place]
-            )
+            share = count / (count + base + slope * lengths[place])
+            scores[place] = known(place, 0.0) + gain * share
 
     def _refine(self, scores: dict[int, float], weighted: list[tuple[float, "array[int]"]]) -> None:
         for place in scores:

@@ -1,0 +1,291 @@
+"""Our numbers against their bars. `make bench` runs all; name some to run only those.
+
+CPU time, medians over many rounds that take turns with each other, because the machine is noisy.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from acc import bootstrap
+from acc.adapters.memory.recall import Bm25EvidenceStore
+from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
+from acc.domain.value_objects.live_evaluation import (
+    AgentTurnResponse,
+    EvaluationTurnQuery,
+    JudgeTurnResult,
+)
+from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+from acc.testing import queries, verdict
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measured number and the bar it has to keep under."""
+
+    what: str
+    measured: float
+    bar: float
+    unit: str
+
+    @property
+    def kept(self) -> bool:
+        return self.measured < self.bar
+
+
+class InstantAgent:
+    def __init__(self, agent_name: str, wait: float = 0.0) -> None:
+        self.agent_name = agent_name
+        self._wait = wait
+        self._answer = AgentTurnResponse(agent_name=agent_name, response_text="ok", memory_tokens=1)
+
+    async def run_turn(
+        self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+    ) -> AgentTurnResponse:
+        if self._wait:
+            await asyncio.sleep(self._wait)
+        return self._answer
+
+
+class InstantJudge:
+    async def evaluate_turn(
+        self,
+        query: EvaluationTurnQuery,
+        canonical_memory: Mapping[str, object],
+        responses: tuple[AgentTurnResponse, ...],
+    ) -> JudgeTurnResult:
+        return JudgeTurnResult(
+            canonical_memory=canonical_memory,
+            evaluations=tuple(VERDICTS[response.agent_name] for response in responses),
+        )
+
+
+NAMES = ("baseline", "retrieval", "acc")
+VERDICTS = {name: verdict(name) for name in NAMES}
+
+
+def episode(
+    turns: int, wait: float
+) -> tuple[LiveMultiAgentEvaluationUseCase, list[EvaluationTurnQuery]]:
+    agents = [InstantAgent(name, wait) for name in NAMES]
+    use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=InstantJudge(), agent_timeout=5)
+    return use_case, queries(*["a query"] * turns)
+
+
+def bench_orchestration() -> list[Line]:
+    async def one_round() -> float:
+        use_case, asked = episode(200, 0.0)
+        started = time.process_time()
+        await use_case.run_episode(asked)
+        return (time.process_time() - started) / len(asked) * 1000
+
+    rounds = [asyncio.run(one_round()) for _ in range(15)]
+    return [
+        Line("orchestration of a turn, 3 instant agents", statistics.median(rounds), 0.2, "ms CPU")
+    ]
+
+
+def bench_waiting() -> list[Line]:
+    async def one_round() -> float:
+        use_case, asked = episode(5, 0.1)
+        started = time.perf_counter()
+        await use_case.run_episode(asked)
+        return (time.perf_counter() - started) / len(asked) * 1000
+
+    rounds = [asyncio.run(one_round()) for _ in range(5)]
+    return [Line("a turn of 3 agents that each wait 100 ms", statistics.median(rounds), 115, "ms")]
+
+
+def bench_import() -> list[Line]:
+    code = (
+        "import time; started = time.process_time(); import acc;"
+        "print(time.process_time() - started)"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+    def once() -> float:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and code
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return float(done.stdout)
+
+    once()
+    return [Line("import acc", statistics.median(once() for _ in range(9)), 0.15, "s CPU")]
+
+
+def bench_recall() -> list[Line]:
+    draw = random.Random(7)  # noqa: S311 - variety
+    things = ("rollback window", "latency target", "error budget", "ward census", "hedge ratio")
+    japanese = ("切り戻し期限", "障害対応責任者", "監視しきい値", "決済上限", "変更凍結期間")
+
+    def artifact(number: int) -> Artifact:
+        host = draw.randrange(5000)
+        text = f"The {draw.choice(things)} of service-{host} is {draw.randrange(999)} minutes."
+        if number % 2:
+            text = f"系統{host}の{draw.choice(japanese)}は{draw.randrange(999)}分です。"
+        return Artifact(id=str(number), turn_id=number + 1, text=text)
+
+    async def measure() -> list[Line]:
+        store = Bm25EvidenceStore()
+        for number in range(100_000):
+            await store.add([artifact(number)])
+        cues: dict[str, Callable[[], str]] = {
+            "English": lambda: f"What is the rollback window of service-{draw.randrange(5000)}?",
+            "Japanese": lambda: f"系統{draw.randrange(5000)}の切り戻し期限は何分ですか。",
+            "common words only": lambda: "What is the window in minutes?",
+        }
+        taken: dict[str, list[float]] = {name: [] for name in cues}
+        for _ in range(150):
+            for name, cue in cues.items():
+                text = cue()
+                started = time.process_time()
+                await store.recall(text, limit=16)
+                taken[name].append((time.process_time() - started) * 1000)
+        return [
+            Line(f"recall among 100,000 artifacts, {name}", statistics.median(times), 5, "ms CPU")
+            for name, times in taken.items()
+        ]
+
+    return asyncio.run(measure())
+
+
+def conversation(turns: int, seed: int) -> list[str]:
+    texts: list[str] = []
+    while len(texts) < turns:
+        for name in ("it-operations", "finance-operations", "it-operations-ja"):
+            rendered = bootstrap.load_scenario(name).render(seed + len(texts))
+            texts += [turn.query for turn in rendered.turns]
+    return texts[:turns]
+
+
+def bench_long_session() -> list[Line]:
+    budget, turns = 512, 1000
+
+    async def one_session(seed: int) -> tuple[list[float], int]:
+        memory = bootstrap.acc_memory(budget=budget)
+        costs: list[float] = []
+        most = 0
+        for number, text in enumerate(conversation(turns, seed), start=1):
+            signal = TurnSignal(turn_id=number, text=text)
+            started = time.process_time()
+            view = await memory.view(signal)
+            await memory.keep(signal, Decision(turn_id=number, text="Noted."))
+            costs.append((time.process_time() - started) * 1000)
+            most = max(most, view.tokens)
+        return costs, most
+
+    bootstrap.token_counter()
+    asyncio.run(one_session(9000))
+    sessions = [asyncio.run(one_session(seed)) for seed in (0, 3000, 6000)]
+    # The same 50 queries of a scenario, early and late, so that like is compared with like.
+    early = [cost for costs, _ in sessions for cost in costs[5:50]]
+    late = [cost for costs, _ in sessions for cost in costs[905:950]]
+    ratio = statistics.median(late) / statistics.median(early)
+    return [
+        Line(
+            "largest CCS over 1,000 turns", max(most for _, most in sessions), budget + 1, "tokens"
+        ),
+        Line("cost of turns about 930 against turns about 30", ratio, 1.5, "times"),
+    ]
+
+
+def bench_full_run() -> list[Line]:
+    """600 episodes of 50 turns for 3 agents, as the paper has them, over 4 scenarios."""
+    scenarios = "it-operations,cybersecurity-response,healthcare-operations,finance-operations"
+    with tempfile.TemporaryDirectory() as folder:
+        command = [
+            sys.executable,
+            "-m",
+            "acc",
+            "eval",
+            "--scenario",
+            scenarios,
+            "--quiet",
+            "--json",
+        ]
+        command += ["--agents", ",".join(NAMES), "--episodes", "150", "--workers", "2"]
+        started = time.perf_counter()
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter
+            [*command, "--out", str(Path(folder) / "run")], stdout=subprocess.PIPE
+        )
+        most = 0.0
+        while process.poll() is None:
+            most = max(most, resident_megabytes(process.pid))
+            time.sleep(0.25)
+        taken = time.perf_counter() - started
+        assert process.stdout is not None
+        summary = json.loads(process.stdout.read())
+    assert summary["turns"] == 30_000, "the run is not whole"
+    return [
+        Line("600 episodes x 50 turns x 3 agents, 2 cores", taken, 180, "s"),
+        Line("the same, memory of all processes", most, 500, "MB"),
+    ]
+
+
+def resident_megabytes(root: int) -> float:
+    """Return the memory of a process and all its descendants, shared pages counted once each."""
+    total = 0.0
+    waiting = [root]
+    while waiting:
+        number = waiting.pop()
+        try:
+            folder = Path(f"/proc/{number}")
+            waiting += [int(n) for n in (folder / f"task/{number}/children").read_text().split()]
+            fields = (folder / "smaps_rollup").read_text().splitlines()
+            total += sum(int(f.split()[1]) for f in fields if f.startswith("Pss:")) / 1024
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+BENCHES: dict[str, Callable[[], list[Line]]] = {
+    "import": bench_import,
+    "orchestration": bench_orchestration,
+    "waiting": bench_waiting,
+    "recall": bench_recall,
+    "long-session": bench_long_session,
+    "full-run": bench_full_run,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(BENCHES)
+    if unknown:
+        parser.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    lines: list[Line] = []
+    for name in options.names or BENCHES:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        found = BENCHES[name]()
+        lines += found
+        if not options.json:
+            for line in found:
+                mark = "ok  " if line.kept else "FAIL"
+                print(f"{mark} {line.what:52} {line.measured:10.4g} {line.unit}, bar {line.bar:g}")
+    if options.json:
+        print(json.dumps([{**vars(line), "kept": line.kept} for line in lines], indent=2))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak of this process {peak:.0f} MB", file=sys.stderr)
+    return 0 if all(line.kept for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

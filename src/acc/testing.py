@@ -1,0 +1,136 @@
+"""Doubles we ship, for tests of your own: scripted agents, judges and models."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
+from acc.domain.value_objects.live_evaluation import (
+    AgentTurnResponse,
+    EvaluationTurnQuery,
+    JudgeAgentEvaluation,
+    JudgeTurnResult,
+)
+from acc.ports.outbound.model_ports import Prompt
+
+
+def queries(*texts: str) -> list[EvaluationTurnQuery]:
+    """Return queries with turn ids 1..T."""
+    return [EvaluationTurnQuery(turn_id=n, query=text) for n, text in enumerate(texts, start=1)]
+
+
+def verdict(
+    agent_name: str, *, score: float = 8.0, unsupported: int = 0, violations: int = 0
+) -> JudgeAgentEvaluation:
+    """Return a plain verdict: one supported claim, one active constraint."""
+    return JudgeAgentEvaluation(
+        agent_name=agent_name,
+        outcome=OutcomeScores(
+            relevance=score, answer_quality=score, instruction_following=score, coherence=score
+        ),
+        hallucination=HallucinationAudit(supported_claims=1, unsupported_claims=unsupported),
+        drift=DriftAudit(active_constraints=1, violations=violations, omissions=0),
+    )
+
+
+class ScriptedAgent:
+    """Answers from a list and keeps what it was asked.
+
+    An exception in the list is raised, a number is slept through, None is returned as it is.
+    """
+
+    def __init__(
+        self,
+        agent_name: str,
+        answers: Sequence[str | float | Exception | None],
+        *,
+        memory_tokens: int | None = 10,
+    ) -> None:
+        self.agent_name = agent_name
+        self.asked: list[EvaluationTurnQuery] = []
+        self.seen: list[Mapping[str, object]] = []
+        self.replayed: list[str] = []
+        self._answers = list(answers)
+        self._memory_tokens = memory_tokens
+
+    async def run_turn(
+        self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+    ) -> AgentTurnResponse:
+        """Return the next answer of the script."""
+        self.asked.append(query)
+        self.seen.append(canonical_memory)
+        answer = self._answers[query.turn_id - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            return None  # type: ignore[return-value] # an agent that breaks its contract
+        if not isinstance(answer, str):
+            await asyncio.sleep(answer)
+            answer = f"slept {answer} s"
+        return AgentTurnResponse(
+            agent_name=self.agent_name, response_text=answer, memory_tokens=self._memory_tokens
+        )
+
+    async def replay_turn(
+        self,
+        query: EvaluationTurnQuery,
+        canonical_memory: Mapping[str, object],
+        response: AgentTurnResponse,
+    ) -> None:
+        """Keep what was replayed."""
+        self.seen.append(canonical_memory)
+        self.replayed.append(response.response_text)
+
+
+class ScriptedJudge:
+    """Gives every answer the same verdict and remembers the queries.
+
+    `names` makes it answer for others than it was asked about; `faults` are raised first, one a
+    call.
+    """
+
+    def __init__(
+        self, *, names: Sequence[str] | None = None, faults: Sequence[Exception] = ()
+    ) -> None:
+        self.seen: list[Mapping[str, object]] = []
+        self.judged: list[tuple[str, ...]] = []
+        self._names = names
+        self._faults = list(faults)
+
+    async def evaluate_turn(
+        self,
+        query: EvaluationTurnQuery,
+        canonical_memory: Mapping[str, object],
+        responses: tuple[AgentTurnResponse, ...],
+    ) -> JudgeTurnResult:
+        """Return a verdict for each response, or for the scripted names."""
+        if self._faults:
+            raise self._faults.pop(0)
+        self.seen.append(canonical_memory)
+        names = [r.agent_name for r in responses] if self._names is None else self._names
+        self.judged.append(tuple(r.agent_name for r in responses))
+        remembered = dict(canonical_memory)
+        remembered[f"turn {query.turn_id}"] = {"query": query.query}
+        return JudgeTurnResult(
+            canonical_memory=remembered, evaluations=tuple(verdict(name) for name in names)
+        )
+
+
+class ScriptedModel:
+    """Answers from a list and keeps what it was asked."""
+
+    def __init__(self, *answers: str) -> None:
+        self.asked: list[Prompt] = []
+        self._answers = list(answers)
+
+    async def complete(self, prompt: Prompt) -> str:
+        """Return the next answer of the script."""
+        self.asked.append(prompt)
+        return self._answers.pop(0)
+
+
+class WordCounter:
+    """Counts words, where a test wants numbers that can be checked by eye."""
+
+    def count(self, text: str) -> int:
+        """Return how many words `text` has."""
+        return len(text.split())

@@ -1,0 +1,203 @@
+"""Scenario files: what is refused, and in what words; what a seed varies."""
+
+import pytest
+
+from acc.adapters.evaluation import scenario_checks, scenario_files
+from acc.domain.errors import InvalidInput, InvalidScenario
+from acc.domain.value_objects.scenario import StressTopic
+
+HEAD = 'id = "mine"\ntitle = "Mine"\ndomain = "d"\nlanguage = "en"\n'
+TURN = '[[turns]]\nturn = {n}\ntopic = "setup"\nquery = "{q}"\nexpect = ["{e}"]\n'
+
+
+def scenario(*turns: str, head: str = HEAD) -> str:
+    return head + "".join(turns)
+
+
+def plain(n: int = 1) -> str:
+    return TURN.format(n=n, q="The lead is Bo. Who is the lead?", e="Bo")
+
+
+def faults_of(text: str) -> list[str]:
+    try:
+        template = scenario_files.parse(text, "mine.toml")
+    except InvalidScenario as error:
+        assert all(line.startswith("mine.toml: ") for line in str(error).splitlines())
+        return list(error.faults)
+    return list(scenario_checks.check(template))
+
+
+def test_a_sound_scenario_has_no_faults() -> None:
+    assert faults_of(scenario(plain(1), plain(2))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("id = ]", "not TOML: Invalid value (at line 1, column 6)"),
+        (HEAD, "Object missing required field `turns`"),
+        (HEAD + "turns = []\n", "turns: there are none"),
+        (scenario(plain(), head=HEAD.replace("mine", "My Own")), "id: 'My Own' must be lower-case"),
+        (scenario(plain(1), plain(3)), "turn 3: turn: expected 2; turns run 1..T, no gap"),
+        (scenario(plain(2)), "turn 2: turn: expected 1"),
+        (
+            scenario(plain().replace("setup", "siesta")),
+            "turn 1: topic: Invalid enum value 'siesta'",
+        ),
+        (scenario(plain().replace("expect", "expects")), "turn 1: Object contains unknown field"),
+        (scenario(plain() + 'colour = "red"\n'), "turn 1: Object contains unknown field `colour`"),
+        (scenario(plain().replace("turn = 1\n", "")), "turn at place 1: Object missing"),
+        (scenario(TURN.format(n=1, q=" ", e="x")), "turn 1: query: is empty"),
+        (scenario(TURN.format(n=1, q="{who}?", e="x")), "turn 1: query: no variable {who}"),
+        (scenario(plain() + "injected = 'x'\n"), "{injected} and the field injected go together"),
+        (
+            scenario(TURN.format(n=1, q="{distractors} Who?", e="x")),
+            "{distractors} and the field distractors go together",
+        ),
+        (
+            scenario(plain() + "once = [{ kind = 'max_words' }]\n"),
+            "turn 1: once: max_words needs a number of at least 1",
+        ),
+        (
+            scenario(plain() + "once = [{ kind = 'forbid' }]\n"),
+            "turn 1: once: forbid needs at least one word",
+        ),
+        (
+            scenario(plain(), head=HEAD + "[variables]\nx = { pool = 'p' }\n"),
+            "variables.x: no pool 'p'",
+        ),
+        (
+            scenario(plain(), head=HEAD + "[variables]\nx = { min = 3, max = 3 }\n"),
+            "variables.x: needs a pool, or min < max",
+        ),
+        (
+            scenario(plain(), head=HEAD + "[variables]\ninjected = { min = 1, max = 3 }\n"),
+            "variables.injected: the name is reserved",
+        ),
+        (
+            scenario(
+                plain(), head=HEAD + "[pools]\np = ['a', 'a']\n[variables]\nx = { pool = 'p' }\n"
+            ),
+            "pools.p: has duplicates",
+        ),
+        (
+            scenario(
+                plain(),
+                head=HEAD
+                + "[pools]\np = ['a']\n[variables]\nx = { pool = 'p' }\ny = { pool = 'p' }\n",
+            ),
+            "pools.p: 2 variables draw from 1 values",
+        ),
+        (
+            scenario(plain(), head=HEAD + "[variables]\nx = { min = 1, max = 3 }\n"),
+            "variables.x: never used",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_rendered_is_refused_by_turn_and_field(text: str, fault: str) -> None:
+    assert any(fault in found for found in faults_of(text)), faults_of(text)
+
+
+FACT = "{field} = [{{ id = 'lead', text = '{text}', values = ['{value}'] }}]\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "fault"),
+    [
+        (FACT.format(field="facts", text="The lead is Zoe.", value="Zoe"), "that the query lacks"),
+        (FACT.format(field="facts", text="The lead is he.", value="Bo"), "that its text lacks"),
+        (FACT.format(field="updates", text="The lead is Bo.", value="Bo"), "no fact 'lead' yet"),
+        ("retracts = ['lead']\n", "turn 1: retracts: no fact 'lead'"),
+        ("lifts = ['length']\n", "turn 1: lifts: no constraint 'length' in force"),
+        ("avoid = ['Bo']\n", "turn 1: avoid: 'Bo' is part of what is expected"),
+        (
+            "constraints = [{ id = 'e', text = 't', rule = { kind = 'ends_with', words = ['X.'] } }]\n",
+            "turn 1: constraints: 'e' needs 'X.' that the query lacks",
+        ),
+        (
+            "amends = [{ id = 'e', text = 't', rule = { kind = 'policy' } }]\n",
+            "turn 1: amends: no constraint 'e' in force",
+        ),
+    ],
+)
+def test_annotations_that_the_query_does_not_bear_out_are_refused(extra: str, fault: str) -> None:
+    assert any(fault in found for found in faults_of(scenario(plain() + extra)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('expect = ["Bo"]', 'expect = ["@nobody"]', "no fact 'nobody' is established"),
+        ('expect = ["Bo"]', "expect = []", "expect: an answer needs at least one element"),
+        ('expect = ["Bo"]', 'expect = ["Zoe"]', "expect: nothing said so far holds ['Zoe']"),
+        ('topic = "setup"', 'topic = "prompt_injection"', "needs it"),
+    ],
+)
+def test_expectations_that_no_agent_could_meet_are_refused(old: str, new: str, fault: str) -> None:
+    assert any(fault in found for found in faults_of(scenario(plain().replace(old, new))))
+
+
+def test_a_fact_or_constraint_cannot_be_set_twice() -> None:
+    fact = FACT.format(field="facts", text="The lead is Bo.", value="Bo")
+    rule = "constraints = [{ id = 'k', text = 't', rule = { kind = 'policy' } }]\n"
+    faults = faults_of(scenario(plain(1) + fact + rule, plain(2) + fact + rule))
+    assert "turn 2: facts: 'lead' exists already; use updates" in faults
+    assert "turn 2: constraints: 'k' exists already; use amends" in faults
+
+
+def test_an_unknown_or_unreadable_reference_says_what_there_is(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InvalidInput, match="it-operations"):
+        scenario_files.load("it-opera")
+    with pytest.raises(InvalidScenario, match="cannot be read"):
+        scenario_files.load(str(tmp_path / "nothing.toml"))
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidScenario, match="cannot be read"):
+        scenario_files.load(str(tmp_path / "bytes.toml"))
+
+
+@pytest.mark.parametrize("name", scenario_files.shipped_ids())
+def test_shipped_scenarios_are_sound_and_hold_every_stress_topic(name: str) -> None:
+    template = scenario_files.load(name)
+    assert template.id == name
+    assert scenario_checks.check(template) == ()
+    assert len(template.turns) == 50
+    assert {turn.topic for turn in template.turns} == set(StressTopic)
+
+
+def test_four_trades_are_shipped_and_one_of_them_in_japanese_too() -> None:
+    templates = [scenario_files.load(name) for name in scenario_files.shipped_ids()]
+    assert {(t.entry.domain, t.entry.language) for t in templates} == {
+        ("it_operations", "en"),
+        ("it_operations", "ja"),
+        ("cybersecurity", "en"),
+        ("healthcare", "en"),
+        ("finance", "en"),
+    }
+
+
+def test_six_hundred_episodes_are_six_hundred_different_ones() -> None:
+    for name in scenario_files.shipped_ids():
+        template = scenario_files.load(name)
+        episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(600)}
+        assert len(episodes) == 600
+
+
+def test_a_seed_varies_values_phrasing_and_the_order_of_distractors() -> None:
+    template = scenario_files.parse(
+        scenario(
+            "[[turns]]\nturn = 1\ntopic = 'setup'\n"
+            "query = ['The lead is {lead}. {distractors} Who is the lead?',"
+            " '{distractors} {lead} is the lead. Who is the lead?']\n"
+            "distractors = ['It rains.', 'Bo sings.', 'Tea is ready.']\nexpect = ['{lead}']\n",
+            head=HEAD + "[pools]\np = ['Ann', 'Ben', 'Cy']\n[variables]\nlead = { pool = 'p' }\n",
+        ),
+        "mine.toml",
+    )
+    seen = {template.render(seed).turns[0].query for seed in range(200)}
+    assert len(seen) == 3 * 2 * 6
+    assert template.render(7) == template.render(7)
+
+
+def test_the_starter_is_a_sound_scenario() -> None:
+    text = scenario_files.starter("my-own")
+    assert scenario_checks.check(scenario_files.parse(text, "my-own.toml")) == ()

@@ -1,0 +1,325 @@
+"""The live episode, as the Phase 4 design asks for it."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
+from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
+from acc.domain.value_objects.evaluation import TurnStatus
+from acc.domain.value_objects.live_evaluation import (
+    AgentTurnResponse,
+    EvaluationTurnQuery,
+    TurnResult,
+)
+from acc.testing import ScriptedAgent, ScriptedJudge, queries
+
+
+def two_agents() -> tuple[ScriptedAgent, ScriptedAgent]:
+    return ScriptedAgent("baseline", ["b1", "b2", "b3"]), ScriptedAgent("acc", ["a1", "a2", "a3"])
+
+
+async def test_every_agent_gets_a_record_for_every_turn() -> None:
+    agents = two_agents()
+    use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=ScriptedJudge())
+    result = await use_case.run_episode(queries("one", "two", "three"))
+    assert {name: len(records) for name, records in result.records.items()} == {
+        "baseline": 3,
+        "acc": 3,
+    }
+    assert [r.turn_id for r in result.records["acc"]] == [1, 2, 3]
+    assert [query.query for query in agents[0].asked] == ["one", "two", "three"]
+
+
+async def test_summaries_come_by_agent() -> None:
+    use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
+    result = await use_case.run_episode(queries("one", "two"))
+    assert list(result.summaries) == ["baseline", "acc"]
+    summary = result.summaries["acc"]
+    assert summary.scored_turns == 2
+    assert summary.outcome["relevance"] is not None
+    assert summary.outcome["relevance"].mean == 8.0
+    assert summary.drift is not None
+    assert summary.drift.count == 1, "drift is not defined in turn 1"
+
+
+async def test_canonical_memory_is_carried_to_the_next_turn() -> None:
+    agents, judge = two_agents(), ScriptedJudge()
+    use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge)
+    result = await use_case.run_episode(queries("one", "two"))
+    assert [sorted(memory) for memory in agents[1].seen] == [[], ["turn 1"]]
+    assert [sorted(memory) for memory in judge.seen] == [[], ["turn 1"]]
+    assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
+
+
+async def test_an_agent_that_changes_its_copy_changes_nobody_elses() -> None:
+    class Vandal(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            for value in canonical_memory.values():
+                assert isinstance(value, dict)
+                value["query"] = "overwritten"
+            return await super().run_turn(query, canonical_memory)
+
+    vandal, witness = Vandal("vandal", ["v"] * 3), ScriptedAgent("witness", ["w"] * 3)
+    judge = ScriptedJudge()
+    use_case = LiveMultiAgentEvaluationUseCase(agents=[vandal, witness], judge=judge)
+    result = await use_case.run_episode(queries("one", "two", "three"))
+    assert witness.seen[1] == {"turn 1": {"query": "one"}}
+    assert judge.seen[2] == {"turn 1": {"query": "one"}, "turn 2": {"query": "two"}}
+    assert result.canonical_memory["turn 1"] == {"query": "one"}
+
+
+async def test_memory_that_is_not_plain_data_is_copied_too() -> None:
+    class Note:
+        def __init__(self) -> None:
+            self.lines = ["one"]
+
+    class NotingJudge(ScriptedJudge):
+        note = Note()
+
+        async def evaluate_turn(self, query, canonical_memory, responses):  # type: ignore[no-untyped-def]
+            result = await super().evaluate_turn(query, canonical_memory, responses)
+            return type(result)(
+                canonical_memory={"note": self.note}, evaluations=result.evaluations
+            )
+
+    agent = ScriptedAgent("a", ["x", "y"])
+    await LiveMultiAgentEvaluationUseCase(agents=[agent], judge=NotingJudge()).run_episode(
+        queries("one", "two")
+    )
+    copied = agent.seen[1]["note"]
+    assert isinstance(copied, Note)
+    assert copied is not NotingJudge.note
+    assert copied.lines == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        (["baseline"], "['baseline']"),
+        (["baseline", "acc", "ghost"], "['acc', 'baseline', 'ghost']"),
+        (["baseline", "ghost"], "['baseline', 'ghost']"),
+        (["baseline", "acc", "acc"], "['acc', 'acc', 'baseline']"),
+    ],
+)
+async def test_judge_that_lies_about_names_ends_the_episode_naming_both_sets(
+    returned: list[str], shown: str
+) -> None:
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=two_agents(), judge=ScriptedJudge(names=returned)
+    )
+    with pytest.raises(JudgeContractBroken) as caught:
+        await use_case.run_episode(queries("one"))
+    assert "['acc', 'baseline']" in str(caught.value)
+    assert shown in str(caught.value)
+
+
+@pytest.mark.parametrize("ids", [(2, 3), (1, 3), (1, 1), (2, 1)])
+async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[int, ...]) -> None:
+    agents = two_agents()
+    use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=ScriptedJudge())
+    with pytest.raises(InvalidTurnOrder):
+        await use_case.run_episode([EvaluationTurnQuery(turn_id=i, query="q") for i in ids])
+    assert agents[0].asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (RuntimeError("out of memory"), "RuntimeError: out of memory"),
+        (30.0, "no answer within 0.01 s"),
+        ("   ", "returned an empty answer"),
+        (None, "returned NoneType, not an AgentTurnResponse"),
+    ],
+)
+async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
+    answer: str | float | Exception | None, error: str
+) -> None:
+    shaky = ScriptedAgent("shaky", ["fine", answer, "fine again"])
+    steady = ScriptedAgent("steady", ["s1", "s2", "s3"])
+    judge = ScriptedJudge()
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=[shaky, steady], judge=judge, agent_timeout=0.01
+    )
+    result = await use_case.run_episode(queries("one", "two", "three"))
+    failed = result.records["shaky"][1]
+    assert (failed.status, failed.error, failed.outcome) == (TurnStatus.FAILED, error, None)
+    assert judge.judged[1] == ("steady",), "there is nothing to judge of a failed turn"
+    summary = result.summaries["shaky"]
+    assert (summary.scored_turns, summary.failed_turns) == (2, 1)
+    assert summary.outcome["relevance"] is not None
+    assert summary.outcome["relevance"].mean == 8.0, "a failure is no 0"
+    assert result.summaries["steady"].scored_turns == 3
+
+
+async def test_agent_answering_under_another_name_has_failed() -> None:
+    class Impostor(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            return AgentTurnResponse(agent_name="someone", response_text="hello")
+
+    result = await LiveMultiAgentEvaluationUseCase(
+        agents=[Impostor("me", [])], judge=ScriptedJudge()
+    ).run_episode(queries("one"))
+    assert result.records["me"][0].error == "answered under the name 'someone'"
+
+
+async def test_all_agents_failing_still_lets_the_judge_remember_the_query() -> None:
+    judge = ScriptedJudge()
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=[ScriptedAgent("a", [RuntimeError("x"), "ok"])], judge=judge
+    )
+    result = await use_case.run_episode(queries("one", "two"))
+    assert judge.judged == [(), ("a",)]
+    assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
+
+
+async def test_a_judge_that_fails_once_is_asked_again() -> None:
+    judge = ScriptedJudge(faults=[RuntimeError("429")])
+    result = await LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge).run_episode(
+        queries("one")
+    )
+    assert result.summaries["acc"].scored_turns == 1
+
+
+async def test_a_turn_the_judge_cannot_score_is_unscored_and_never_a_zero() -> None:
+    judge = ScriptedJudge(faults=[RuntimeError("down")] * 2)
+    use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge, judge_attempts=2)
+    result = await use_case.run_episode(queries("one", "two"))
+    first = result.records["acc"][0]
+    assert first.status is TurnStatus.UNSCORED
+    assert first.error == "judge: RuntimeError: down (2 attempts)"
+    summary = result.summaries["acc"]
+    assert (summary.scored_turns, summary.unscored_turns) == (1, 1)
+    assert summary.outcome["coherence"] is not None
+    assert summary.outcome["coherence"].mean == 8.0
+    assert sorted(result.canonical_memory) == ["turn 2"], "nothing was learnt from turn 1"
+
+
+async def test_agents_of_one_turn_answer_at_the_same_time() -> None:
+    """All three must be inside their turn before any may leave it."""
+    inside = 0
+    everyone = asyncio.Event()
+
+    class Meeting(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            nonlocal inside
+            inside += 1
+            if inside == 3:
+                everyone.set()
+            await everyone.wait()
+            return await super().run_turn(query, canonical_memory)
+
+    agents = [Meeting(name, ["met"]) for name in ("a", "b", "c")]
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=agents, judge=ScriptedJudge(), agent_timeout=5
+    )
+    result = await use_case.run_episode(queries("one"))
+    assert {r[0].status for r in result.records.values()} == {TurnStatus.SCORED}
+
+
+async def test_a_source_makes_the_next_query_from_the_canonical_memory() -> None:
+    class Curious:
+        async def next_query(
+            self, turn_id: int, canonical_memory: Mapping[str, object]
+        ) -> EvaluationTurnQuery | None:
+            if turn_id == 4:
+                return None
+            text = f"known so far: {sorted(canonical_memory)}"
+            return EvaluationTurnQuery(turn_id=turn_id, query=text)
+
+    agent = ScriptedAgent("a", ["x"] * 3)
+    result = await LiveMultiAgentEvaluationUseCase(
+        agents=[agent], judge=ScriptedJudge()
+    ).run_episode(Curious())
+    assert result.turns == 3
+    assert agent.asked[2].query == "known so far: ['turn 1', 'turn 2']"
+
+
+async def test_a_source_that_skips_a_turn_is_refused() -> None:
+    class Skipping:
+        async def next_query(
+            self, turn_id: int, canonical_memory: Mapping[str, object]
+        ) -> EvaluationTurnQuery | None:
+            return EvaluationTurnQuery(turn_id=turn_id * 2, query="q")
+
+    use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
+    with pytest.raises(InvalidTurnOrder, match="expected 1, found 2"):
+        await use_case.run_episode(Skipping())
+
+
+async def test_recorded_turns_are_replayed_and_not_asked_again() -> None:
+    kept: list[TurnResult] = []
+
+    async def keep(result: TurnResult) -> None:
+        kept.append(result)
+
+    texts = queries("one", "two", "three")
+    whole = await LiveMultiAgentEvaluationUseCase(
+        agents=two_agents(), judge=ScriptedJudge()
+    ).run_episode(texts, on_turn=keep)
+    agents, judge = two_agents(), ScriptedJudge()
+    resumed = await LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge).run_episode(
+        texts, earlier=kept[:2]
+    )
+    assert agents[1].replayed == ["a1", "a2"]
+    assert [query.turn_id for query in agents[1].asked] == [3]
+    assert [sorted(memory) for memory in agents[1].seen] == [[], ["turn 1"], ["turn 1", "turn 2"]]
+    assert resumed == whole
+
+
+async def test_an_agent_that_cannot_replay_says_so() -> None:
+    class Forgetful:
+        agent_name = "forgetful"
+
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            return AgentTurnResponse(agent_name=self.agent_name, response_text="hello")
+
+    kept: list[TurnResult] = []
+
+    async def keep(result: TurnResult) -> None:
+        kept.append(result)
+
+    use_case = LiveMultiAgentEvaluationUseCase(agents=[Forgetful()], judge=ScriptedJudge())
+    await use_case.run_episode(queries("one", "two"), on_turn=keep)
+    with pytest.raises(InvalidInput, match="'forgetful' cannot take up"):
+        await use_case.run_episode(queries("one", "two"), earlier=kept[:1])
+
+
+@pytest.mark.parametrize(
+    ("names", "attempts", "fault"),
+    [((), 1, "at least one agent"), (("a", "a"), 1, "must differ"), (("a",), 0, "judge_attempts")],
+)
+def test_an_episode_that_makes_no_sense_is_refused(
+    names: tuple[str, ...], attempts: int, fault: str
+) -> None:
+    with pytest.raises(InvalidInput, match=fault):
+        LiveMultiAgentEvaluationUseCase(
+            agents=[ScriptedAgent(name, []) for name in names],
+            judge=ScriptedJudge(),
+            judge_attempts=attempts,
+        )
+
+
+@pytest.mark.parametrize("text", ["", "  \n "])
+def test_an_empty_query_cannot_be_built(text: str) -> None:
+    with pytest.raises(ValueError, match="turn 1 is empty"):
+        EvaluationTurnQuery(turn_id=1, query=text)
+
+
+async def test_cancelling_an_episode_leaves_no_task_behind() -> None:
+    agent = ScriptedAgent("slow", [60.0])
+    use_case = LiveMultiAgentEvaluationUseCase(agents=[agent], judge=ScriptedJudge())
+    before = asyncio.all_tasks()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await use_case.run_episode(queries("one"))
+    assert asyncio.all_tasks() == before
