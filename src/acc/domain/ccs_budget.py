@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from acc.domain.ccs_schema import LIMITS
-from acc.domain.ccs_text import render_state
+from acc.domain.ccs_text import render_items, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySignal
 
@@ -44,9 +44,13 @@ def fit(
         # the whole is counted again.
         excess = tokens - budget
         while excess > 0:
-            state, lost = _give_way(state)
+            name = _gives_way_next(state)
+            freed = render_items(state, name)
+            state, lost = _without_oldest(state, name)
             dropped.append(lost)
-            excess -= count(lost.partition(": ")[2]) + 1
+            # The separator goes too, and with a field's last item its name.
+            excess -= count(freed[-1 if name == "uncertainty_signal" else 0]) + 1
+            excess -= 0 if render_items(state, name) else 3
         tokens = count(render_state(state))
     return state, tuple(dropped), tokens
 
@@ -64,17 +68,22 @@ def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveS
     return state, dropped
 
 
-def _give_way(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, str]:
-    for name in _GIVES_WAY:
-        value = getattr(state, name)
-        if isinstance(value, tuple) and value:
-            return _with(state, name, value[1:]), _describe(name, value[0])
-        if isinstance(value, str) and value:
-            return _with(state, name, ""), _describe(name, value)
-        if isinstance(value, UncertaintySignal) and value.unconfirmed:
-            smaller = replace(value, unconfirmed=value.unconfirmed[1:])
-            return replace(state, uncertainty_signal=smaller), _describe(name, value.unconfirmed[0])
-    return CompressedCognitiveState(), "uncertainty_signal: level"
+def _gives_way_next(state: CompressedCognitiveState) -> str:
+    return next(name for name in _GIVES_WAY if render_items(state, name))
+
+
+def _without_oldest(
+    state: CompressedCognitiveState, name: str
+) -> tuple[CompressedCognitiveState, str]:
+    value = getattr(state, name)
+    if isinstance(value, UncertaintySignal):
+        rest = replace(value, unconfirmed=value.unconfirmed[1:])
+        if not value.unconfirmed:
+            return replace(state, uncertainty_signal=UncertaintySignal()), f"{name}: {value.level}"
+        return replace(state, uncertainty_signal=rest), _describe(name, value.unconfirmed[0])
+    if isinstance(value, str):
+        return _with(state, name, ""), _describe(name, value)
+    return _with(state, name, value[1:]), _describe(name, value[0])
 
 
 def _with(

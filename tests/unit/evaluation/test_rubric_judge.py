@@ -136,7 +136,8 @@ async def test_a_claim_that_was_said_is_supported_with_its_evidence(answer: str)
 async def test_claims_are_audited_one_by_one() -> None:
     verdict = await judge(
         2,
-        "The lead is Mara Lindqvist; the window is 99 minutes.\n- The cafeteria serves soup.\nDesk out.",
+        "The lead is Mara Lindqvist; the window is 99 minutes.\n"
+        "- The cafeteria serves soup.\nDesk out.",
     )
     assert [c.supported for c in verdict.hallucination.claims] == [True, False, True]
     assert hallucination_rate(verdict.hallucination) == pytest.approx(1 / 3)
