@@ -111,7 +111,8 @@ FACT = "{field} = [{{ id = 'lead', text = '{text}', values = ['{value}'] }}]\n"
         ("lifts = ['length']\n", "turn 1: lifts: no constraint 'length' in force"),
         ("avoid = ['Bo']\n", "turn 1: avoid: 'Bo' is part of what is expected"),
         (
-            "constraints = [{ id = 'e', text = 't', rule = { kind = 'ends_with', words = ['X.'] } }]\n",
+            "constraints = [{ id = 'e', text = 't', "
+            "rule = { kind = 'ends_with', words = ['X.'] } }]\n",
             "turn 1: constraints: 'e' needs 'X.' that the query lacks",
         ),
         (

@@ -66,7 +66,7 @@ async def test_the_newest_of_two_statements_wins() -> None:
 
 async def test_a_typed_state_reads_like_a_transcript() -> None:
     state = (
-        "relational_map: fact(The incident lead is Mara Lindqvist.) | after(Errors began after 9:00.)\n"
+        "relational_map: fact(The incident lead is Mara Lindqvist.) | after(It broke after 9:00.)\n"
         'constraints: End every answer with "Desk out." <by Mara>'
     )
     assert await ask("Who is the incident lead?", state) == (
