@@ -1,7 +1,7 @@
 """Shrinking a state until it fits its token budget.
 
-Fields give way in a fixed order: what was merely noticed goes first, then what can be recalled
-again, and the goal and the constraints last. Within a field the oldest item goes first.
+Fields give way in a fixed order: what can be recalled again goes first, then what was merely
+noticed, and the goal and the constraints last. Within a field the oldest item goes first.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,19 @@ from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySi
 SMALLEST_BUDGET = 32
 
 CountTokens = Callable[[str], int]
+#: Which field gives way next, and how many of its newest items it keeps at first.
 _GIVES_WAY = (
-    "retrieved_artifacts",
-    "episodic_trace",
-    "predictive_cue",
-    "focal_entities",
-    "relational_map",
-    "uncertainty_signal",
-    "semantic_gist",
-    "goal_orientation",
-    "constraints",
+    ("focal_entities", 4),
+    ("relational_map", 6),
+    ("predictive_cue", 0),
+    ("episodic_trace", 0),
+    ("retrieved_artifacts", 0),
+    ("focal_entities", 0),
+    ("relational_map", 0),
+    ("uncertainty_signal", 0),
+    ("semantic_gist", 0),
+    ("goal_orientation", 0),
+    ("constraints", 0),
 )
 
 
@@ -57,11 +60,11 @@ def fit(
 
 def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, list[str]]:
     dropped: list[str] = []
-    for name in _GIVES_WAY:
+    for name, limit in LIMITS.items():
         value = getattr(state, name)
         if not isinstance(value, tuple):
             continue
-        over = len(value) - LIMITS[name].items
+        over = len(value) - limit.items
         if over > 0:
             dropped += [_describe(name, item) for item in value[:over]]
             state = _with(state, name, value[over:])
@@ -69,7 +72,7 @@ def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveS
 
 
 def _gives_way_next(state: CompressedCognitiveState) -> str:
-    return next(name for name in _GIVES_WAY if render_items(state, name))
+    return next(name for name, kept in _GIVES_WAY if len(render_items(state, name)) > kept)
 
 
 def _without_oldest(

@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterable, Sequence
 
 from acc.domain.ccs_schema import LIMITS
-from acc.domain.language import identifiers, names, one_line, said, shown, terms, values
+from acc.domain.language import (
+    identifiers,
+    names,
+    one_line,
+    said,
+    shown,
+    terms,
+    values,
+)
 from acc.domain.rule_reading import (
     is_doubtful,
     is_question,
@@ -46,6 +54,15 @@ _NOUN_BEFORE = re.compile(
 )
 
 
+_MOST_REFERENCES = 4
+_OPERATIONS = (
+    ("draft", re.compile(r"\b(?:draft|write|compose|prepare)\b|文案|作成|起案|下書き", re.I)),
+    ("summarise", re.compile(r"\b(?:summari[sz]e|recap|brief)\b|要約|まとめ", re.I)),
+    ("compare", re.compile(r"\b(?:compare|choose|recommend|which option)\b|比較|選", re.I)),
+    ("list", re.compile(r"\blist\b|列挙|一覧|並べ", re.I)),
+)
+
+
 class RuleCompressor:
     """Fills the nine fields by rules, for English and Japanese."""
 
@@ -69,7 +86,6 @@ class RuleCompressor:
             elif not is_question(sentence) and _informs(sentence):
                 facts.append(sentence)
         relations = _relations(state.relational_map, facts, evidence, questions)
-        asked = questions[0] if questions else ""
         trace = [f"turn {signal.turn_id}: {note}" for note in ledger.changes]
         if facts:
             trace.append(f"turn {signal.turn_id}: {len(facts)} new statements")
@@ -85,11 +101,11 @@ class RuleCompressor:
                 relational_map=relations,
                 goal_orientation=goal,
                 constraints=tuple(ledger.held),
-                predictive_cue=_clip(f"answer: {asked}" if asked else "", "predictive_cue"),
+                predictive_cue=_next_operation(questions),
                 uncertainty_signal=_uncertainty(state.uncertainty_signal, facts),
                 retrieved_artifacts=tuple(
                     ArtifactReference(artifact_id=item.id, provenance=item.provenance)
-                    for item in evidence[: LIMITS["retrieved_artifacts"].items]
+                    for item in evidence[:_MOST_REFERENCES]
                 ),
             ),
             dropped=tuple(ledger.dropped),
@@ -220,6 +236,13 @@ def _relations(
 
 def _gist(questions: Sequence[str], facts: Sequence[str]) -> str:
     return questions[-1] if questions else (facts[0] if facts else "")
+
+
+def _next_operation(questions: Sequence[str]) -> str:
+    """Return what the turn calls for, in a word or two."""
+    asked = " ".join(questions)
+    found = next((name for name, pattern in _OPERATIONS if pattern.search(asked)), "answer")
+    return f"next: {found}" if questions else "next: take note"
 
 
 def _entities(
