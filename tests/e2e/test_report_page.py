@@ -1,0 +1,252 @@
+"""The report page in a real browser."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from acc import bootstrap
+from acc.adapters.evaluation.page.turns import embedded, shown_jobs
+from acc.adapters.evaluation.run_directory import RunDirectory
+from acc.domain.value_objects.evaluation_run import RunConfiguration, jobs_of
+
+# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
+
+HOSTILE = (
+    '</script><img src=x onerror="document.title=1"><!--<script>&amp; \u202etxet\u2066 \x1b[31m'
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+AGENTS = f"""
+class Hostile:
+    turns = 0
+
+    async def run_turn(self, query, canonical_memory):
+        self.turns += 1
+        if self.turns == 3:
+            raise RuntimeError({HOSTILE!r})
+        return {HOSTILE!r} + " The incident lead is Nobody Known."
+"""
+
+
+def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> RunDirectory:
+    configuration = RunConfiguration(
+        version=bootstrap.version(),
+        scenarios=bootstrap.choose_scenarios("it-operations"),
+        agents=bootstrap.parse_agents(agents),
+        judge="rubric",
+        episodes=episodes,
+        turns=turns,
+        seed=0,
+        window=4096,
+        budget=512,
+        timeout=60.0,
+    )
+    run = RunDirectory.create(path, configuration)
+    with ThreadPoolExecutor(1) as thread:
+        # Playwright's synchronous interface keeps an event loop in this thread.
+        outcome = thread.submit(
+            bootstrap.run_evaluation, run, run.jobs(), workers=1, on_turn=lambda *_: None
+        ).result()
+    assert not outcome.errors
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a recorded run with a report, one agent of which answers with markup."""
+    home = tmp_path_factory.mktemp("report")
+    (home / "hostile_report_agent.py").write_text(AGENTS, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(home))
+        run = record(home / "run", "baseline,acc,foe=python:hostile_report_agent:Hostile,oracle")
+    bootstrap.write_results(run)
+    return run.path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Return a page that fails the test if it complains or asks for anything but files."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    complaints: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    yield page
+    context.close()
+    assert complaints == []
+    assert len(requests) == 1 and requests[0].startswith("file:")
+
+
+def test_page_shows_charts_tables_and_what_was_run(page: Page, folder: Path) -> None:
+    page.goto((folder / "report.html").as_uri())
+    charts = page.locator("figure.chart svg[role=img]")
+    assert charts.count() == 7
+    assert all(box and box["width"] > 300 for box in (c.bounding_box() for c in charts.all()))
+    for svg in page.locator("figure.chart").all():
+        name = (svg.get_attribute("id") or "").removeprefix("chart-")
+        assert (folder / "charts" / f"{name}.svg").read_bytes().startswith(b"<svg")
+        assert (folder / "charts" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    text = page.inner_text("main")
+    assert "claims nothing about any language model" in text
+    assert "Not reported by foe." in text
+    assert re.search(r"Against baseline, acc is (better|worse|without a clear difference)", text)
+    failed = page.locator("#summary tbody tr", has_text="foe").locator("td.bad")
+    assert failed.inner_text() == "1"
+    assert page.locator("#worse h2").inner_text() == "Where acc is worse"
+    levels = page.locator("h1, h2, h3, h4, h5").evaluate_all("all => all.map(h => +h.tagName[1])")
+    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+
+
+def test_opening_a_turn_shows_claims_with_words_and_what_changed(page: Page, folder: Path) -> None:
+    page.goto((folder / "report.html").as_uri() + "#it-operations.000000/2")
+    turn = page.locator("article.turn")
+    expect(turn.locator("h3")).to_contain_text("Turn 2")
+    expect(turn.locator(".card")).to_have_count(4)
+    expect(turn.locator(".supported .word").first).to_have_text("✓ supported")
+    expect(turn.locator(".unsupported .word").first).to_have_text("✕ unsupported")
+    expect(turn.locator(".memory h4").first).to_contain_text("since the turn before")
+    assert turn.locator(".fields .added").count() > 0
+    page.keyboard.press("ArrowRight")
+    expect(turn.locator("h3")).to_contain_text("Turn 3")
+    expect(turn.locator(".card", has_text="foe").locator(".error")).to_be_visible()
+    assert page.url.endswith("#it-operations.000000/3")
+    page.evaluate("location.hash = '#it-operations.000000/5'")
+    expect(turn.locator("h3")).to_contain_text("Turn 5")
+    page.locator(".strip-cells button").nth(0).click()
+    expect(turn.locator("h3")).to_contain_text("Turn 1")
+
+
+def test_filters_leave_only_turns_that_match(page: Page, folder: Path) -> None:
+    page.goto((folder / "report.html").as_uri())
+    page.get_by_label("Show").select_option("=foe")
+    shown = page.locator(".strip-cells button:not(.out)")
+    assert 0 < shown.count() <= 6
+    page.get_by_label("Show").select_option("")
+    page.get_by_label("Topic").select_option("setup")
+    expect(page.locator("article.turn h3")).to_contain_text("setup")
+
+
+def test_hostile_text_stays_text(page: Page, folder: Path) -> None:
+    page.goto((folder / "report.html").as_uri() + "#it-operations.000000/1")
+    answer = page.locator(".card", has_text="foe").locator(".answer")
+    shown = answer.inner_text()
+    assert '</script><img src=x onerror="document.title=1"><!--<script>&amp; ' in shown
+    assert "U+202E" in shown and "U+2066" in shown and "U+001B" in shown
+    assert "\u202e" not in shown
+    assert page.locator("main img").count() == 0
+    assert "memories compared" in page.title()
+    assert answer.get_attribute("dir") == "auto"
+    page.evaluate("location.hash = '#it-operations.000000/3'")
+    expect(page.locator(".card .error")).to_contain_text("<img src=x")
+
+
+def test_a_phone_needs_no_sideways_scrolling(page: Page, folder: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((folder / "report.html").as_uri() + "#it-operations.000000/3")
+    page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_dark_mode_is_dark_and_charts_follow(page: Page, folder: Path) -> None:
+    page.goto((folder / "report.html").as_uri())
+    colour = "getComputedStyle(document.body).backgroundColor"
+    label = "getComputedStyle(document.querySelector('.chart text')).fill"
+    light = page.evaluate(f"[{colour}, {label}]")
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(f"[{colour}, {label}]")
+    assert light[0] == "rgb(255, 255, 255)"
+    assert light[0] != dark[0] and light[1] != dark[1]
+
+
+def test_without_javascript_everything_but_the_turns_is_there(
+    browser: Browser, folder: Path
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((folder / "report.html").as_uri())
+    assert page.locator("figure.chart svg").count() == 7
+    assert page.locator("#paired tbody tr").count() > 0
+    assert page.locator("noscript").inner_text().startswith("Opening single turns needs JavaScript")
+    context.close()
+
+
+def test_one_agent_and_one_turn_make_a_page(page: Page, tmp_path: Path) -> None:
+    run = record(tmp_path / "run", "baseline", turns=1)
+    page.goto(bootstrap.write_results(run).report.as_uri())
+    assert "Only baseline took part" in page.inner_text("main")
+    expect(page.locator("#chart-drift-by-turn .nothing")).to_have_text("No values.")
+    expect(page.locator("article.turn h3")).to_contain_text("Turn 1")
+
+
+def test_no_agent_called_acc_gives_neutral_words(page: Page, tmp_path: Path) -> None:
+    run = record(tmp_path / "run", "retrieval,other=acc", turns=2)
+    page.goto(bootstrap.write_results(run).report.as_uri())
+    assert "On the mean, highest outcome:" in page.inner_text("#summary")
+    assert page.locator("#worse").count() == 0
+
+
+def test_fewer_episodes_than_there_are_is_said_and_worst_turns_still_open(
+    page: Page, tmp_path: Path
+) -> None:
+    run = record(tmp_path / "run", "mine=acc,acc=retrieval", turns=12, episodes=2)
+    page.goto(bootstrap.write_results(run, detail=1).report.as_uri())
+    assert "1 of 2 episodes are here" in page.inner_text("#turns")
+    links = page.locator(".worst a")
+    assert links.count() > 0
+    for link in links.all():
+        link.click()
+        wanted = (link.get_attribute("href") or "").rpartition("/")[2]
+        expect(page.locator("article.turn h3")).to_contain_text(f"Turn {wanted}:")
+
+
+def test_a_run_without_turns_makes_a_page_that_says_so(page: Page, tmp_path: Path) -> None:
+    configuration = record(tmp_path / "first", "baseline,acc", turns=1).configuration
+    run = RunDirectory.create(tmp_path / "second", configuration)
+    page.goto(bootstrap.write_results(run).report.as_uri())
+    assert "No turn is on record yet." in page.inner_text("main")
+
+
+def test_embedded_data_cannot_end_its_element_and_reads_back() -> None:
+    text = embedded({"a": "</script>&\u2028\u2029<!--"})
+    assert not re.search("[<>&\u2028\u2029]", text)
+    assert msgspec.json.decode(text) == {"a": "</script>&\u2028\u2029<!--"}
+
+
+def test_shown_episodes_are_one_of_each_scenario_first() -> None:
+    configuration = RunConfiguration(
+        version="0",
+        scenarios=bootstrap.choose_scenarios("it-operations,it-operations-ja"),
+        agents=bootstrap.parse_agents("acc"),
+        judge="rubric",
+        episodes=3,
+        turns=1,
+        seed=0,
+        window=4096,
+        budget=512,
+        timeout=None,
+    )
+    names = [job.name for job in shown_jobs(jobs_of(configuration), 3)]
+    assert names == ["it-operations.000000", "it-operations.000001", "it-operations-ja.000000"]
