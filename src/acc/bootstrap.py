@@ -25,8 +25,8 @@ from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import TokenCounterPort
 
 if TYPE_CHECKING:
-    from acc.adapters.evaluation.run_directory import RunDirectory
     from acc.adapters.evaluation.scenario_files import ScenarioTemplate
+    from acc.adapters.runs.run_directory import RunDirectory
     from acc.application.memory import AccMemory
     from acc.domain.value_objects.scenario import Scenario
 
@@ -184,7 +184,7 @@ def compose_episode(
     configuration: RunConfiguration, run: "RunDirectory", job: EpisodeJob, stack: ExitStack
 ) -> Episode:
     """Return the parts of one episode; `stack` closes its journal."""
-    from acc.adapters.evaluation.recorded_episode import RecordedEpisode
+    from acc.adapters.runs.recorded_episode import RecordedEpisode
 
     scenario = load_scenario(job.scenario.reference).render(job.seed)
     turns = scenario.turns[: configuration.turns]
@@ -280,7 +280,7 @@ def _run_in_workers(
 
 def _serve_jobs(connection: Connection, path: Path) -> None:
     """Run in a worker process: take jobs until there are none."""
-    from acc.adapters.evaluation.run_directory import RunDirectory
+    from acc.adapters.runs.run_directory import RunDirectory
     from acc.adapters.runtime.workers import WorkerFault, WorkerSeat
     from acc.domain.errors import AccError
 
@@ -350,7 +350,7 @@ def write_results(
     """Write everything that follows from the recorded turns, and return the summary."""
     import msgspec
 
-    from acc.adapters.evaluation import junit, report, results
+    from acc.adapters.runs import junit, report, results
 
     tally = results.tally_of(run)
     summary = results.summary_of(run, tally, errors or {})
@@ -367,6 +367,6 @@ def write_results(
 
 def compare_runs(first: "RunDirectory", second: "RunDirectory") -> list[dict[str, Any]]:
     """Return two runs side by side."""
-    from acc.adapters.evaluation.comparison import compare
+    from acc.adapters.runs.comparison import compare
 
     return compare(first, second)

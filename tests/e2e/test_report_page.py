@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from acc import bootstrap
-from acc.adapters.evaluation.page.turns import embedded, shown_jobs
-from acc.adapters.evaluation.run_directory import RunDirectory
+from acc.adapters.runs.page.turns import embedded, shown_jobs
+from acc.adapters.runs.run_directory import RunDirectory
 from acc.domain.value_objects.evaluation_run import RunConfiguration, jobs_of
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.evaluation.charts import (
+from acc.adapters.runs.charts import (
     INK,
     PALETTE,
     Chart,
@@ -15,8 +15,8 @@ from acc.adapters.evaluation.charts import (
     smoothed,
     stress_shares,
 )
-from acc.adapters.evaluation.page.drawing import inline_svg, standalone_svg
-from acc.adapters.evaluation.page.sections import palette_css
+from acc.adapters.runs.page.drawing import inline_svg, standalone_svg
+from acc.adapters.runs.page.sections import palette_css
 from acc.domain.evaluation_metrics import METRIC_NAMES
 
 

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError
 
 from acc import bootstrap
 from acc.cli import evaluate, scenarios
-from acc.cli.screen import error_console
+from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
 app = App(
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError:
         return 2
     except AccError as error:
-        error_console().print(f"error: {error}", style="bold red", markup=False, highlight=False)
+        say_error(f"error: {error}")
         return 2 if isinstance(error, _BAD_USE) else 1
     except KeyboardInterrupt:
         return 130

@@ -10,16 +10,16 @@ import msgspec
 from cyclopts import Parameter
 
 from acc import bootstrap
-from acc.adapters.evaluation.results import GATE_METRICS
-from acc.adapters.evaluation.run_directory import RunDirectory
+from acc.adapters.runs.results import GATE_METRICS
+from acc.adapters.runs.run_directory import RunDirectory
 from acc.cli.screen import (
     RunScreen,
     comparison_table,
     console,
-    error_console,
     paired_table,
     print_json,
     result_table,
+    say_error,
 )
 from acc.domain.ccs_budget import SMALLEST_BUDGET
 from acc.domain.errors import InvalidInput
@@ -114,16 +114,11 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         _show(directory, results)
     for result in results.gates:
         if result.failed:
-            error_console().print(
-                f"gate failed: {result.gate} ({result.explanation})", markup=False
-            )
+            say_error(f"gate failed: {result.gate} ({result.explanation})")
     for name, error in outcome.errors.items():
-        error_console().print(f"episode {name} ended: {error}", markup=False)
+        say_error(f"episode {name} ended: {error}")
     if outcome.stopped:
-        error_console().print(
-            f"stopped; what was done is in {directory.path}: repeat the command to continue",
-            markup=False,
-        )
+        say_error(f"stopped; what was done is in {directory.path}: repeat the command to continue")
         return 130
     return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
 
@@ -204,6 +199,7 @@ def _show(directory: RunDirectory, results: "bootstrap.Results") -> None:
         "Embedded model and rubric judge: this shows how memories behave under one fixed policy, "
         "and claims nothing about any language model.",
         style="dim",
+        soft_wrap=True,
     )
     if results.report:
         screen.print(

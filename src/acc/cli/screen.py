@@ -45,6 +45,11 @@ def error_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def say_error(text: str) -> None:
+    """Tell what went wrong, in one piece whatever the width."""
+    error_console().print(text, markup=False, soft_wrap=True)
+
+
 class RunScreen:
     """Shows a run while it goes on; use it as a context manager."""
 
@@ -123,7 +128,7 @@ class RunScreen:
         self._say(f"{self._done}/{self._turns} turns, {seconds:.0f} s")
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(text, markup=False, soft_wrap=True)
 
 
 def figure(name: str, value: float | None) -> str:

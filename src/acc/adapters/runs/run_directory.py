@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from acc.adapters.evaluation.turn_lines import TurnLine, decode, encode
+from acc.adapters.runs.turn_lines import TurnLine, decode, encode
 from acc.domain.errors import InvalidInput, RunDamaged, RunMismatch, StorageFailed
 from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration, jobs_of
 
@@ -186,7 +186,7 @@ def _differences(earlier: RunConfiguration, wanted: RunConfiguration) -> list[st
 
 
 def _short(value: object) -> str:
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "[" + ", ".join(_short(item) for item in value) + "]"
     if isinstance(value, dict):
         if "digest" in value:

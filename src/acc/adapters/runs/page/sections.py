@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from acc.adapters.evaluation.charts import INK, PALETTE, Chart
-from acc.adapters.evaluation.page.drawing import inline_svg
-from acc.adapters.evaluation.page.phrasing import (
+from acc.adapters.runs.charts import INK, PALETTE, Chart
+from acc.adapters.runs.page.drawing import inline_svg
+from acc.adapters.runs.page.phrasing import (
     LOWER_IS_BETTER,
     TITLES,
     against,
@@ -19,7 +19,7 @@ from acc.adapters.evaluation.page.phrasing import (
     table,
     unit_of,
 )
-from acc.adapters.evaluation.page.standing import (
+from acc.adapters.runs.page.standing import (
     HEADLINE_METRICS,
     Difference,
     Loss,
@@ -27,7 +27,7 @@ from acc.adapters.evaluation.page.standing import (
     differences_of,
     focus_of,
 )
-from acc.adapters.evaluation.page.turns import WorstTurn
+from acc.adapters.runs.page.turns import WorstTurn
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES
 
 _BY_TURN = ("memory-by-turn", "hallucination-by-turn", "drift-by-turn", "scores")

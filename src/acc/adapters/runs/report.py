@@ -7,10 +7,10 @@ from string import Template
 from typing import Any
 
 from acc.adapters.evaluation import charts
-from acc.adapters.evaluation.page import drawing, sections, standing, turns
-from acc.adapters.evaluation.page.phrasing import listed, plain
-from acc.adapters.evaluation.run_directory import RunDirectory
-from acc.adapters.evaluation.turn_lines import TurnLine
+from acc.adapters.runs.page import drawing, sections, standing, turns
+from acc.adapters.runs.page.phrasing import listed, plain
+from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.runs.turn_lines import TurnLine
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 
@@ -65,7 +65,7 @@ def _begun(path: Path) -> bool:
 
 
 def _part(name: str) -> str:
-    return (files("acc.adapters.evaluation.page") / name).read_text(encoding="utf-8")
+    return (files("acc.adapters.runs.page") / name).read_text(encoding="utf-8")
 
 
 def _own_agents(summary: Mapping[str, Any]) -> str:

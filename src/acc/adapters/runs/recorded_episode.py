@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from acc.adapters.evaluation.run_directory import EpisodeJournal
-from acc.adapters.evaluation.turn_lines import line_of, result_of
+from acc.adapters.runs.run_directory import EpisodeJournal
+from acc.adapters.runs.turn_lines import line_of, result_of
 from acc.domain.value_objects.live_evaluation import TurnResult
 from acc.domain.value_objects.scenario import Scenario
 

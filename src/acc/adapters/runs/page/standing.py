@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.adapters.evaluation.page.phrasing import LOWER_IS_BETTER, TITLES, mean_of
+from acc.adapters.runs.page.phrasing import LOWER_IS_BETTER, TITLES, mean_of
 
 FOCUS = "acc"
 HEADLINE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.evaluation.run_directory import RunDirectory
-from acc.adapters.evaluation.turn_lines import AgentLine, TurnLine
+from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.runs.turn_lines import AgentLine, TurnLine
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 

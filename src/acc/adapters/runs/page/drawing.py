@@ -6,8 +6,8 @@ from html import escape
 
 import vl_convert
 
-from acc.adapters.evaluation.charts import HEIGHT, WIDTH, Chart
-from acc.adapters.evaluation.run_directory import RunDirectory, write_whole
+from acc.adapters.runs.charts import HEIGHT, WIDTH, Chart
+from acc.adapters.runs.run_directory import RunDirectory, write_whole
 from acc.domain.errors import StorageFailed
 
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from acc.adapters.evaluation.results import Tally, measures, tally_of
-from acc.adapters.evaluation.run_directory import RunDirectory
+from acc.adapters.runs.results import Tally, measures, tally_of
+from acc.adapters.runs.run_directory import RunDirectory
 from acc.domain.errors import InvalidInput
 from acc.domain.evaluation_metrics import METRIC_NAMES
 from acc.domain.statistics import paired_difference

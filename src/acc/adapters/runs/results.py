@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.evaluation.run_directory import RunDirectory
-from acc.adapters.evaluation.turn_lines import AgentLine, TurnLine
+from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.runs.turn_lines import AgentLine, TurnLine
 from acc.domain.evaluation_metrics import METRIC_NAMES, spread
 from acc.domain.statistics import paired_difference
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, Spread, TurnStatus

@@ -1,0 +1,47 @@
+"""The command line as a subprocess, for the end-to-end tests."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SMALL = ("--scenario", "it-operations", "--turns", "6", "--episodes", "2", "--workers", "1")
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return {**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **extra}
+
+
+def acc(
+    *arguments: str | Path, cwd: Path | None = None, timeout: float = 120, **extra: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "acc", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=timeout,
+        env=environment(**extra),
+        check=False,
+    )
+
+
+def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "acc", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=environment(),
+    )
+
+
+def recorded(run: Path) -> dict[str, bytes]:
+    """Return every record of a run, by file."""
+    files = [
+        *sorted((run / "episodes").glob("*.jsonl")),
+        run / "records.jsonl",
+        run / "records.csv",
+    ]
+    return {str(file.relative_to(run)): file.read_bytes() for file in files if file.exists()}

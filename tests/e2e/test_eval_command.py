@@ -1,0 +1,270 @@
+"""`acc eval` as people and build servers use it."""
+
+import json
+import signal
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from command import SMALL, acc, recorded, start
+
+
+def test_a_run_writes_everything_it_promises(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = acc("eval", *SMALL, "--out", run)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in run.iterdir()} >= {
+        "run.json",
+        "episodes",
+        "summary.json",
+        "records.jsonl",
+        "records.csv",
+        "junit.xml",
+        "report.html",
+        "charts",
+    }
+    assert (run / "report.html").resolve().as_uri() in done.stdout
+    assert "claims nothing about any language model" in done.stdout
+    assert "12/12 turns" in done.stderr, "plain progress where there is no terminal"
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["turns"] == 12
+    assert summary["agents"]["acc"]["scored"] == 12
+    rows = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    assert len(rows) == 12 * 4
+    assert [row["drift"] for row in rows if row["turn"] == 1] == [None] * 8
+    assert len((run / "records.csv").read_text().splitlines()) == 1 + 12 * 4
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert acc("eval", *SMALL[:-2], "--workers", "1", "--out", one, "--quiet").returncode == 0
+    assert acc("eval", *SMALL[:-2], "--workers", "2", "--out", two, "--quiet").returncode == 0
+    assert recorded(one) == recorded(two)
+    assert (one / "summary.json").read_bytes() == (two / "summary.json").read_bytes()
+
+
+def test_another_seed_gives_other_records(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    acc("eval", *SMALL, "--out", one, "--quiet")
+    acc("eval", *SMALL, "--seed", "77", "--out", two, "--quiet")
+    assert recorded(one)["records.jsonl"] != recorded(two)["records.jsonl"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_run_continues_and_ends_with_the_same_bytes(tmp_path: Path, workers: str) -> None:
+    options = ("--scenario", "it-operations", "--episodes", "2", "--workers", workers)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert acc("eval", *options, "--out", whole, "--quiet").returncode == 0
+    process = start("eval", *options, "--out", cut, "--quiet")
+    first = cut / "episodes" / "it-operations.000000.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if first.exists() and first.read_bytes().count(b"\n") >= 5:
+            break
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    time.sleep(0.5)
+    before = first.read_bytes()
+    assert 5 <= before.count(b"\n") < 50
+    assert acc("eval", *options, "--out", cut, "--quiet").returncode == 0
+    assert recorded(cut) == recorded(whole)
+    assert first.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
+
+
+def test_a_torn_last_line_is_cut_off_and_run_again(tmp_path: Path) -> None:
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    for folder in (run, whole):
+        acc("eval", *SMALL, "--out", folder, "--quiet")
+    file = run / "episodes" / "it-operations.000001.jsonl"
+    file.write_bytes(file.read_bytes()[:-40])
+    done = acc("eval", *SMALL, "--out", run)
+    assert done.returncode == 0, done.stderr
+    assert "continuing: 11 of 12 turns are on record" in done.stderr
+    assert recorded(run) == recorded(whole)
+
+
+def test_a_damaged_record_is_named_and_left_alone(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    acc("eval", *SMALL, "--out", run, "--quiet")
+    file = run / "episodes" / "it-operations.000000.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    damaged = lines[0] + b"{broken}\n" + b"".join(lines[2:])
+    file.write_bytes(damaged)
+    done = acc("eval", *SMALL, "--out", run)
+    assert done.returncode == 1
+    assert "it-operations.000000.jsonl line 2" in done.stderr
+    assert file.read_bytes() == damaged
+
+
+def test_another_configuration_on_the_same_directory_is_refused_with_the_difference(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    acc("eval", *SMALL, "--out", run, "--quiet")
+    before = recorded(run)
+    done = acc("eval", *SMALL, "--budget", "256", "--agents", "acc,oracle", "--out", run)
+    assert done.returncode == 2
+    assert "budget: 512 there, 256 now" in done.stderr
+    assert "agents: [baseline=transcript" in done.stderr
+    assert recorded(run) == before
+
+
+def test_a_changed_scenario_file_is_another_configuration(tmp_path: Path) -> None:
+    acc("scenarios", "new", "mine", cwd=tmp_path)
+    options = ("eval", "--scenario", "mine.toml", "--episodes", "1", "--out", "run", "--quiet")
+    assert acc(*options, cwd=tmp_path).returncode == 0
+    file = tmp_path / "mine.toml"
+    file.write_text(file.read_text().replace("40 words", "39 words").replace("= 40 }", "= 39 }"))
+    done = acc(*options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "scenarios: [mine (" in done.stderr
+
+
+def test_ctrl_c_ends_cleanly_with_what_was_done(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("eval", "--episodes", "4", "--workers", "2", "--out", run)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if len(list((run / "episodes").glob("*.jsonl"))) >= 2:
+            break
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "repeat the command to continue" in errors
+    assert "Traceback" not in errors
+    assert (run / "report.html").exists()
+    summary = json.loads((run / "summary.json").read_text())
+    assert 0 < summary["turns"] < 1000
+    assert "report: file:" in output
+
+
+@pytest.mark.parametrize(
+    ("gate", "status", "shown"),
+    [
+        ("acc.drift > 0.9", 0, ""),
+        ("acc.outcome < 9.99", 1, "gate failed: acc.outcome < 9.99 (acc.outcome is "),
+        ("acc.memory_tokens > baseline.memory_tokens", 1, "baseline.memory_tokens is "),
+        ("acc.failed > 0", 0, ""),
+    ],
+)
+def test_a_gate_decides_the_exit_status(tmp_path: Path, gate: str, status: int, shown: str) -> None:
+    # In the first six turns a transcript is still smaller than a compressed state.
+    done = acc("eval", *SMALL, "--out", tmp_path / "run", "--fail-if", gate)
+    assert done.returncode == status
+    assert shown in done.stderr
+    suite = ElementTree.parse(tmp_path / "run" / "junit.xml").getroot()[0]  # noqa: S314 - ours
+    assert suite.get("failures") == str(status)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--agents", "baseline,parrot"), "no agent 'parrot': choose of baseline, transcript"),
+        (("--agents", "a=acc,a=oracle"), "agent names must differ: a, a"),
+        (("--agents", ""), "--agents names no agent"),
+        (("--agents", "../x=acc"), "an agent's name is made of letters"),
+        (("--agents", "x=python:nowhere:f"), "cannot import 'nowhere'"),
+        (("--agents", "x=python:json:nothing"), "'json' has no 'nothing'"),
+        (("--agents", "x=python:json"), "must be MODULE:NAME"),
+        (("--scenario", "nothing"), "no scenario 'nothing'"),
+        (("--scenario", "gone.toml"), "gone.toml: cannot be read"),
+        (("--judge", "crowd"), "no judge 'crowd': choose rubric"),
+        (("--episodes", "0"), "--episodes must be at least 1, not 0"),
+        (("--budget", "5"), "--budget must be at least 32, not 5"),
+        (("--fail-if", "acc.joy > 1"), "no metric 'joy'"),
+        (("--fail-if", "nobody.drift > 1"), "no agent 'nobody'"),
+        (("--fail-if", "whatever"), "cannot read the gate 'whatever'"),
+        (("--nonsense",), "--nonsense"),
+    ],
+)
+def test_bad_use_says_what_is_wrong_and_exits_with_2(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = acc("eval", *arguments, "--out", tmp_path / "run", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_json_is_all_that_goes_to_standard_output(tmp_path: Path) -> None:
+    done = acc("eval", *SMALL, "--out", tmp_path / "run", "--json")
+    assert json.loads(done.stdout) == json.loads((tmp_path / "run" / "summary.json").read_text())
+
+
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    done = acc("eval", *SMALL, "--out", tmp_path / "run", "--quiet")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+OWN = """
+import asyncio
+from acc import AgentTurnResponse
+
+def echo(query):
+    return "You said: " + query[:20]
+
+async def slow(query):
+    await asyncio.sleep(60)
+
+def silent(query):
+    return ""
+
+def number(query):
+    return 42
+
+def broken(query):
+    raise RuntimeError("=cmd|' /C calc'!A0 \\x1b[31m\\u202e </script><b>")
+
+class Remembering:
+    def __init__(self):
+        self.heard = []
+
+    async def run_turn(self, query, canonical_memory):
+        self.heard.append(query.query)
+        text = f"I have heard {len(self.heard)} queries."
+        known = len(self.heard)
+        return AgentTurnResponse(agent_name="any", response_text=text, memory_tokens=known)
+"""
+
+
+def test_anyones_agents_take_part_and_their_failures_are_recorded(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    names = ("echo", "slow", "silent", "number", "broken", "Remembering")
+    agents = ",".join(["acc", *(f"{name}=python:own:{name}" for name in names)])
+    options = ("eval", *SMALL, "--agents", agents, "--timeout", "0.2", "--out", "run")
+    done = acc(*options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    agents_found = json.loads((tmp_path / "run" / "summary.json").read_text())["agents"]
+    failed = {name: found["failed"] for name, found in agents_found.items()}
+    assert failed == {
+        "acc": 0,
+        "echo": 0,
+        "slow": 12,
+        "silent": 12,
+        "number": 12,
+        "broken": 12,
+        "Remembering": 0,
+    }
+    assert agents_found["slow"]["outcome"] is None, "a failure is never a 0"
+    assert agents_found["echo"]["memory_tokens"] is None
+    assert agents_found["Remembering"]["last_memory_tokens"]["mean"] == 6, "made anew each episode"
+    assert "not reported" in done.stdout
+    table = (tmp_path / "run" / "records.csv").read_text()
+    assert "RuntimeError: =cmd" in table
+    ElementTree.parse(tmp_path / "run" / "junit.xml")  # noqa: S314 - well-formed in spite of it
+
+
+def test_a_run_with_own_agents_can_be_continued(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    options = ("eval", *SMALL, "--agents", "me=python:own:Remembering", "--quiet")
+    assert acc(*options, "--out", "whole", cwd=tmp_path).returncode == 0
+    assert acc(*options, "--out", "cut", cwd=tmp_path).returncode == 0
+    file = tmp_path / "cut" / "episodes" / "it-operations.000000.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
+    assert acc(*options, "--out", "cut", cwd=tmp_path).returncode == 0
+    assert recorded(tmp_path / "cut") == recorded(tmp_path / "whole")

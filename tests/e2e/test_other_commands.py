@@ -1,0 +1,109 @@
+"""`acc report`, `compare`, `scenarios`, help and completion."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import SMALL, acc, recorded
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    for name, budget in (("small", "64"), ("large", "512")):
+        agents = ("--agents", "acc,oracle", "--budget", budget)
+        acc("eval", *SMALL[:3], "20", *SMALL[4:], *agents, "--out", folder / name, "--quiet")
+    return folder / "small", folder / "large"
+
+
+def test_report_rebuilds_what_was_deleted(runs: tuple[Path, Path]) -> None:
+    run = runs[0]
+    before = recorded(run)
+    page = (run / "report.html").read_bytes()
+    for name in ("report.html", "summary.json", "records.csv"):
+        (run / name).unlink()
+    done = acc("report", run)
+    assert done.returncode == 0, done.stderr
+    assert recorded(run) == before
+    assert (run / "report.html").read_bytes() == page
+
+
+def test_compare_sets_two_runs_side_by_side(runs: tuple[Path, Path]) -> None:
+    done = acc("compare", *runs)
+    assert done.returncode == 0, done.stderr
+    assert "small" in done.stdout
+    rows = json.loads(acc("compare", *runs, "--json").stdout)
+    tokens = next(r for r in rows if (r["agent"], r["metric"]) == ("acc", "memory_tokens"))
+    assert tokens["difference"] > 0
+    assert tokens["clear"]
+    assert tokens["pairs"] == 40
+    oracle = next(r for r in rows if (r["agent"], r["metric"]) == ("oracle", "outcome"))
+    assert (oracle["difference"], oracle["clear"]) == (0, False), "it does not use the budget"
+
+
+def test_scenarios_can_be_listed_shown_and_validated() -> None:
+    listed = json.loads(acc("scenarios", "list", "--json").stdout)
+    assert {row["turns"] for row in listed} == {50}
+    assert "it-operations-ja" in acc("scenarios", "list").stdout
+    shown = acc("scenarios", "show", "it-operations-ja", "--seed", "3").stdout
+    assert "50. " in shown
+    assert "right: " in shown
+    rendered = json.loads(acc("scenarios", "show", "it-operations", "--json").stdout)
+    assert len(rendered["turns"]) == 50
+    done = acc("scenarios", "validate")
+    assert done.returncode == 0
+    assert done.stdout.count(": ok, 50 turns") == 5
+
+
+def test_a_new_scenario_is_one_file_and_one_flag(tmp_path: Path) -> None:
+    made = acc("scenarios", "new", "my-own", cwd=tmp_path)
+    assert "acc eval --scenario my-own.toml" in made.stdout
+    assert acc("scenarios", "validate", "my-own.toml", cwd=tmp_path).returncode == 0
+    done = acc("eval", "--scenario", "my-own.toml", "--episodes", "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert next((tmp_path / "runs").iterdir()).name.startswith("my-own-3x-")
+    again = acc("scenarios", "new", "my-own", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+
+@pytest.mark.parametrize("name", ["My Own", "../up", ""])
+def test_a_scenario_name_that_is_no_id_is_refused(tmp_path: Path, name: str) -> None:
+    done = acc("scenarios", "new", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_validate_names_file_turn_and_field(tmp_path: Path) -> None:
+    acc("scenarios", "new", "mine", cwd=tmp_path)
+    file = tmp_path / "mine.toml"
+    file.write_text(file.read_text().replace('expect = ["@limit"]', 'expect = ["@unheard"]'))
+    done = acc("scenarios", "validate", "mine.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "mine.toml: expect: no fact 'unheard'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "taught"),
+    [
+        (("--help",), "acc eval"),
+        (("eval", "--help"), "no key, no download"),
+        (("scenarios", "--help"), "validate"),
+        (("report", "--help"), "run directory"),
+        (("compare", "--help"), "side by side"),
+    ],
+)
+def test_help_teaches(arguments: tuple[str, ...], taught: str) -> None:
+    done = acc(*arguments)
+    assert done.returncode == 0
+    assert taught in " ".join(done.stdout.split())
+    assert "\x1b[" not in done.stdout, "no colour where there is no terminal"
+
+
+def test_tab_completion_can_be_installed(tmp_path: Path) -> None:
+    done = acc("--install-completion", "--shell", "bash", HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_version_is_told() -> None:
+    assert acc("--version").stdout.strip() == "0.1.0"

@@ -1,0 +1,90 @@
+"""The shape of the house, checked by machine."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PYTHON = sorted(
+    path
+    for folder in ("src", "tests", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+)
+SOURCE = [path for path in PYTHON if path.is_relative_to(ROOT / "src")]
+LIMIT = 600
+FORBIDDEN_STEMS = {"utils", "helpers", "common", "misc", "manager", "base2"}
+
+
+def test_a_file_fits_in_the_head() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PYTHON}
+    assert [f"{p.relative_to(ROOT)}: {n}" for p, n in lengths.items() if n > LIMIT] == []
+
+
+def test_a_module_is_named_after_its_topic() -> None:
+    bad = [
+        str(path.relative_to(ROOT))
+        for path in SOURCE
+        if path.stem.lstrip("_") in FORBIDDEN_STEMS or path.stem.endswith(("_v2", "_new", "_impl"))
+    ]
+    assert bad == []
+
+
+def test_a_folder_holds_about_ten_files_or_fewer() -> None:
+    folders = {path.parent for path in SOURCE}
+    counts = {f: len([p for p in f.glob("*.py") if p.stem != "__init__"]) for f in folders}
+    assert {str(f.relative_to(ROOT)): n for f, n in counts.items() if n > 12} == {}
+
+
+def test_every_package_folder_can_be_seen_by_the_import_contracts() -> None:
+    folders = {path.parent for path in SOURCE}
+    assert [str(f) for f in folders if not (f / "__init__.py").exists()] == []
+
+
+def test_only_bootstrap_imports_inside_a_function() -> None:
+    found: list[str] = []
+    for path in SOURCE:
+        if path.name == "bootstrap.py":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                inner = [
+                    n for n in ast.walk(function) if isinstance(n, ast.Import | ast.ImportFrom)
+                ]
+                found += [f"{path.relative_to(ROOT)}:{node.lineno}" for node in inner]
+    assert found == []
+
+
+def test_code_inside_acc_does_not_import_the_flat_api() -> None:
+    found: list[str] = []
+    for path in SOURCE:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "acc":
+                names = [n.name for n in node.names if n.name not in {"bootstrap", "cli"}]
+                found += [f"{path.relative_to(ROOT)}:{node.lineno} {name}" for name in names]
+    assert found == []
+
+
+@pytest.mark.parametrize("layer", ["domain", "ports", "application"])
+def test_the_core_uses_the_standard_library_only(layer: str) -> None:
+    import sys
+
+    allowed = sys.stdlib_module_names | {"acc"}
+    found: set[str] = set()
+    for path in (ROOT / "src" / "acc" / layer).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                modules = [node.module]
+            found |= {module.partition(".")[0] for module in modules}
+    assert found - allowed == set()
+
+
+def test_the_repository_names_no_registry_and_no_lock_with_hosts() -> None:
+    assert not (ROOT / "uv.lock").exists() or "uv.lock" in (ROOT / ".gitignore").read_text()
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "--hash=sha256:" in lock
+    assert "://" not in lock
