@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from acc.adapters.evaluation import charts
+from acc.adapters.runs import charts
 from acc.adapters.runs.page import drawing, sections, standing, turns
 from acc.adapters.runs.page.phrasing import listed, plain
 from acc.adapters.runs.run_directory import RunDirectory
