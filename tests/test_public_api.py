@@ -23,6 +23,7 @@ PUBLIC = {
     "OracleMemory",
     "OutcomeScores",
     "RetrievalMemory",
+    "RubricJudge",
     "TranscriptMemory",
     "TurnSignal",
     "acc_memory",

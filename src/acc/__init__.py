@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from acc.adapters.evaluation.rubric_judge import RubricJudge
     from acc.application.memory import (
         AccMemory,
         OracleMemory,
@@ -44,6 +45,7 @@ _HOMES = {
     "OracleMemory": "acc.application.memory",
     "OutcomeScores": "acc.domain.value_objects.evaluation",
     "RetrievalMemory": "acc.application.memory",
+    "RubricJudge": "acc.adapters.evaluation.rubric_judge",
     "TranscriptMemory": "acc.application.memory",
     "TurnSignal": "acc.domain.value_objects.turn",
     "acc_memory": "acc.bootstrap",
@@ -65,6 +67,7 @@ __all__ = [
     "OracleMemory",
     "OutcomeScores",
     "RetrievalMemory",
+    "RubricJudge",
     "TranscriptMemory",
     "TurnSignal",
     "acc_memory",

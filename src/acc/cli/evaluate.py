@@ -107,6 +107,8 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
     with directory.locked():
         outcome = _run_episodes(directory, how)
+        if not how.quiet and sys.stderr.isatty():
+            say_error("writing the report")
         results = bootstrap.write_results(directory, gates=gates, errors=outcome.errors)
     if how.json:
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
@@ -182,10 +184,10 @@ def _show(directory: RunDirectory, results: "bootstrap.Results") -> None:
     summary = results.summary
     episodes = summary["episodes"]
     screen.print(
-        f"{episodes['recorded']} episodes, {summary['turns']} turns, "
-        f"{len(summary['configuration']['scenarios'])} scenarios"
+        f"\nepisodes: {episodes['recorded']}, turns: {summary['turns']}, "
+        f"scenarios: {len(summary['configuration']['scenarios'])}\n"
     )
-    screen.print(result_table(summary))
+    screen.print(result_table(summary), "")
     names = list(summary["agents"])
     focus = "acc" if "acc" in names else names[-1]
     rows = [
@@ -194,12 +196,11 @@ def _show(directory: RunDirectory, results: "bootstrap.Results") -> None:
         if focus in (row["agent"], row["versus"]) and row["metric"] in _TABLE_METRICS
     ]
     if rows:
-        screen.print(paired_table(rows))
+        screen.print(paired_table(rows), "")
     screen.print(
         "Embedded model and rubric judge: this shows how memories behave under one fixed policy, "
         "and claims nothing about any language model.",
         style="dim",
-        soft_wrap=True,
     )
     if results.report:
         screen.print(

@@ -36,18 +36,18 @@ _TITLES = {
 
 
 def console() -> Console:
-    """Return the console for results."""
-    return Console(highlight=False)
+    """Return the console for results; lines are wrapped only where someone looks at them."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def error_console() -> Console:
     """Return the console for progress and errors."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def say_error(text: str) -> None:
-    """Tell what went wrong, in one piece whatever the width."""
-    error_console().print(text, markup=False, soft_wrap=True)
+    """Tell what went wrong."""
+    error_console().print(text, markup=False)
 
 
 class RunScreen:
@@ -128,7 +128,7 @@ class RunScreen:
         self._say(f"{self._done}/{self._turns} turns, {seconds:.0f} s")
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(text, markup=False)
 
 
 def figure(name: str, value: float | None) -> str:

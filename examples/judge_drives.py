@@ -1,0 +1,52 @@
+"""A judge that drives: the next query is made from what the judge knows by then.
+
+Run it: python examples/judge_drives.py
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from acc import EvaluationTurnQuery, LiveMultiAgentEvaluationUseCase, RubricJudge
+from acc.bootstrap import make_agent
+from acc.domain.value_objects.evaluation_run import AgentChoice
+
+
+class Examiner:
+    """States three facts, then asks for whatever the judge holds to be true."""
+
+    async def next_query(
+        self, turn_id: int, canonical_memory: Mapping[str, object]
+    ) -> EvaluationTurnQuery | None:
+        """Return the next query, or None at the end."""
+        statements = (
+            "The on-call lead is Mara Lindqvist.",
+            "The error budget is 0.5 %.",
+            "Correction: the error budget is now 0.2 %.",
+        )
+        if turn_id <= len(statements):
+            return EvaluationTurnQuery(turn_id=turn_id, query=statements[turn_id - 1])
+        facts = canonical_memory["facts"]
+        assert isinstance(facts, dict)
+        asked = turn_id - len(statements) - 1
+        if asked >= len(facts):
+            return None
+        text = list(facts.values())[asked]["text"]
+        subject = text.removeprefix("Correction: ").partition(" is ")[0]
+        return EvaluationTurnQuery(turn_id=turn_id, query=f"What is {subject.lower()}?")
+
+
+async def main() -> None:
+    """Run one live episode and print what came of it."""
+    agents = [
+        make_agent(AgentChoice(name="baseline", kind="transcript")),
+        make_agent(AgentChoice(name="acc", kind="acc")),
+    ]
+    use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=RubricJudge())
+    result = await use_case.run_episode(Examiner())
+    for name, summary in result.summaries.items():
+        assert summary.hallucination is not None
+        print(f"{name}: {result.turns} turns, hallucination {summary.hallucination.mean:.2f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,60 @@
+"""Agents cannot see what only the judge may know."""
+
+from dataclasses import replace
+
+import pytest
+
+from acc.adapters.evaluation.rubric_judge import RubricJudge
+from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
+from acc.bootstrap import load_scenario, make_agent
+from acc.domain.value_objects.evaluation_run import AgentChoice
+from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
+from acc.domain.value_objects.scenario import AnswerKind, Scenario, StressTopic
+
+KINDS = ("transcript", "retrieval", "acc")
+
+
+def without_annotations(scenario: Scenario) -> Scenario:
+    """Return the same queries with every annotation gone or turned around."""
+    return replace(
+        scenario,
+        turns=tuple(
+            replace(
+                turn,
+                topic=StressTopic.SETUP,
+                injected="",
+                facts=(),
+                updates=(),
+                retracts=(),
+                constraints=(),
+                amends=(),
+                lifts=(),
+                expects=(),
+                avoids=tuple(e.any_of[0] for e in turn.expects),
+                answer=AnswerKind.REFUSAL,
+                once=(),
+            )
+            for turn in scenario.turns
+        ),
+    )
+
+
+async def answers(scenario: Scenario) -> list[tuple[str, str, int | None]]:
+    found: list[tuple[str, str, int | None]] = []
+
+    async def keep(result: TurnResult) -> None:
+        found.extend((r.agent_name, r.response_text, r.memory_tokens) for r in result.responses)
+
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=[make_agent(AgentChoice(name=kind, kind=kind)) for kind in KINDS],
+        judge=RubricJudge(scenario),
+    )
+    queries = [EvaluationTurnQuery(turn_id=t.turn_id, query=t.query) for t in scenario.turns]
+    await use_case.run_episode(queries, on_turn=keep)
+    return found
+
+
+@pytest.mark.parametrize("name", ["it-operations", "it-operations-ja"])
+async def test_turning_every_annotation_around_changes_no_answer(name: str) -> None:
+    scenario = load_scenario(name).render(5)
+    assert await answers(scenario) == await answers(without_annotations(scenario))
