@@ -75,13 +75,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used, so that `import acc` stays cheap."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'acc' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker shall see the names above and no others
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used, so that `import acc` stays cheap."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'acc' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
