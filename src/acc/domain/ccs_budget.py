@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from acc.domain.ccs_schema import LIMITS
-from acc.domain.ccs_text import render_items, render_state
+from acc.domain.ccs_text import render_field, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySignal
 
@@ -38,13 +38,14 @@ def fit(
             f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}"
         )
     state, dropped = _within_items(state)
-    # Items counted one by one, which costs little, come to about the same as the whole text; only
-    # the last steps are counted exactly.
-    roughly = _rough_tokens(state, count)
-    while roughly > budget * 1.06:
+    # Counted line by line, so that only what changed is counted again. That comes to the whole
+    # text give or take a token a line; only the last steps are counted exactly.
+    lines = {name: count(render_field(state, name)) for name in LIMITS}
+    while sum(lines.values()) > budget + len(lines):
         state, lost = _give_way(state)
         dropped.append(lost)
-        roughly -= count(lost.partition(": ")[2]) + 1
+        name = lost.partition(": ")[0]
+        lines[name] = count(render_field(state, name))
     tokens = count(render_state(state))
     while tokens > budget:
         state, lost = _give_way(state)
@@ -53,42 +54,42 @@ def fit(
     return state, tuple(dropped), tokens
 
 
-def _rough_tokens(state: CompressedCognitiveState, count: CountTokens) -> int:
-    items = (item for name in LIMITS for item in (name, *render_items(state, name)))
-    return sum(count(item) + 1 for item in items)
-
-
 def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, list[str]]:
     dropped: list[str] = []
     for name in _GIVES_WAY:
-        value = getattr(state, name)
-        if not isinstance(value, tuple):
-            continue
-        over = len(value) - LIMITS[name].items
-        if over > 0:
-            dropped += [_describe(name, item) for item in value[:over]]
-            state = _with(state, name, value[over:])
+        while _items(state, name) > LIMITS[name].items:
+            state, lost = _without_oldest(state, name)
+            dropped.append(lost)
     return state, dropped
+
+
+def _items(state: CompressedCognitiveState, name: str) -> int:
+    value = getattr(state, name)
+    if isinstance(value, UncertaintySignal):
+        return len(value.unconfirmed)
+    return len(value) if isinstance(value, tuple) else int(bool(value))
 
 
 def _give_way(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, str]:
     for name in _GIVES_WAY:
-        value = getattr(state, name)
-        if isinstance(value, tuple) and value:
-            return _with(state, name, value[1:]), _describe(name, value[0])
-        if isinstance(value, str) and value:
-            return _with(state, name, ""), _describe(name, value)
-        if isinstance(value, UncertaintySignal) and value.unconfirmed:
-            smaller = replace(value, unconfirmed=value.unconfirmed[1:])
-            return replace(state, uncertainty_signal=smaller), _describe(name, value.unconfirmed[0])
+        if _items(state, name):
+            return _without_oldest(state, name)
     return CompressedCognitiveState(), "uncertainty_signal: level"
 
 
-def _with(
-    state: CompressedCognitiveState, name: str, value: tuple[Any, ...] | str
-) -> CompressedCognitiveState:
-    change: dict[str, Any] = {name: value}
-    return replace(state, **change)
+def _without_oldest(
+    state: CompressedCognitiveState, name: str
+) -> tuple[CompressedCognitiveState, str]:
+    value = getattr(state, name)
+    change: dict[str, Any]
+    if isinstance(value, UncertaintySignal):
+        oldest: object = value.unconfirmed[0]
+        change = {name: replace(value, unconfirmed=value.unconfirmed[1:])}
+    elif isinstance(value, tuple):
+        oldest, change = value[0], {name: value[1:]}
+    else:
+        oldest, change = value, {name: ""}
+    return replace(state, **change), _describe(name, oldest)
 
 
 def _describe(name: str, item: object) -> str:
