@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from acc.domain.ccs_schema import LIMITS
-from acc.domain.ccs_text import render_items, render_state
+from acc.domain.ccs_text import render_field, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySignal
 
@@ -41,19 +41,18 @@ def fit(
             f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}"
         )
     state, dropped = _within_items(state)
+    # Counted line by line, so that only what changed is counted again. That comes to the whole
+    # text give or take a token a line; only the last steps are counted exactly.
+    lines = {name: count(render_field(state, name)) for name in LIMITS}
+    while sum(lines.values()) > budget + len(lines):
+        state, lost = _give_way(state)
+        dropped.append(lost)
+        name = lost.partition(": ")[0]
+        lines[name] = count(render_field(state, name))
     tokens = count(render_state(state))
     while tokens > budget:
-        # Items are counted one by one, which costs little, until they come to the excess; then
-        # the whole is counted again.
-        excess = tokens - budget
-        while excess > 0:
-            name = _gives_way_next(state)
-            freed = render_items(state, name)
-            state, lost = _without_oldest(state, name)
-            dropped.append(lost)
-            # The separator goes too, and with a field's last item its name.
-            excess -= count(freed[-1 if name == "uncertainty_signal" else 0]) + 1
-            excess -= 0 if render_items(state, name) else 3
+        state, lost = _give_way(state)
+        dropped.append(lost)
         tokens = count(render_state(state))
     return state, tuple(dropped), tokens
 
@@ -61,39 +60,39 @@ def fit(
 def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, list[str]]:
     dropped: list[str] = []
     for name, limit in LIMITS.items():
-        value = getattr(state, name)
-        if not isinstance(value, tuple):
-            continue
-        over = len(value) - limit.items
-        if over > 0:
-            dropped += [_describe(name, item) for item in value[:over]]
-            state = _with(state, name, value[over:])
+        while _items(state, name) > limit.items:
+            state, lost = _without_oldest(state, name)
+            dropped.append(lost)
     return state, dropped
 
 
-def _gives_way_next(state: CompressedCognitiveState) -> str:
-    return next(name for name, kept in _GIVES_WAY if len(render_items(state, name)) > kept)
+def _items(state: CompressedCognitiveState, name: str) -> int:
+    value = getattr(state, name)
+    if isinstance(value, UncertaintySignal):
+        return len(value.unconfirmed)
+    return len(value) if isinstance(value, tuple) else int(bool(value))
+
+
+def _give_way(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, str]:
+    for name, kept in _GIVES_WAY:
+        if _items(state, name) > kept:
+            return _without_oldest(state, name)
+    return CompressedCognitiveState(), "uncertainty_signal: level"
 
 
 def _without_oldest(
     state: CompressedCognitiveState, name: str
 ) -> tuple[CompressedCognitiveState, str]:
     value = getattr(state, name)
+    change: dict[str, Any]
     if isinstance(value, UncertaintySignal):
-        rest = replace(value, unconfirmed=value.unconfirmed[1:])
-        if not value.unconfirmed:
-            return replace(state, uncertainty_signal=UncertaintySignal()), f"{name}: {value.level}"
-        return replace(state, uncertainty_signal=rest), _describe(name, value.unconfirmed[0])
-    if isinstance(value, str):
-        return _with(state, name, ""), _describe(name, value)
-    return _with(state, name, value[1:]), _describe(name, value[0])
-
-
-def _with(
-    state: CompressedCognitiveState, name: str, value: tuple[Any, ...] | str
-) -> CompressedCognitiveState:
-    change: dict[str, Any] = {name: value}
-    return replace(state, **change)
+        oldest: object = value.unconfirmed[0]
+        change = {name: replace(value, unconfirmed=value.unconfirmed[1:])}
+    elif isinstance(value, tuple):
+        oldest, change = value[0], {name: value[1:]}
+    else:
+        oldest, change = value, {name: ""}
+    return replace(state, **change), _describe(name, oldest)
 
 
 def _describe(name: str, item: object) -> str:

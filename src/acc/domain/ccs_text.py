@@ -28,12 +28,13 @@ _TEXT_FIELDS = frozenset({"semantic_gist", "goal_orientation", "predictive_cue"}
 
 def render_state(state: CompressedCognitiveState) -> str:
     """Return the text form."""
-    lines: list[str] = []
-    for name in LIMITS:
-        items = render_items(state, name)
-        if items:
-            lines.append(f"{name}: {' | '.join(items)}")
-    return "\n".join(lines)
+    return "\n".join(line for name in LIMITS if (line := render_field(state, name)))
+
+
+def render_field(state: CompressedCognitiveState, name: str) -> str:
+    """Return one field's line, or nothing where the field is empty."""
+    items = render_items(state, name)
+    return f"{name}: {' | '.join(items)}" if items else ""
 
 
 def render_items(state: CompressedCognitiveState, name: str) -> list[str]:

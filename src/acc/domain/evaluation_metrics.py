@@ -35,18 +35,14 @@ def drift_rate(audit: DriftAudit) -> float:
 
 def metric(record: AgentTurnEvaluationRecord, name: str) -> float | None:
     """Return one metric of a record, or None where it is not defined for that turn."""
-    if record.status is not TurnStatus.SCORED:
+    if record.outcome is None or record.hallucination is None or record.drift is None:
         return None
     if name == "memory_tokens":
         return None if record.memory_tokens is None else float(record.memory_tokens)
     if name == "hallucination":
-        return None if record.hallucination is None else hallucination_rate(record.hallucination)
+        return hallucination_rate(record.hallucination)
     if name == "drift":
-        if record.drift is None or record.turn_id == 1:
-            return None
-        return drift_rate(record.drift)
-    if record.outcome is None:
-        return None
+        return None if record.turn_id == 1 else drift_rate(record.drift)
     return float(record.outcome.mean if name == "outcome" else getattr(record.outcome, name))
 
 
@@ -80,6 +76,6 @@ def summarize(
         outcome={name: spreads[name] for name in OUTCOME_NAMES},
         hallucination=spreads["hallucination"],
         drift=spreads["drift"],
-        memory_tokens=spread([float(count) for count in tokens]),
+        memory_tokens=spreads["memory_tokens"],
         last_memory_tokens=tokens[-1] if tokens else None,
     )

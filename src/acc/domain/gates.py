@@ -53,7 +53,7 @@ class Gate:
     def check_names(self, agents: Mapping[str, object], metrics: tuple[str, ...]) -> None:
         """Raise InvalidGate where the gate speaks of an agent or metric that is not there."""
         for side in (self.left, self.right):
-            if "." not in side or _number(side) is not None:
+            if _number(side) is not None:
                 continue
             agent, metric = side.rsplit(".", 1)
             if agent not in agents:
@@ -73,10 +73,13 @@ class Gate:
                 gate=self.text, failed=True, explanation=f"{missing} was not measured"
             )
         failed = _OPERATORS[self.sign](left, right)
-        shown = f"{self.left} is {left:.6g}"
-        if _number(self.right) is None:
-            shown += f", {self.right} is {right:.6g}"
-        return GateResult(gate=self.text, failed=failed, explanation=shown)
+        named = {
+            side: f"{side} is {value:.6g}"
+            for side, value in ((self.left, left), (self.right, right))
+            if _number(side) is None
+        }
+        explanation = ", ".join(named.values()) or "names no agent"
+        return GateResult(gate=self.text, failed=failed, explanation=explanation)
 
 
 def _number(side: str) -> float | None:

@@ -12,12 +12,16 @@ from enum import StrEnum
 from functools import lru_cache
 
 _CACHE = 65_536
+#: In characters. What goes on without a stop for longer is data, and is not taken apart.
+LONGEST_SENTENCE = 1_000
 
 _KANJI = "\u3400-\u9fff々〆ヶ"
 _KATAKANA = "\u30a1-\u30fa\u30fc"
 _JAPANESE = re.compile(f"[\u3041-\u3096{_KATAKANA}{_KANJI}]")
+_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _CONTROL = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
 
@@ -47,11 +51,12 @@ _RUN = re.compile(
 _IS_KANJI = re.compile(f"[{_KANJI}]")
 _IS_KATAKANA = re.compile(f"[{_KATAKANA}]")
 _BREAK = re.compile(
-    r"(?<=[。！？])\s*"
-    r"|(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+(?=[\"'“‘(\[]*[A-Z0-9\u3041-\u9fff])"
-    r"|\n+"
+    r"(?<=。)(?![」』)])\s*|(?<=[\u3041-\u9fff][!?])(?=[「『(]?[\u3041-\u9fff])"
+    r"|(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]])|(?<=[.!?][\"'”’)\]]{2}))"
+    r"\s+(?=[\"'“‘(\[]*(?![a-z])[^\W_])"
 )
-_ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|approx|e\.g|i\.e|cf|No|no|Fig|fig)\.$")
+_ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|vs|approx|e\.g|i\.e|cf|Fig|fig)\.$")
+_NUMBERED = re.compile(r"\b[Nn]o\.$")
 _BULLET = re.compile(r"^\s*(?:>\s*)*(?:(?:[-*•・]|\d{1,2}[.)])\s+)?")
 _NEGATION = re.compile(
     r"\b(?:not|no|never|none|neither|nor|cannot|without|nobody|nothing)\b|n['’]t\b"
@@ -79,7 +84,9 @@ def clean(text: str) -> str:
     """Return `text` normalised (NFKC), without control and direction characters."""
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub("", unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode()))
+    encodable = _LINE_END.sub("\n", text.encode("utf-8", "replace").decode())
+    # Removed first, because what stood on both sides of such a character may then combine.
+    return unicodedata.normalize("NFKC", _CONTROL.sub("", encodable))
 
 
 @lru_cache(maxsize=_CACHE)
@@ -97,17 +104,20 @@ def is_japanese(text: str) -> bool:
 @lru_cache(maxsize=_CACHE)
 def sentences(text: str) -> tuple[str, ...]:
     """Return the sentences of a text, without bullets, each on one line."""
-    pieces: list[str] = []
-    joined = ""
-    for piece in _BREAK.split(clean(text)):
-        joined = f"{joined} {piece}" if joined else piece
-        if _ABBREVIATION.search(joined) and len(joined) < len(text):
-            continue
-        pieces.append(joined)
-        joined = ""
-    pieces.append(joined)
-    lines = (one_line(_BULLET.sub("", piece)) for piece in pieces)
+    pieces = (piece for line in clean(text).split("\n") for piece in _pieces(line))
+    lines = (one_line(piece) for piece in pieces)
     return tuple(line for line in lines if any(character.isalnum() for character in line))
+
+
+def _pieces(line: str) -> list[str]:
+    pieces = [""]
+    for piece in _BREAK.split(_BULLET.sub("", line)):
+        numbered = piece[:1].isdigit() and _NUMBERED.search(pieces[-1][-4:])
+        if numbered or _ABBREVIATION.search(pieces[-1][-9:]):
+            pieces[-1] += f" {piece}"
+        else:
+            pieces.append(piece)
+    return pieces
 
 
 _KEPT = ("ss", "us", "is")
@@ -177,16 +187,16 @@ def is_negated(text: str) -> bool:
 
 # --- values -------------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"\d[\d,]*(?:[.:]\d+)*%?", re.ASCII)
+_NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:[.:]\d+)*%?", re.ASCII)
 _CODE = re.compile(
-    r"(?<![\w-])(?!\d+(?:ms|[smhk]|min"
-    r"|[kmgt]b)\b)(?=[\w.:/@-]*[\d_@/-])(?=[\w.:/@-]*[A-Za-z])[A-Za-z0-9][\w.:/@-]*\w",
+    r"(?<![\w-])(?=[A-Za-z0-9])(?!\d+(?:ms|[smhk]|min|[kmgtKMGT][bB])\b)"
+    r"(?=[\w.:/@-]{0,80}?[\d_@/-])(?=[\w.:/@-]{0,80}?[A-Za-z])\w[\w.:/@-]*\w",
     re.ASCII,
 )
 _NAME = re.compile(
-    r"(?<![.!?:]\s)(?<!^)(?<![\w“\"'])\b[A-Z][a-zA-Zà-ÿ'’]+\b(?:\s+[A-Z][a-zA-Zà-ÿ'’]+)*"
+    r"(?<![.!?:]\s)(?<!^)(?<![\w“\"'])\b(?!I['’])[A-Z][a-zA-Zà-ÿ'’]+\b(?:\s+[A-Z][a-zA-Zà-ÿ'’]+)*"
 )
-_LEADING_NAME = re.compile(r"^[A-Z][a-zà-ÿ'’]+(?:\s+[A-Z][a-zà-ÿ'’]+)+")
+_LEADING_NAME = re.compile(r"^[A-Z][a-zà-ÿ'’]+(?:\s+(?!I['’])[A-Z][a-zà-ÿ'’]+)+")
 _JAPANESE_NAME = re.compile(
     f"([{_KANJI}{_KATAKANA}]{{1,8}})(?:さん|様|氏|医師|先生|課長|部長|室長|主任)"
 )
@@ -218,7 +228,8 @@ def names(text: str) -> frozenset[str]:
     for pattern in (_NAME, _LEADING_NAME):
         for match in pattern.finditer(plain):
             found.update(
-                word.strip("'’").removesuffix("'s").casefold() for word in match[0].split()
+                word.strip("'’").removesuffix("'s").removesuffix("’s").casefold()
+                for word in match[0].split()
             )
     found.update(match[1] for match in _JAPANESE_NAME.finditer(plain))
     return frozenset(word for word in found if word not in STOPWORDS)
@@ -237,15 +248,15 @@ def _flat(text: str) -> str:
 
 @lru_cache(maxsize=_CACHE)
 def _needle(text: str) -> re.Pattern[str]:
-    flat = _flat(text).strip()
-    # Letters and digits must not continue on either side: 30 is not found in 300, nor in 1.30.
+    flat = _flat(text)
+    # Letters and digits must not continue on either side: 30 is not found in 300, 1.30 or 9:30.
     before = (
-        r"(?<![\d.,])"
+        r"(?<![\d.])(?<!\d[,:])"
         if flat[:1].isdigit()
         else (r"(?<![a-z0-9])" if flat[:1].isascii() and flat[:1].isalpha() else "")
     )
     after = (
-        r"(?![\d]|[.,]\d)"
+        r"(?!\d|[.,:]\d)"
         if flat[-1:].isdigit()
         else (r"(?![a-z0-9])" if flat[-1:].isascii() and flat[-1:].isalpha() else "")
     )
@@ -254,7 +265,7 @@ def _needle(text: str) -> re.Pattern[str]:
 
 def contains_text(text: str, part: str) -> bool:
     """Tell whether `part` stands in `text`, whatever the case, width and spacing."""
-    return bool(part.strip()) and _needle(part).search(_flat(text)) is not None
+    return bool(_flat(part)) and _needle(part).search(_flat(text)) is not None
 
 
 # --- segments -----------------------------------------------------------------------------------
@@ -277,21 +288,34 @@ _SHOWN_NOUN = (
     r"|system|bulletin)"
 )
 _LABEL = re.compile(
-    rf"^\s*(?:[\w.'’-]+\s+){{0,3}}?{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry"
+    rf"^\s*(?!(?:please|kindly|i|we|you|take)\s)(?:[\w.'’-]+\s+){{0,3}}?{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry"
     rf"|line|lines|note))?"
     r"(?:\s+(?:from|of|by|for)(?:\s+[\w.@'’-]+){1,4})?(?:\s*\([^)]{0,40}\))?:\s+(?=[^\s\"“])"
     r"|^\s*[^\s。、:：]{0,16}(?:ログ|出力|手順書|メール|メモ|添付|貼り付け|引用|転送|通知|掲示"
     r"|コメント|システム)[^\s。、:：]{0,12}[:：]\s*(?=[^\s「『])",
     re.I,
 )
+_REPORTING = (
+    r"\b(?:says|said|wrote|writes|reads|states|stated|claims|claimed|asks|asked|tells|told|posted"
+    r"|reports|reported|replied|(?:they|people|some|many|others|users|vendors|docs)\s+(?:say|state"
+    r"|claim|ask|report|write))\b"
+)
 _REPORTED = re.compile(
-    r"(?:\b(?:says?|said|wrote|writes|reads|states?|claims?|asks?|asked|tells?|told|posted"
-    r"|reports?|replied)\b[^\"“.]{0,24}[:,]?\s*"
-    r"|:\s*)[\"“]([^\"”]{12,})[\"”]"
+    rf"(?:{_REPORTING}[^\"“.]{{0,24}}[:,]?\s*|:\s*)[\"“]([^\"“”]{{12,}})[\"”]", re.I
+)
+#: "Close with this line: …" gives the answer a form; it reports nobody.
+_ABOUT_ANSWERS = re.compile(
+    r"(?:^|[.!?,;]\s+|\b(?:please|always|must|never|not|and|then)\s+)"
+    r"(?:end|close|finish|sign off|start|begin|open|include|use|add|put|write|say|state|answer"
+    r"|reply|respond)\b[^.!?]*$"
+    r"|\b(?:every|each|all|any|your)\s+(?:answers?|repl(?:y|ies)|responses?|messages?|updates?)"
+    r"\b[^.!?]*$",
+    re.I,
 )
 _REPORTED_JAPANESE = re.compile(
-    r"(?:「([^」]{10,})」|『([^』]{10,})』)(?:と|という(?:記述|記載|指示|文|メール|一文|連絡"
-    r"|書き込み|投稿))"
+    r"(?:「([^「」]{10,})」|『([^『』]{10,})』)(?:と(?!(?:必ず|毎回|常に)?(?:書|記|添|付|入れ|締|結"
+    r"|明記|回答|答|返|言|述)[^。]{0,10}(?:ください|下さい|こと|よう)(?!と))"
+    r"|という(?:記述|記載|指示|文|メール|一文|連絡|書き込み|投稿))"
 )
 
 
@@ -327,17 +351,24 @@ def _inline(line: str) -> list[Segment]:
         match.span(match.lastindex or 0)
         for pattern in (_REPORTED, _REPORTED_JAPANESE)
         for match in pattern.finditer(line)
+        if not _is_about_answers(line[: match.start()])
     ]
     pieces: list[Segment] = []
     position = 0
     for start, end in sorted(spans):
         if start < position:
             continue
-        pieces.append(Segment(line[position:start].rstrip('"“「『'), Origin.SAID))
+        between = line[position:start].rstrip('"“「『')
+        pieces.append(Segment(between.lstrip('"”」』') if pieces else between, Origin.SAID))
         pieces.append(Segment(line[start:end], Origin.QUOTED))
         position = end
     rest = line[position:].lstrip('"”」』') if spans else line
     return [*pieces, Segment(rest, Origin.SAID)]
+
+
+def _is_about_answers(lead: str) -> bool:
+    near = lead[-200:]
+    return _ABOUT_ANSWERS.search(near) is not None and not re.search(_REPORTING, near, re.I)
 
 
 def said(text: str) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from acc.domain.value_objects.rule import Rule, RuleKind
 OMISSIONS = frozenset(
     {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON, RuleKind.REQUIRE}
 )
-_WORD = re.compile(r"[^\W_]+(?:['’.:/@-][^\W_]+)*")
-_BULLET = re.compile(r"^\s*(?:[-*•・]|\d{1,2}[.)])\s+\S", re.M)
+_WORD = re.compile(r"[^\W_]+(?:(?:['’.:/@_-]|(?<=\d),(?=\d))[^\W_]+)*")
+_BULLET = re.compile(r"^[^\S\n]*(?:[-*•・]|\d{1,2}[.)])[^\S\n]+\S", re.M)
 
 
 def count_words(text: str) -> int:
@@ -71,10 +71,14 @@ def _bare(text: str) -> str:
     return clean(text).casefold().rstrip(".。:： \"'”’」』").lstrip("\"'“‘「『 ")
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _json_breach(rule: Rule, answer: str) -> str:
     try:
-        value = json.loads(answer)
-    except ValueError:
+        value = json.loads(answer, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         return "is not valid JSON"
     if not isinstance(value, dict):
         return "is not a JSON object"

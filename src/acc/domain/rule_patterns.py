@@ -7,47 +7,40 @@ import re
 
 from acc.domain.value_objects.rule import RuleKind
 
+_ENGLISH = (
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
+    *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+    "twenty",
+)
+_TENS = ("thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_ONES_JAPANESE = ("", *"一二三四五六七八九")
+_TENS_JAPANESE = ("", "十", *(f"{digit}十" for digit in _ONES_JAPANESE[2:]))
 COUNT_WORDS = (
-    {
-        word: number
-        for number, word in enumerate(
-            (
-                "one",
-                "two",
-                "three",
-                "four",
-                "five",
-                "six",
-                "seven",
-                "eight",
-                "nine",
-                "ten",
-                "eleven",
-                "twelve",
-            ),
-            start=1,
-        )
-    }
-    | {"a single": 1, "single": 1}
-    | {kanji: n for n, kanji in enumerate("一二三四五六七八九十", start=1)}
+    {word: number for number, word in enumerate(_ENGLISH, start=1)}
+    | dict(zip(_TENS, range(30, 100, 10), strict=True))
+    | {"a single": 1, "single": 1, "a hundred": 100, "one hundred": 100, "百": 100, "二百": 200}
+    | {_TENS_JAPANESE[n // 10] + _ONES_JAPANESE[n % 10]: n for n in range(1, 100)}
 )
 N = (
-    r"(\d+|"
+    r"(\d{1,9}|"
     + "|".join(sorted((w for w in COUNT_WORDS if w.isascii()), key=len, reverse=True))
     + r")"
 )
-NJ = r"(\d+|[一二三四五六七八九十])"
+NJ = (
+    r"(?<![\d一二三四五六七八九十百])(\d{1,9}|"
+    + "|".join(sorted((w for w in COUNT_WORDS if not w.isascii()), key=len, reverse=True))
+    + r")"
+)
 LIMIT = (
     r"(?:under|at most|no more than|not more than|(?:a )?max(?:imum)?(?: of)?|up to|within"
-    r"|fewer than|less than"
+    r"|fewer than|less than|\b(?:no|not|never)(?: \w+){0,5} (?:longer|more) than"
     r"|not exceed|below|limit(?:ed)?(?: \w+){0,3} (?:to|of)|cap(?:ped)?(?: \w+){0,3} (?:to|at"
     r"|of)|hold(?: \w+){0,3} to|keep(?: \w+){0,3} to|stays? (?:under|within|below))"
 )
-ANSWER = r"(?:answers?|repl(?:y|ies)|responses?|messages?|updates?|notes?|reports?|it|them)"
 QUOTED = re.compile(r"[\"“]([^\"”]+)[\"”]|「([^」]+)」|『([^』]+)』|'([^']{2,})'(?!\w)|`([^`]+)`")
 
 COUNTED: tuple[tuple[RuleKind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern, re.I))
+    (kind, re.compile(pattern, re.I | re.A))
     for kind, pattern in (
         (RuleKind.MAX_WORDS, rf"{LIMIT} {N} words?\b"),
         (
@@ -57,7 +50,7 @@ COUNTED: tuple[tuple[RuleKind, re.Pattern[str]], ...] = tuple(
         ),
         (
             RuleKind.MAX_CHARACTERS,
-            rf"{LIMIT} {N} characters?\b|(\d+)\s*(?:文字|字)(?:以内|以下|まで|未満)",
+            rf"{LIMIT} {N} characters?\b|{NJ}\s*(?:文字|字)(?:以内|以下|まで|未満)",
         ),
         (
             RuleKind.EXACT_BULLETS,
@@ -127,6 +120,11 @@ KEY_NOISE = frozenset(
         "please",
     ]
 )
+NO_JSON = re.compile(
+    r"(?:\b(?:not|no|never|stop|without|avoid)|n['’]t)\s+(?:\w+ ){0,3}json"
+    r"|json[^。.]{0,12}(?:ない|禁止|不要|やめ)",
+    re.I,
+)
 JSON_KEYS = re.compile(r"(?:keys?|fields?|キー|項目)(.*)$", re.I)
 FORBID = re.compile(
     r"(?:\b(?:never|do not|don['’]t|must not|avoid|no|not to|stop|without|refrain from"
@@ -158,7 +156,7 @@ SECRET = re.compile(
     r"|off the record|undisclosed)\b"
     r"|(?:開示|共有|公開|口外|漏ら|伝え|教え|明か|回答|お知らせ)(?:し)?(?:ない|ません|てはいけ"
     r"|ては(?:なら|いけ)|禁止|しないで|ないで)|(?:開示|共有|公開|口外)(?:は)?(?:禁止|不可|厳禁)"
-    r"|非公開|秘匿|社外秘",
+    r"|非公開|秘匿|社外秘|秘密(?:です|に|とし|厳守)|内密",
     re.I,
 )
 SECRET_TAIL = re.compile(
@@ -169,15 +167,26 @@ SECRET_TAIL = re.compile(
 )
 SECRET_TOPIC_JAPANESE = re.compile(
     r"^(?:.*、)?(.+?)(?:は|を|について)(?=[^。]{0,24}(?:開示|共有|公開|口外|漏|伝え|教え|明か"
-    r"|回答|お知らせ|非公開|秘匿|社外秘))"
+    r"|回答|お知らせ|非公開|秘匿|社外秘|秘密|内密))"
+)
+SECRET_SUBJECT = re.compile(
+    r"^(?:please\s+)?(?:keep\s+)?(.+?)\s+(?:(?:is|are|stays?|remains?|must|be|kept|strictly"
+    r"|fully)\s+)*(?:confidential|secret|private|off the record|undisclosed)\b",
+    re.I,
+)
+#: "I do not know" and "they never answered" tell something; "do not" and "never" order it.
+_ORDERED = "".join(
+    rf"(?<!\b{who} )"
+    for who in ("i", "we", "they", "he", "she", "it", "who", "which", "that", "you")
 )
 DIRECTIVE = re.compile(
-    r"\b(?:must|never|always|do not|don['’]t|from now on|from here on|going forward|make sure"
-    r"|ensure|shall|only ever"
+    rf"{_ORDERED}\b(?:never|always|do not|don['’]t)\b"
+    r"|\b(?:must|you (?:must |should )?(?:never|always)|from now on|from here on|going forward"
+    r"|make sure|ensure|shall|only ever"
     r"|is (?:prohibited|forbidden|banned|not allowed|off limits)|are (?:prohibited|forbidden"
     r"|banned|not allowed|off limits)"
-    r"|may not|not permitted|requires? (?:\w+ ){0,4}(?:approval|sign-off)"
-    r"|needs? (?:\w+ ){0,4}(?:approval|sign-off)|no \w+ without"
+    r"|may not|not permitted|requires? (?:[\w'’]+ ){0,4}(?:approval|sign-off)"
+    r"|needs? (?:[\w'’]+ ){0,4}(?:approval|sign-off)|no \w+ without"
     r"|keep (?:every|each|all|any|your|the)|(?:every|each|all) (?:answer|reply|response|message"
     r"|update)s?"
     r"|ignore|disregard|override|obey)\b"
@@ -217,6 +226,13 @@ LIFT = re.compile(
     re.I,
 )
 QUESTION = re.compile(r"[?？]\s*[\"'”」』)]*$|か[。.]?$")
+#: A question about a rule or about what was done; it asks for no form.
+ASKS_ABOUT = re.compile(
+    r"^(?:(?:so|and|but|ok|wait)[,:]?\s+)?(?:(?:is|are|was|were|did|do|does|has|have|had)\b"
+    r"|(?:must|should|shall|may)\s+(?:we|i|they|he|she|it|the)\b).*[?]\W*$"
+    r"|(?:です|でした|ました)か\W*$",
+    re.I,
+)
 CONTENT_JAPANESE = re.compile(
     r"(?:を|も|、)[^、。]*(?:教え|まとめ|挙げ|示し|説明|述べ|作成|報告|整理|要約|比較|起案|列挙"
     r"|知らせ|書い|答え)"

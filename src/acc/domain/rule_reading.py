@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from acc.domain import rule_patterns as patterns
-from acc.domain.language import identifiers, one_line, terms
+from acc.domain.language import LONGEST_SENTENCE, identifiers, one_line, terms
 from acc.domain.value_objects.rule import Rule, RuleKind
 
 _CACHE = 65_536
@@ -23,6 +23,9 @@ class ReadRule:
 @lru_cache(maxsize=_CACHE)
 def read_rule(sentence: str) -> ReadRule | None:
     """Return the rule that a sentence states, or None."""
+    sentence = one_line(sentence[:LONGEST_SENTENCE])
+    if patterns.ASKS_ABOUT.search(sentence):
+        return None
     rule = _form_rule(sentence)
     if rule is None:
         # A question may speak of rules without setting one; "could you always …?" sets one.
@@ -30,7 +33,7 @@ def read_rule(sentence: str) -> ReadRule | None:
         if asks or not patterns.DIRECTIVE.search(sentence):
             return None
         rule = Rule(kind=RuleKind.POLICY)
-    return ReadRule(rule=rule, text=one_line(sentence), once=_is_once(sentence))
+    return ReadRule(rule=rule, text=sentence, once=_is_once(sentence))
 
 
 def _is_once(sentence: str) -> bool:
@@ -47,14 +50,12 @@ def _form_rule(sentence: str) -> Rule | None:
     for kind, pattern in patterns.COUNTED:
         match = pattern.search(sentence)
         if match is not None:
-            found = next(group for group in match.groups() if group)
-            number = int(found) if found.isdigit() else patterns.COUNT_WORDS[found.casefold()]
+            found = next(group for group in match.groups() if group).casefold()
+            number = patterns.COUNT_WORDS.get(found) or int(found)
             exclusive = re.search(r"under|fewer than|less than|below|未満", match[0], re.I)
             return Rule(kind=kind, number=max(1, number - 1 if exclusive else number))
-    quoted = tuple(next(filter(None, groups)) for groups in patterns.QUOTED.findall(sentence))
-    if patterns.JSON.search(sentence) and not re.search(
-        r"\b(?:not|no|never|n't) (?:\w+ ){0,2}json", sentence, re.I
-    ):
+    quoted = _quotations(sentence)
+    if patterns.JSON.search(sentence) and not patterns.NO_JSON.search(sentence):
         keys = patterns.JSON_KEYS.search(sentence)
         return Rule(kind=RuleKind.JSON, words=_keys(keys[1]) if keys else ())
     if quoted:
@@ -90,9 +91,13 @@ def _quoted_rule(sentence: str, quoted: tuple[str, ...]) -> Rule | None:
     return None
 
 
+def _quotations(text: str) -> tuple[str, ...]:
+    found = (next(filter(None, groups)) for groups in patterns.QUOTED.findall(text))
+    return tuple(words for words in found if words.strip())
+
+
 def _keys(text: str) -> tuple[str, ...]:
-    quoted = tuple(next(filter(None, groups)) for groups in patterns.QUOTED.findall(text))
-    if quoted:
+    if quoted := _quotations(text):
         return quoted
     listed = re.match(
         r"\W*(?:are|as|:|が|は|を)?\W*((?:[a-z][a-z0-9_]*(?:\s+and\s+|[\s,、・と]+)?)+)", text
@@ -102,27 +107,30 @@ def _keys(text: str) -> tuple[str, ...]:
 
 
 def _secret(sentence: str) -> str:
-    match = patterns.SECRET_TAIL.match(
-        sentence.rstrip(". ")
-    ) or patterns.SECRET_TOPIC_JAPANESE.match(sentence)
+    match = (
+        patterns.SECRET_TAIL.match(sentence.rstrip(". "))
+        or patterns.SECRET_SUBJECT.match(sentence)
+        or patterns.SECRET_TOPIC_JAPANESE.match(sentence)
+    )
     return one_line(match[1]) if match and match[1].strip() else one_line(sentence)
 
 
 @lru_cache(maxsize=_CACHE)
 def lifts(sentence: str) -> bool:
     """Tell whether a sentence ends a rule."""
-    return patterns.LIFT.search(sentence) is not None
+    return patterns.LIFT.search(sentence[:LONGEST_SENTENCE]) is not None
 
 
 @lru_cache(maxsize=_CACHE)
 def lifted_by(sentence: str, rule_text: str) -> bool:
     """Tell whether a sentence that ends a rule means the rule stated by `rule_text`."""
+    sentence = sentence[:LONGEST_SENTENCE]
     read = read_rule(rule_text)
     if read is not None and any(
         kind is read.rule.kind and hint.search(sentence) for kind, hint in patterns.KIND_HINTS
     ):
         return True
-    wanted = terms(patterns.LIFT.sub(lambda match: match[0], sentence)) - _LIFT_WORDS
+    wanted = terms(sentence) - _LIFT_WORDS
     return bool(wanted) and len(wanted & terms(rule_text)) * 2 >= len(wanted)
 
 
@@ -147,7 +155,10 @@ def is_question(sentence: str) -> bool:
     In Japanese the same polite ending asks for an answer and sets a rule; it is a rule where it
     speaks of form, forbids something, or is meant to last.
     """
-    if patterns.QUESTION.search(sentence) or patterns.REQUEST.match(sentence):
+    if patterns.QUESTION.search(sentence[-LONGEST_SENTENCE:]):
+        return True
+    sentence = sentence[:LONGEST_SENTENCE]
+    if patterns.REQUEST.match(sentence):
         return True
     return patterns.POLITE_JAPANESE.search(sentence) is not None and not (
         patterns.NEGATIVE_JAPANESE.search(sentence)
@@ -164,6 +175,7 @@ def _is_about_form(sentence: str) -> bool:
 @lru_cache(maxsize=_CACHE)
 def is_directive(sentence: str) -> bool:
     """Tell whether a sentence orders or forbids something, or sets a goal."""
+    sentence = sentence[:LONGEST_SENTENCE]
     return (
         patterns.DIRECTIVE.search(sentence) is not None
         or _form_rule(sentence) is not None
@@ -174,10 +186,10 @@ def is_directive(sentence: str) -> bool:
 @lru_cache(maxsize=_CACHE)
 def states_goal(sentence: str) -> bool:
     """Tell whether a sentence sets a lasting objective."""
-    return patterns.GOAL.search(sentence) is not None
+    return patterns.GOAL.search(sentence[:LONGEST_SENTENCE]) is not None
 
 
 @lru_cache(maxsize=_CACHE)
 def is_doubtful(sentence: str) -> bool:
     """Tell whether a sentence says of itself that it is not certain."""
-    return patterns.DOUBT.search(sentence) is not None
+    return patterns.DOUBT.search(sentence[:LONGEST_SENTENCE]) is not None

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain.language import is_negated, terms, values
+from acc.domain.language import LONGEST_SENTENCE, is_negated, one_line, terms, values
 
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|remains?|stays?|becomes?|became|equals?|stands? at|sits? at|will be"
@@ -84,8 +84,11 @@ class Frame:
 @lru_cache(maxsize=65_536)
 def frame(sentence: str) -> Frame | None:
     """Return what the sentence says of what, or None where that cannot be told."""
+    if len(sentence) > LONGEST_SENTENCE:
+        return None
+    sentence = one_line(sentence)
     update = _UPDATE.search(sentence) is not None
-    text = _LEAD.sub("", sentence).rstrip(".!。！ ")
+    text = _LEAD.sub("", sentence).rstrip(".!。 ")
     for pattern in (_CHANGED_JAPANESE, _TAKES_OVER, _CHANGED, _BECAME):
         match = pattern.search(text)
         if match is not None:
@@ -148,16 +151,17 @@ def _starts_with_value(right: str, exact: frozenset[str]) -> bool:
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> float:
-    union = one | other
-    return len(one & other) / len(union) if union else 1.0
+    return len(one & other) / len(one | other)
 
 
 @lru_cache(maxsize=65_536)
 def same_subject(newer: str, older: str) -> bool:
     """Tell whether two sentences speak of the same thing in the same respect."""
     one, other = frame(newer), frame(older)
-    if one is None or other is None:
-        return False
+    return one is not None and other is not None and _same_subject(one, other)
+
+
+def _same_subject(one: Frame, other: Frame) -> bool:
     if one.subject != other.subject and not (
         one.update and _alike(one.subject, other.subject) >= 0.75
     ):
@@ -175,10 +179,8 @@ def supersedes(newer: str, older: str) -> bool:
     A number, name or identifier is replaced by another one of the same subject; anything vaguer
     only by a sentence that says of itself that something changed.
     """
-    if newer == older or not same_subject(newer, older):
-        return False
     one, other = frame(newer), frame(older)
-    if one is None or other is None:  # pragma: no cover - same_subject has excluded it
+    if one is None or other is None or newer == older or not _same_subject(one, other):
         return False
     if one.value == other.value and one.negated == other.negated:
         return False

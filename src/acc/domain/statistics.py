@@ -64,7 +64,7 @@ def _bootstrap(
     means: list[float] = []
     for _ in range(resamples):
         chosen = draw.choices(units, k=len(units))
-        means.append(sum(unit[0] for unit in chosen) / sum(unit[1] for unit in chosen))
+        means.append(math.fsum(unit[0] for unit in chosen) / sum(unit[1] for unit in chosen))
     means.sort()
     tail = (1 - CONFIDENCE) / 2
     return percentile(means, tail), percentile(means, 1 - tail)
@@ -78,5 +78,5 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     # Clamped, because rounding may carry an interpolation past its two ends.
-    value = ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    value = ordered[below] * (1 - (place - below)) + ordered[above] * (place - below)
     return min(max(value, ordered[below]), ordered[above])

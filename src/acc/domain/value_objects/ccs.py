@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-_TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)$")
+_TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)\Z")
 
 
 class UncertaintyLevel(StrEnum):

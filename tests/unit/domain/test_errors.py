@@ -1,0 +1,35 @@
+import pytest
+
+from acc.domain import errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (errors.AccError("x"), "internal", "x"),
+        (errors.InvalidInput("x"), "invalid_input", "x"),
+        (errors.InvalidState("constraints[2]", "is empty"), "invalid_state", "constraints[2]: is"),
+        (
+            errors.InvalidScenario("a.toml", ["turn 1: x", "turn 2: y"]),
+            "invalid_scenario",
+            "a.toml",
+        ),
+        (errors.InvalidTurnOrder(2, 4), "invalid_turn_order", "expected 2, found 4"),
+        (errors.InvalidGate("x"), "invalid_gate", "x"),
+        (errors.JudgeContractBroken(3, {"b", "a"}, {"c"}), "judge_contract_broken", "['a', 'b']"),
+        (errors.RunMismatch("out", ["seed: 0, not 1"]), "run_mismatch", "  seed: 0, not 1"),
+        (errors.RunDamaged("x"), "run_damaged", "x"),
+        (errors.StorageFailed("x"), "storage_failed", "x"),
+    ],
+)
+def test_error_has_a_stable_code_and_says_what_happened(
+    error: errors.AccError, code: str, said: str
+) -> None:
+    assert error.code == code
+    assert said in str(error)
+
+
+def test_scenario_error_names_the_file_before_every_fault() -> None:
+    error = errors.InvalidScenario("a.toml", ["turn 1: x", "turn 2: y"])
+    assert str(error).splitlines() == ["a.toml: turn 1: x", "a.toml: turn 2: y"]
+    assert error.faults == ("turn 1: x", "turn 2: y")

@@ -1,0 +1,54 @@
+import pytest
+
+from acc.domain.errors import InvalidGate
+from acc.domain.gates import Gate, Measures
+
+MEASURES: Measures = {"acc": {"drift": 0.05, "outcome": None}, "base-line": {"drift": 0.25}}
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "explanation"),
+    [
+        ("acc.drift > 0.04", True, "acc.drift is 0.05"),
+        ("acc.drift > 0.05", False, "acc.drift is 0.05"),
+        (" acc.drift>=5e-2 ", True, "acc.drift is 0.05"),
+        ("acc.drift < base-line.drift", True, "acc.drift is 0.05, base-line.drift is 0.25"),
+        ("acc.drift <= -1", False, "acc.drift is 0.05"),
+        ("acc.drift == 0.05", True, "acc.drift is 0.05"),
+        ("acc.drift != 0.05", False, "acc.drift is 0.05"),
+        ("0.1 > acc.drift", True, "acc.drift is 0.05"),
+        ("acc.outcome < 8", True, "acc.outcome was not measured"),
+        ("8 > acc.outcome", True, "acc.outcome was not measured"),
+        ("acc.missing < 8", True, "acc.missing was not measured"),
+        ("2 > 1", True, "names no agent"),
+    ],
+)
+def test_gate_fails_a_run_when_its_condition_holds_or_cannot_be_told(
+    text: str, failed: bool, explanation: str
+) -> None:
+    result = Gate.parse(text).judge(MEASURES)
+    assert (result.gate, result.failed, result.explanation) == (text.strip(), failed, explanation)
+
+
+@pytest.mark.parametrize("text", ["", "acc.drift", "acc.drift = 1", "acc > 1", "a.b > 1 > 2"])
+def test_unreadable_gate_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InvalidGate, match='as in "acc.drift > 0.05"'):
+        Gate.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("ghost.drift > 0.05", "no agent 'ghost'; there are acc, base-line"),
+        ("acc.speed > 1", "no metric 'speed'; there are drift, outcome"),
+        ("acc.drift > ghost.drift", "no agent 'ghost'"),
+    ],
+)
+def test_gate_on_an_unknown_name_is_refused_with_the_known_ones(text: str, fault: str) -> None:
+    with pytest.raises(InvalidGate, match=fault):
+        Gate.parse(text).check_names(MEASURES, ("drift", "outcome"))
+
+
+def test_gate_on_known_names_and_numbers_is_accepted() -> None:
+    Gate.parse("acc.drift > 0.05").check_names(MEASURES, ("drift",))
+    Gate.parse("3 < base-line.drift").check_names(MEASURES, ("drift",))

@@ -1,0 +1,91 @@
+"""Nothing a user can paste may hold up a turn."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from acc.domain.language import contains_text, said, sentences, term_list, values
+from acc.domain.rule_checking import breach, count_bullets, count_words
+from acc.domain.rule_reading import is_directive, is_doubtful, is_question, lifts, read_rule
+from acc.domain.statements import frame
+from acc.domain.value_objects.rule import Rule, RuleKind
+
+LENGTH = 100_000
+#: Far above what linear work takes, far below what backtracking takes.
+SECONDS = 4.0
+UNITS = [
+    *(
+        "a ",
+        "a",
+        " ",
+        "\t",
+        "\n",
+        "(",
+        '"',
+        "“",
+        "'",
+        "`",
+        "「",
+        "『",
+        "[",
+        "> ",
+        "- ",
+        "1",
+        "1.",
+        "1,",
+    ),
+    *(
+        "/",
+        "@",
+        "a@",
+        "A'",
+        "Aa. ",
+        "e.g.\n",
+        "e.g. ",
+        "says “",
+        "log from ",
+        "を",
+        "をからに",
+        "は",
+        "、共有は",
+    ),
+    *(
+        "漢",
+        "カ",
+        "。",
+        "from a to ",
+        "set the ",
+        "replaces ",
+        ", the ",
+        "no longer ",
+        "never share ",
+    ),
+    *("under ", "limit a ", "箇条書き", "json keys ", "\u202e", "\ud800", "é", "😀", "\\", " | "),
+]
+READERS: list[Callable[[str], object]] = [
+    sentences,
+    said,
+    term_list,
+    values,
+    frame,
+    read_rule,
+    lifts,
+    is_question,
+    is_directive,
+    is_doubtful,
+    count_words,
+    count_bullets,
+    lambda text: contains_text(text, "30 hosts"),
+    lambda text: read_rule(f"JSON with the keys {text}"),
+    lambda text: breach(Rule(kind=RuleKind.JSON), text),
+]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=ascii)
+def test_long_repetitive_text_is_read_in_time(unit: str) -> None:
+    text = (unit * LENGTH)[:LENGTH]
+    for reader in READERS:
+        began = time.perf_counter()
+        reader(text)
+        assert time.perf_counter() - began < SECONDS

@@ -1,0 +1,181 @@
+from collections.abc import Callable
+
+import pytest
+
+from acc.domain.value_objects.ccs import CompressedCognitiveState, body
+from acc.domain.value_objects.evaluation import (
+    AgentTurnEvaluationRecord,
+    ClaimVerdict,
+    ConstraintFinding,
+    DriftAudit,
+    HallucinationAudit,
+    OutcomeScores,
+    TurnStatus,
+)
+from acc.domain.value_objects.evaluation_run import (
+    AgentChoice,
+    RunConfiguration,
+    ScenarioChoice,
+    jobs_of,
+)
+from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
+from acc.domain.value_objects.rule import NUMBERED, SINGULAR, WORDED, Rule, RuleKind
+from acc.domain.value_objects.scenario import Expectation
+from acc.domain.value_objects.turn import Artifact, Source
+
+FULL = OutcomeScores(relevance=10, answer_quality=8, instruction_following=6, coherence=4)
+CLEAN = HallucinationAudit(supported_claims=1, unsupported_claims=0)
+STEADY = DriftAudit(active_constraints=1, violations=0, omissions=0)
+CLAIM = ClaimVerdict(claim="db-1 is up", supported=True)
+FINDING = ConstraintFinding(constraint="60 words", omission=False, reason="70 words")
+
+
+def _scores(score: float) -> OutcomeScores:
+    return OutcomeScores(
+        relevance=score, answer_quality=score, instruction_following=score, coherence=score
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "fault"),
+    [
+        (lambda: CompressedCognitiveState(focal_entities=("nginx",)), "focal_entities: 'nginx'"),
+        (lambda: CompressedCognitiveState(relational_map=("after()",)), "relational_map"),
+        (lambda: CompressedCognitiveState(relational_map=("a(b)\n",)), "relational_map"),
+        (lambda: _scores(-0.1), "relevance must be a number from 0 to 10"),
+        (lambda: _scores(10.1), "relevance must be a number from 0 to 10"),
+        (lambda: _scores(float("nan")), "relevance must be a number from 0 to 10"),
+        (lambda: HallucinationAudit(supported_claims=-1, unsupported_claims=0), "negative"),
+        (
+            lambda: HallucinationAudit(supported_claims=0, unsupported_claims=1, claims=(CLAIM,)),
+            "do not add up",
+        ),
+        (lambda: DriftAudit(active_constraints=1, violations=0, omissions=-1), "negative"),
+        (
+            lambda: DriftAudit(
+                active_constraints=1, violations=0, omissions=1, findings=(FINDING,)
+            ),
+            "do not add up",
+        ),
+        (lambda: AgentTurnEvaluationRecord(agent_name="a", turn_id=1), "needs outcome"),
+        (lambda: _record(turn_id=0), "turn_id starts at 1"),
+        (lambda: _record(memory_tokens=-1), "memory_tokens cannot be negative"),
+        (lambda: _unjudged(error=""), "has an error and no judgement"),
+        (lambda: _record(status=TurnStatus.FAILED), "has an error and no judgement"),
+        (lambda: EvaluationTurnQuery(turn_id=0, query="x"), "turn_id starts at 1"),
+        (lambda: EvaluationTurnQuery(turn_id=1, query=" \n"), "turn 1 is empty"),
+        (
+            lambda: AgentTurnResponse(agent_name="a", response_text="", memory_tokens=-1),
+            "memory_tokens cannot be negative",
+        ),
+        (lambda: Rule(kind=RuleKind.MAX_WORDS), "at least 1"),
+        (lambda: Rule(kind=RuleKind.FORBID, words=(" ",)), "not blank"),
+        (lambda: Expectation(any_of=()), "not blank"),
+        (lambda: Expectation(any_of=("x", " ")), "not blank"),
+    ],
+)
+def test_value_object_refuses_to_be_built_wrong(build: Callable[[], object], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault.replace("(", r"\(")):
+        build()
+
+
+def _record(
+    *,
+    turn_id: int = 1,
+    memory_tokens: int | None = None,
+    status: TurnStatus = TurnStatus.SCORED,
+) -> AgentTurnEvaluationRecord:
+    return AgentTurnEvaluationRecord(
+        agent_name="a",
+        turn_id=turn_id,
+        status=status,
+        outcome=FULL,
+        hallucination=CLEAN,
+        drift=STEADY,
+        memory_tokens=memory_tokens,
+        error="" if status is TurnStatus.SCORED else "timed out",
+    )
+
+
+def _unjudged(*, error: str) -> AgentTurnEvaluationRecord:
+    return AgentTurnEvaluationRecord(
+        agent_name="a", turn_id=1, status=TurnStatus.UNSCORED, error=error
+    )
+
+
+def test_listed_claims_and_findings_may_stand_behind_the_counts() -> None:
+    claims = HallucinationAudit(supported_claims=1, unsupported_claims=0, claims=(CLAIM,))
+    findings = DriftAudit(active_constraints=1, violations=1, omissions=0, findings=(FINDING,))
+    assert (claims.claims, findings.findings) == ((CLAIM,), (FINDING,))
+
+
+def test_outcome_mean_is_the_plain_mean_of_the_four() -> None:
+    assert FULL.mean == 7
+
+
+def test_turn_may_be_asked_and_answered_without_a_token_count() -> None:
+    assert EvaluationTurnQuery(turn_id=1, query="状況は？").query == "状況は？"
+    assert AgentTurnResponse(agent_name="a", response_text="復旧").memory_tokens is None
+    assert AgentTurnResponse(agent_name="a", response_text="up", memory_tokens=0).trace == {}
+    assert Expectation(any_of=("db-1", "１号機")).any_of == ("db-1", "１号機")
+
+
+def test_unjudged_turn_carries_its_error() -> None:
+    assert _unjudged(error="judge timed out").outcome is None
+
+
+@pytest.mark.parametrize(
+    ("item", "content"),
+    [
+        ("service(nginx)", "nginx"),
+        ("after(502_spikes, f(x))", "502_spikes, f(x)"),
+        ("担当(佐藤)", "担当(佐藤)"),
+        ("person(佐藤)", "佐藤"),
+        ("plain", "plain"),
+    ],
+)
+def test_body_is_the_content_of_a_typed_item(item: str, content: str) -> None:
+    assert body(item) == content
+
+
+@pytest.mark.parametrize(
+    ("source", "quoted", "trusted", "provenance"),
+    [
+        (Source.USER, False, True, "user turn 3"),
+        (Source.USER, True, False, "quoted turn 3"),
+        (Source.TOOL, False, False, "tool turn 3"),
+        (Source.AGENT, False, False, "agent turn 3"),
+    ],
+)
+def test_only_a_users_own_words_are_trusted(
+    source: Source, quoted: bool, trusted: bool, provenance: str
+) -> None:
+    artifact = Artifact(id="a1", turn_id=3, text="x", source=source, quoted=quoted)
+    assert (artifact.trusted, artifact.provenance) == (trusted, provenance)
+
+
+def test_run_has_one_episode_per_scenario_and_seed_in_order() -> None:
+    scenarios = tuple(
+        ScenarioChoice(reference=name, id=name, domain="d", language="en", digest="0")
+        for name in ("one", "two")
+    )
+    configuration = RunConfiguration(
+        version="1",
+        scenarios=scenarios,
+        agents=(AgentChoice(name="acc", kind="acc"),),
+        judge="rubric",
+        episodes=2,
+        turns=None,
+        seed=7,
+        window=4096,
+        budget=512,
+        timeout=None,
+    )
+    names = [job.name for job in jobs_of(configuration)]
+    assert names == ["one.000007", "one.000008", "two.000007", "two.000008"]
+
+
+def test_every_rule_kind_is_numbered_worded_or_neither() -> None:
+    assert not NUMBERED & WORDED
+    assert NUMBERED < SINGULAR
+    assert RuleKind.FORBID not in SINGULAR
