@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from acc.domain.ccs_schema import LIMITS
-from acc.domain.ccs_text import render_field, render_state
+from acc.domain.ccs_text import render_items, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySignal
 
@@ -41,20 +41,27 @@ def fit(
             f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}"
         )
     state, dropped = _within_items(state)
-    # Counted line by line, so that only what changed is counted again. That comes to the whole
-    # text give or take a token a line; only the last steps are counted exactly.
-    lines = {name: count(render_field(state, name)) for name in LIMITS}
-    while sum(lines.values()) > budget + len(lines):
-        state, lost = _give_way(state)
-        dropped.append(lost)
-        name = lost.partition(": ")[0]
-        lines[name] = count(render_field(state, name))
     tokens = count(render_state(state))
+    # No more than this is freed by dropping the items so far; the whole is counted again only
+    # when that might do, so that nothing is dropped in vain.
+    least = tokens
     while tokens > budget:
+        before = state
         state, lost = _give_way(state)
         dropped.append(lost)
-        tokens = count(render_state(state))
+        least -= _most_freed(before, lost.partition(": ")[0], count)
+        if least <= budget:
+            tokens = least = count(render_state(state))
     return state, tuple(dropped), tokens
+
+
+def _most_freed(state: CompressedCognitiveState, name: str, count: CountTokens) -> int:
+    """Return at least what dropping a field's oldest item frees, separators and all."""
+    items = render_items(state, name)
+    # The first item of an uncertainty is its level; the oldest doubt comes after it.
+    oldest = items[1] if name == "uncertainty_signal" and len(items) > 1 else items[0]
+    whole_line = count(name) + 6 if len(items) <= 2 else 0
+    return count(oldest) + 4 + whole_line
 
 
 def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, list[str]]:

@@ -147,20 +147,31 @@ def stem(word: str) -> str:
 def term_list(text: str) -> tuple[str, ...]:
     """Return the content terms of a text in order, repeats included."""
     terms: list[str] = []
-    for match in _WORD.finditer(clean(text).casefold()):
-        for run in _RUN.findall(match[0]):
-            terms.extend(_terms_of_run(run))
+    for word in _WORD.findall(clean(text).casefold()):
+        terms.extend(_terms_of_word(word))
     return tuple(terms)
+
+
+@lru_cache(maxsize=_CACHE)
+def _terms_of_word(word: str) -> tuple[str, ...]:
+    runs = (word,) if word.isascii() else _RUN.findall(word)
+    return tuple(term for run in runs for term in _terms_of_run(run))
 
 
 def _terms_of_run(run: str) -> list[str]:
     first = run[0]
+    if first.isascii():
+        return _terms_of_latin(run)
     if _IS_KANJI.match(first):
         return [run] if len(run) < 3 else [run[i : i + 2] for i in range(len(run) - 1)]
     if _IS_KATAKANA.match(first):
         return [run]
     if "\u3041" <= first <= "\u3096":
         return []
+    return _terms_of_latin(run)
+
+
+def _terms_of_latin(run: str) -> list[str]:
     word = run.replace("’", "'").removesuffix("'s").strip("._:/@+'-")
     if not word or word in STOPWORDS or (len(word) == 1 and word.isalpha()):
         return []

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import lru_cache
 
 from acc.domain.language import clean, contains_text, sentences
 from acc.domain.value_objects.rule import Rule, RuleKind
@@ -29,15 +30,19 @@ def count_characters(text: str) -> int:
     return len("".join(clean(text).split()))
 
 
+_COUNTED = {
+    RuleKind.MAX_WORDS: (count_words, "words"),
+    RuleKind.MAX_CHARACTERS: (count_characters, "characters"),
+    RuleKind.MAX_SENTENCES: (lambda text: len(sentences(text)), "sentences"),
+    RuleKind.MAX_BULLETS: (count_bullets, "bullets"),
+    RuleKind.EXACT_BULLETS: (count_bullets, "bullets"),
+}
+
+
+@lru_cache(maxsize=4_096)
 def breach(rule: Rule, answer: str) -> str:
     """Return how `answer` breaks `rule`, or nothing."""
-    counted = {
-        RuleKind.MAX_WORDS: (count_words, "words"),
-        RuleKind.MAX_CHARACTERS: (count_characters, "characters"),
-        RuleKind.MAX_SENTENCES: (lambda text: len(sentences(text)), "sentences"),
-        RuleKind.MAX_BULLETS: (count_bullets, "bullets"),
-        RuleKind.EXACT_BULLETS: (count_bullets, "bullets"),
-    }.get(rule.kind)
+    counted = _COUNTED.get(rule.kind)
     if counted is not None:
         count, unit = counted[0](answer), counted[1]
         if rule.kind is RuleKind.EXACT_BULLETS:

@@ -3,8 +3,8 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from acc.domain.language import (
     contains_text,
@@ -46,8 +46,7 @@ REFUSAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """A sentence that may support a claim; `fault` says why it does not count, if so."""
 
     text: str
@@ -58,16 +57,16 @@ class EvidencePool:
     """Everything a claim can be held against in one turn."""
 
     def __init__(self, entries: Iterable[Evidence]) -> None:
-        pieces = (
-            Evidence(text, entry.fault) for entry in entries for text in _with_clauses(entry.text)
-        )
-        self._entries = [(piece, terms(piece.text)) for piece in pieces]
+        self._entries: list[tuple[Evidence, frozenset[str]]] = []
         self._exact: dict[str, Evidence] = {}
-        for entry, _ in self._entries:
-            # What counts outranks what does not where both say the same.
-            known = self._exact.get(_key(entry.text))
-            if known is None or (known.fault and not entry.fault):
-                self._exact[_key(entry.text)] = entry
+        for whole in entries:
+            for text, held, key in _pieces(whole.text):
+                entry = Evidence(text, whole.fault)
+                self._entries.append((entry, held))
+                # What counts outranks what does not where both say the same.
+                known = self._exact.get(key)
+                if known is None or (known.fault and not entry.fault):
+                    self._exact[key] = entry
 
     def judge(self, claim: str) -> ClaimVerdict:
         """Return the verdict on one claim with its reason and evidence."""
@@ -110,9 +109,11 @@ class EvidencePool:
 
 
 @lru_cache(maxsize=65_536)
-def _with_clauses(text: str) -> tuple[str, ...]:
+def _pieces(text: str) -> tuple[tuple[str, frozenset[str], str], ...]:
+    """Return a sentence and its clauses, each with its terms and its key."""
     clauses = _CLAUSE.split(text)
-    return (text, *clauses) if len(clauses) > 1 else (text,)
+    found = (text, *clauses) if len(clauses) > 1 else (text,)
+    return tuple((piece, terms(piece), _key(piece)) for piece in found)
 
 
 def _verdict(claim: str, entry: Evidence, reason: str) -> ClaimVerdict:

@@ -7,7 +7,7 @@ nothing but the prompt, treats every memory alike, and has no notion of whom to 
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -76,6 +76,7 @@ _ITEMS = re.compile(r",\s*(?:and\s+)?|\s+and\s+")
 _ITEMS_JAPANESE = re.compile(
     r"、|と(?=[^、。]{2,}(?:を|は|、))|および|並びに|ならびに|それから|また"
 )
+_KINDS = ((_WHO, names), (_NUMBER_ASKED, numbers), (_CODE_ASKED, identifiers))
 _MOST_STATEMENTS = 6
 _MOST_A_PART = 2
 _LEAST_COVERED = 0.4
@@ -95,24 +96,32 @@ class _Reading:
     rules: list[tuple[str, Rule]] = field(default_factory=list)
 
     def add(self, sentence: str) -> None:
-        key = terms(sentence)
-        if key and not is_question(sentence):
+        key, states, ends_a_rule, rule = _understood(sentence)
+        if states:
             self.statements.pop(key, None)
             self.statements[key] = sentence
-        self._rule(sentence)
-
-    def _rule(self, sentence: str) -> None:
-        if lifts(sentence):
+        if ends_a_rule:
             meant = [entry for entry in self.rules if lifted_by(sentence, entry[0])]
             if meant:
                 self.rules = [entry for entry in self.rules if entry not in meant]
                 return
-        read = read_rule(sentence)
-        if read is None or read.once or read.rule.kind is RuleKind.POLICY:
-            return
-        if read.rule.kind in SINGULAR:
-            self.rules = [entry for entry in self.rules if entry[1].kind is not read.rule.kind]
-        self.rules.append((sentence, read.rule))
+        if rule is not None:
+            if rule.kind in SINGULAR:
+                self.rules = [entry for entry in self.rules if entry[1].kind is not rule.kind]
+            self.rules.append((sentence, rule))
+
+
+@lru_cache(maxsize=65_536)
+def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, Rule | None]:
+    """Return a sentence's terms, whether it states something or ends a rule, and its rule.
+
+    A transcript brings the same sentences back every turn.
+    """
+    key = terms(sentence)
+    read = read_rule(sentence)
+    lasting = read is not None and not read.once and read.rule.kind is not RuleKind.POLICY
+    rule = read.rule if read is not None and lasting else None
+    return key, bool(key) and not is_question(sentence), lifts(sentence), rule
 
 
 class EmbeddedModel:
@@ -239,8 +248,9 @@ def pick(
     ]
     weights = _weigh(asked, [held for _, held in usable])
     total = sum(weights.values())
+    kinds = [reader for pattern, reader in _KINDS if pattern.search(question)]
     standing = [
-        _fits(question, asked, sentence) * (1 + _NEWNESS * (place + 1) / len(usable))
+        _fits(kinds, asked, sentence) * (1 + _NEWNESS * (place + 1) / len(usable))
         for place, (sentence, _) in enumerate(usable)
     ]
     chosen: list[str] = []
@@ -270,12 +280,11 @@ def _weigh(asked: frozenset[str], held: Sequence[frozenset[str]]) -> dict[str, f
     }
 
 
-def _fits(question: str, asked: frozenset[str], sentence: str) -> float:
+def _fits(
+    kinds: Sequence[Callable[[str], frozenset[str]]], asked: frozenset[str], sentence: str
+) -> float:
     """Return more than 1 for a statement on the subject, or with the kind of thing, asked for."""
-    kinds = ((_WHO, names), (_NUMBER_ASKED, numbers), (_CODE_ASKED, identifiers))
-    fitting = 1.0 + 0.2 * sum(
-        bool(pattern.search(question) and reader(sentence)) for pattern, reader in kinds
-    )
+    fitting = 1.0 + 0.2 * sum(bool(reader(sentence)) for reader in kinds)
     taken = frame(sentence)
     return fitting * _ON_SUBJECT if taken is not None and taken.subject <= asked else fitting
 
