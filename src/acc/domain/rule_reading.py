@@ -8,7 +8,7 @@ from acc.domain import rule_patterns as patterns
 from acc.domain.language import LONGEST_SENTENCE, identifiers, one_line, terms
 from acc.domain.value_objects.rule import Rule, RuleKind
 
-_CACHE = 65_536
+_CACHE = 8_192
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
 
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
@@ -60,14 +62,26 @@ def paired_difference(
 def _bootstrap(
     units: Sequence[tuple[float, int]], seed: int, resamples: int
 ) -> tuple[float, float]:
-    draw = random.Random(seed)  # noqa: S311 - resampling, not secrecy
-    means: list[float] = []
-    for _ in range(resamples):
-        chosen = draw.choices(units, k=len(units))
-        means.append(math.fsum(unit[0] for unit in chosen) / sum(unit[1] for unit in chosen))
-    means.sort()
+    if len(units) == 1:
+        mean = units[0][0] / units[0][1]
+        return mean, mean
+    sums = [unit[0] for unit in units]
+    sizes = [unit[1] for unit in units]
+    means = sorted(
+        sum(chosen(sums)) / sum(chosen(sizes)) for chosen in _choices(len(units), seed, resamples)
+    )
     tail = (1 - CONFIDENCE) / 2
     return percentile(means, tail), percentile(means, 1 - tail)
+
+
+@lru_cache(maxsize=2)
+def _choices(
+    units: int, seed: int, resamples: int
+) -> tuple[Callable[[Sequence[float]], tuple[float, ...]], ...]:
+    """Return the resamples, drawn once for all the metrics and pairs of a run."""
+    draw = random.Random(seed)  # noqa: S311 - resampling, not secrecy
+    places = range(units)
+    return tuple(itemgetter(*draw.choices(places, k=units)) for _ in range(resamples))
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

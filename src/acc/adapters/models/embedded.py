@@ -88,6 +88,10 @@ _REFUSAL = {False: "I cannot share that.", True: "その内容はお伝えでき
 _NOTED = {False: "Noted.", True: "承知しました。"}
 
 
+#: A sentence and its terms.
+Statement = tuple[str, frozenset[str]]
+
+
 @dataclass(slots=True)
 class _Reading:
     """What a prompt holds: statements from oldest to newest, and the rules still in force."""
@@ -111,7 +115,7 @@ class _Reading:
             self.rules.append((sentence, rule))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, Rule | None]:
     """Return a sentence's terms, whether it states something or ends a rule, and its rule.
 
@@ -163,19 +167,20 @@ class EmbeddedModel:
             return [_REFUSAL[japanese]]
         about_rules = any(_RULES_ASKED.search(question) for question in questions)
         open_to_use = [
-            sentence
-            for sentence in reading.statements.values()
-            if not any(_covers(terms(sentence), topic) for topic in protected)
+            (sentence, held)
+            for held, sentence in reading.statements.items()
+            if not (protected and any(_covers(held, topic) for topic in protected))
             and (about_rules or read_rule(sentence) is None)
         ]
         found = pick_all(questions, open_to_use, japanese=japanese)
         if not found:
             # Some people ask without asking: "Wanted on the slide: lead and ticket."
             last = [s for s in spoken if read_rule(s) is None][-1:]
-            found = pick_all(last, [s for s in open_to_use if s not in last], japanese=japanese)
+            others = [entry for entry in open_to_use if entry[0] not in last]
+            found = pick_all(last, others, japanese=japanese)
         wanted = next((r.number for r in rules if r.kind is RuleKind.EXACT_BULLETS), 0)
         if found and len(found) < wanted:
-            spare = [s for s in reversed(open_to_use) if s not in found and terms(s) & asked]
+            spare = [s for s, held in reversed(open_to_use) if s not in found and held & asked]
             found += spare[: wanted - len(found)]
         forbidden = [word for r in rules if r.kind is RuleKind.FORBID for word in r.words]
         found = [without(sentence, forbidden) for sentence in found]
@@ -202,19 +207,20 @@ def parts_of(question: str, *, japanese: bool) -> list[str]:
     return [part for part in parts if terms(part) - _REQUEST_WORDS]
 
 
-def pick_all(questions: Sequence[str], statements: Sequence[str], *, japanese: bool) -> list[str]:
+def pick_all(
+    questions: Sequence[str], statements: Sequence[Statement], *, japanese: bool
+) -> list[str]:
     """Return the statements that answer the questions, part by part, without repeats."""
-    usable = [(sentence, terms(sentence)) for sentence in statements]
     chosen: dict[str, None] = {}
     for question in questions:
         whole = terms(question) - _REQUEST_WORDS
         parts = parts_of(question, japanese=japanese)
         for part in parts:
             asked = terms(part) - _REQUEST_WORDS
-            found = pick(part, asked, usable)
+            found = pick(part, asked, statements)
             # A part such as "its owner" may say too little by itself.
             if not found and len(parts) > 1 and len(asked) < 2:
-                found = pick(part, whole, usable)
+                found = pick(part, whole, statements)
             chosen.update(dict.fromkeys(found))
     return list(chosen)[:_MOST_STATEMENTS]
 
@@ -224,7 +230,7 @@ def statements_of(memory: str) -> list[str]:
     return [statement for line in memory.split("\n") for statement in _statements_of_line(line)]
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def _statements_of_line(line: str) -> tuple[str, ...]:
     found: list[str] = []
     for item in _LABEL.sub("", line).split(" | "):
@@ -234,9 +240,7 @@ def _statements_of_line(line: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def pick(
-    question: str, asked: frozenset[str], statements: Sequence[tuple[str, frozenset[str]]]
-) -> list[str]:
+def pick(question: str, asked: frozenset[str], statements: Sequence[Statement]) -> list[str]:
     """Return the statements that cover what is asked, the most telling first.
 
     A statement must add something to the question, and counts for more when its subject is what is
@@ -244,7 +248,9 @@ def pick(
     the newest wins.
     """
     usable = [
-        (sentence, held) for sentence, held in statements if held & asked and not held <= asked
+        (sentence, held)
+        for sentence, held in statements
+        if not held.isdisjoint(asked) and not held <= asked
     ]
     weights = _weigh(asked, [held for _, held in usable])
     total = sum(weights.values())
