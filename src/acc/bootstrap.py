@@ -272,7 +272,7 @@ def _run_in_workers(
         on_turn(*message)
         return False
 
-    pool = WorkerPool(_serve_jobs, (run.path,), workers=workers)
+    pool = WorkerPool(_serve_jobs, (run.path,), workers=workers, preload=("acc.preloaded",))
     try:
         pool.run(jobs, take)
     finally:

@@ -8,7 +8,7 @@ from acc.domain import rule_patterns as patterns
 from acc.domain.language import LONGEST_SENTENCE, identifiers, one_line, terms
 from acc.domain.value_objects.rule import Rule, RuleKind
 
-_CACHE = 8_192
+_CACHE = 4_096
 
 
 @dataclass(frozen=True, slots=True)

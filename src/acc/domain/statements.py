@@ -81,7 +81,7 @@ class Frame:
     negated: bool
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=4_096)
 def frame(sentence: str) -> Frame | None:
     """Return what the sentence says of what, or None where that cannot be told."""
     if len(sentence) > LONGEST_SENTENCE:
@@ -154,7 +154,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / len(one | other)
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=4_096)
 def same_subject(newer: str, older: str) -> bool:
     """Tell whether two sentences speak of the same thing in the same respect."""
     one, other = frame(newer), frame(older)

@@ -108,7 +108,7 @@ class EvidencePool:
         return [self._entries[entry[-1]][0] for entry in scored[:_TRIED]] if wanted else []
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=4_096)
 def _pieces(text: str) -> tuple[tuple[str, frozenset[str], str], ...]:
     """Return a sentence and its clauses, each with its terms and its key."""
     clauses = _CLAUSE.split(text)
@@ -136,7 +136,7 @@ def differs(claim: str, evidence: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=4_096)
 def _key(text: str) -> str:
     return one_line(text).casefold().rstrip(".。!！ ")
 

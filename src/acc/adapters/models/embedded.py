@@ -115,7 +115,7 @@ class _Reading:
             self.rules.append((sentence, rule))
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=4_096)
 def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, Rule | None]:
     """Return a sentence's terms, whether it states something or ends a rule, and its rule.
 
@@ -230,7 +230,7 @@ def statements_of(memory: str) -> list[str]:
     return [statement for line in memory.split("\n") for statement in _statements_of_line(line)]
 
 
-@lru_cache(maxsize=8_192)
+@lru_cache(maxsize=4_096)
 def _statements_of_line(line: str) -> tuple[str, ...]:
     found: list[str] = []
     for item in _LABEL.sub("", line).split(" | "):

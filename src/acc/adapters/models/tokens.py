@@ -12,7 +12,7 @@ class BpeTokenCounter:
 
     def __init__(self, encoding: str = "o200k_base") -> None:
         self._encoding = bpe_openai.get_encoding(encoding)
-        self.count = lru_cache(maxsize=8_192)(self._count)
+        self.count = lru_cache(maxsize=4_096)(self._count)
 
     def _count(self, text: str) -> int:
         # The encoder takes at most 1 MB at once; a cut may add one token per piece.
