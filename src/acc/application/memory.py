@@ -7,11 +7,18 @@ from acc.domain.ccs_budget import fit
 from acc.domain.ccs_schema import check_limits
 from acc.domain.ccs_text import render_state
 from acc.domain.errors import InvalidInput
-from acc.domain.language import Origin, segments, sentences
+from acc.domain.language import Origin, said, segments, sentences
 from acc.domain.rule_reading import is_question
-from acc.domain.statements import supersedes
+from acc.domain.statements import frame, supersedes
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.turn import Artifact, Decision, Source, TurnSignal, TurnTrace
+from acc.domain.value_objects.turn import (
+    Artifact,
+    Candidate,
+    Decision,
+    Source,
+    TurnSignal,
+    TurnTrace,
+)
 from acc.ports.outbound.memory_ports import (
     CompressorPort,
     EvidenceStorePort,
@@ -61,7 +68,7 @@ class AccMemory:
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Commit this turn's state and return it as the agent's whole memory."""
-        recalled = await self._evidence.recall(signal.text[:_MOST_CUE], limit=self._recall_limit)
+        recalled = await self._evidence.recall(_cue(signal), limit=self._recall_limit)
         gate = await self._qualifier.qualify(recalled, self._state, signal)
         proposal = await self._compressor.compress(signal, self._state, gate.qualified)
         state, dropped, tokens = fit(proposal.state, self._budget, self._tokens.count)
@@ -96,12 +103,22 @@ class AccMemory:
         await self._evidence.add([answer])
 
     async def _replace_older(self, artifact: Artifact) -> None:
-        found = await self._evidence.recall(artifact.text[:_MOST_CUE], limit=_SUPERSEDE_LIMIT)
+        taken = frame(artifact.text)
+        found: tuple[Candidate, ...] = ()
+        if taken is not None:
+            cue = " ".join(sorted(taken.subject))
+            found = await self._evidence.recall(cue, limit=_SUPERSEDE_LIMIT)
         await self._evidence.add([artifact])
         for candidate in found:
             older = candidate.artifact
             if candidate.superseded_by is None and supersedes(artifact.text, older.text):
                 await self._evidence.supersede(older.id, artifact.id)
+
+
+def _cue(signal: TurnSignal) -> str:
+    """Return what the turn asks, or all that it says where it asks nothing."""
+    questions = [sentence for sentence in said(signal.text) if is_question(sentence)]
+    return (" ".join(questions) or signal.text)[:_MOST_CUE]
 
 
 def artifacts_of(signal: TurnSignal) -> list[Artifact]:

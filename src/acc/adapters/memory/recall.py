@@ -21,10 +21,10 @@ _B = 0.75
 _COUNT_BITS = 8
 _MOST_COUNT = (1 << _COUNT_BITS) - 1
 #: Entries of an inverted list read for one recall, newest first where a list is longer.
-_MOST_ENTRIES = 3_000
+_MOST_ENTRIES = 2_000
 _MOST_CUE_TERMS = 48
 #: Artifacts that the commoner terms are still scored on.
-_MOST_REFINED = 128
+_MOST_REFINED = 64
 _RERANKED = 4
 _RANK_CONSTANT = 60
 
@@ -98,16 +98,16 @@ class Bm25EvidenceStore:
         allowance = _MOST_ENTRIES
         for position, (weight, entries) in enumerate(weighted):
             if allowance <= 0 or remaining[position] < threshold:
-                leaders = _leaders(scores, max(limit, _MOST_REFINED))
-                scores = dict(leaders)
+                scores = dict(_leaders(scores, max(limit, _MOST_REFINED), 0.0))
                 self._refine(scores, weighted[position:])
+                threshold = 0.0
                 break
             read = entries if len(entries) <= allowance else entries[-allowance:]
             allowance -= len(read)
             self._accumulate(scores, weight, read)
             if len(scores) >= limit:
-                threshold = min(heapq.nlargest(limit, scores.values()))
-        return _leaders(scores, limit)
+                threshold = heapq.nlargest(limit, scores.values())[-1]
+        return _leaders(scores, limit, threshold)
 
     def _weigh(self, cue: str) -> list[tuple[float, "array[int]"]]:
         total = len(self._artifacts)
@@ -120,10 +120,14 @@ class Bm25EvidenceStore:
         weighted.sort(key=lambda item: -item[0])
         return weighted[:_MOST_CUE_TERMS]
 
+    def _norm(self) -> tuple[float, float]:
+        """Return what a document's length adds to BM25's denominator: a base and a slope."""
+        slope = _K1 * _B * len(self._artifacts) / max(1, self._total_length)
+        return _K1 * (1 - _B), slope
+
     def _accumulate(self, scores: dict[int, float], weight: float, entries: "array[int]") -> None:
         lengths = self._lengths
-        base = _K1 * (1 - _B)
-        slope = _K1 * _B * len(self._artifacts) / max(1, self._total_length)
+        base, slope = self._norm()
         gain = weight * (_K1 + 1)
         known = scores.get
         for entry in entries:
@@ -133,12 +137,15 @@ class Bm25EvidenceStore:
             scores[place] = known(place, 0.0) + gain * share
 
     def _refine(self, scores: dict[int, float], weighted: list[tuple[float, "array[int]"]]) -> None:
+        base, slope = self._norm()
         for place in scores:
+            norm = base + slope * self._lengths[place]
             first = place << _COUNT_BITS
             for weight, entries in weighted:
                 position = bisect_left(entries, first)
                 if position < len(entries) and entries[position] >> _COUNT_BITS == place:
-                    self._accumulate(scores, weight, entries[position : position + 1])
+                    count = entries[position] & _MOST_COUNT
+                    scores[place] += weight * (_K1 + 1) * count / (count + norm)
 
     def _rerank(self, cue: str, best: list[tuple[int, float]]) -> list[tuple[int, float]]:
         """Join the lexical and the vector ranking by reciprocal rank."""
@@ -157,7 +164,8 @@ class Bm25EvidenceStore:
         return sorted(best, key=lambda item: (-joined[item[0]], -item[0]))
 
 
-def _leaders(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
+def _leaders(scores: dict[int, float], limit: int, threshold: float) -> list[tuple[int, float]]:
     """Return the best places with their scores, the newer first on a tie."""
-    best = heapq.nlargest(limit, ((score, place) for place, score in scores.items()))
-    return [(place, score) for score, place in best]
+    best = [(score, place) for place, score in scores.items() if score >= threshold]
+    best.sort(reverse=True)
+    return [(place, score) for score, place in best[:limit]]
