@@ -33,7 +33,8 @@ check: $(READY) ## The fast half of the tests: format, lint, types, contracts, u
 
 test: check browser ## Everything CI runs
 	$(BIN)/coverage erase
-	$(BIN)/pytest -q -n 2 --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -q -n 2 --cov --cov-report= --cov-fail-under=90
+	$(BIN)/coverage report --skip-covered --fail-under=100 --include='*/acc/domain/*,*/acc/application/*'
 
 bench: $(READY) ## Our numbers against their bars, one interleaved run
 	$(BIN)/python benchmarks/run.py

@@ -117,6 +117,13 @@ async def test_judge_that_lies_about_names_ends_the_episode_naming_both_sets(
     assert shown in str(caught.value)
 
 
+async def test_a_judge_that_finds_the_fault_itself_ends_the_episode_at_once() -> None:
+    judge = ScriptedJudge(faults=[JudgeContractBroken(1, ["a"], ["b"])])
+    use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge)
+    with pytest.raises(JudgeContractBroken):
+        await use_case.run_episode(queries("one"))
+
+
 @pytest.mark.parametrize("ids", [(2, 3), (1, 3), (1, 1), (2, 1)])
 async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[int, ...]) -> None:
     agents = two_agents()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acc.application.memory import AccMemory
+from acc.application.memory import AccMemory, artifacts_of
 from acc.bootstrap import acc_memory
 from acc.domain.ccs_text import parse_text, render_state
 from acc.domain.errors import InvalidInput
@@ -257,6 +257,11 @@ async def test_committed_state_never_exceeds_its_budget_and_says_what_it_dropped
         dropped += len(view.trace.dropped)
         assert parse_text(view.text) == memory.state
     assert dropped > 100
+
+
+async def test_a_turn_of_a_thousand_statements_leaves_a_bounded_number_of_artifacts() -> None:
+    text = " ".join(f"Host web-{n} is blue." for n in range(1000))
+    assert len(artifacts_of(TurnSignal(turn_id=1, text=text))) == 64
 
 
 @pytest.mark.parametrize("budget", [0, 31, -5])

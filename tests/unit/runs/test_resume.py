@@ -1,0 +1,94 @@
+"""A run can be cut off at any byte and ends with the same bytes all the same."""
+
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acc import bootstrap
+from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.runs.turn_lines import apply, changes, decode, encode, record_of, result_of
+from acc.cli.evaluate import EvaluationOptions, configure
+from acc.domain.errors import InvalidInput, RunDamaged
+from acc.domain.value_objects.live_evaluation import TurnResult
+
+KEYS = st.text(max_size=4)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+MEMORIES = st.dictionaries(KEYS, PLAIN, max_size=5)
+
+
+@given(MEMORIES, MEMORIES)
+def test_changes_lead_from_any_memory_to_any_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    found = changes(before, after)
+    assert apply(before, found) == after
+    assert changes(after, after) == []
+
+
+def run_all(folder: Path, *, turns: int = 5) -> RunDirectory:
+    options = EvaluationOptions(scenario="it-operations", episodes=1, turns=turns)
+    run = RunDirectory.create(folder, configure(options))
+    outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
+    assert outcome.errors == {}
+    return run
+
+
+@lru_cache(maxsize=1)
+def whole_run() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_all(Path(folder) / "run")
+        return run.journal(run.jobs()[0]).path.read_bytes()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(0, 1))
+def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
+    whole = whole_run()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        options = EvaluationOptions(scenario="it-operations", episodes=1, turns=5)
+        run = RunDirectory.create(folder, configure(options))
+        journal = run.journal(run.jobs()[0])
+        journal.path.write_bytes(whole[: int(share * len(whole))])
+        assert run_all(folder).journal(run.jobs()[0]).path.read_bytes() == whole
+
+
+def test_a_line_reads_back_as_it_was_written() -> None:
+    memory: dict[str, object] = {}
+    for raw in whole_run().splitlines(keepends=True):
+        line = decode(raw)
+        assert encode(line) == raw
+        result: TurnResult = result_of(line, memory)
+        memory = dict(result.canonical_memory)
+        assert [record_of(line.turn, agent) for agent in line.agents] == list(result.records)
+
+
+def test_a_finished_run_asks_nobody_again(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run")
+    seen: list[str] = []
+    bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda name, _: seen.append(name))
+    assert seen == []
+
+
+def test_a_turn_out_of_order_is_damage(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run", turns=3)
+    journal = run.journal(run.jobs()[0])
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(lines[0] + lines[2])
+    with pytest.raises(RunDamaged, match="line 2: holds turn 3"):
+        journal.read()
+
+
+def test_a_second_owner_of_a_run_is_refused(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run", turns=1)
+    with run.locked(), pytest.raises(InvalidInput, match="another process"), run.locked():
+        pass

@@ -1,0 +1,57 @@
+"""Episodes on record: begun, stopped, continued, ended in an error."""
+
+from acc.application.use_cases.evaluate import Episode, EvaluateUseCase
+from acc.domain.value_objects.evaluation_run import EpisodeJob, ScenarioChoice
+from acc.domain.value_objects.live_evaluation import TurnResult
+from acc.testing import ScriptedAgent, ScriptedJudge, queries
+
+JOB = EpisodeJob(
+    scenario=ScenarioChoice(reference="r", id="s", domain="d", language="en", digest="0"), seed=7
+)
+
+
+class Notebook:
+    def __init__(self) -> None:
+        self.turns: list[TurnResult] = []
+
+    def earlier(self) -> tuple[TurnResult, ...]:
+        return tuple(self.turns)
+
+    async def append(self, result: TurnResult) -> None:
+        self.turns.append(result)
+
+
+def episode(journal: Notebook, *, names: list[str] | None = None) -> Episode:
+    return Episode(
+        agents=[ScriptedAgent("a", ["1", "2", "3"])],
+        judge=ScriptedJudge(names=names),
+        queries=queries("one", "two", "three"),
+        journal=journal,
+    )
+
+
+async def test_an_episode_is_recorded_turn_by_turn() -> None:
+    journal = Notebook()
+    seen: list[int] = []
+    use_case = EvaluateUseCase(compose=lambda _: episode(journal))
+    end = await use_case.run(JOB, on_turn=lambda _, result: seen.append(result.query.turn_id))
+    assert (end.turns, end.error, end.stopped) == (3, "", False)
+    assert seen == [1, 2, 3]
+    assert [turn.query.turn_id for turn in journal.turns] == [1, 2, 3]
+
+
+async def test_an_episode_stops_between_two_turns_and_continues_there() -> None:
+    journal = Notebook()
+    use_case = EvaluateUseCase(compose=lambda _: episode(journal))
+    end = await use_case.run(JOB, should_stop=lambda: len(journal.turns) == 2)
+    assert (end.turns, end.stopped) == (2, True)
+    end = await use_case.run(JOB)
+    assert (end.turns, end.stopped) == (3, False)
+    assert (await use_case.run(JOB)).turns == 3, "there is nothing left to do"
+
+
+async def test_an_error_ends_the_episode_and_says_so() -> None:
+    journal = Notebook()
+    end = await EvaluateUseCase(compose=lambda _: episode(journal, names=["ghost"])).run(JOB)
+    assert end.error.startswith("judge_contract_broken: turn 1: the judge was asked about ['a']")
+    assert JOB.name == "s.000007"
