@@ -34,7 +34,8 @@ NJ = (
 LIMIT = (
     r"(?:under|at most|no more than|not more than|(?:a )?max(?:imum)?(?: of)?|up to|within"
     r"|fewer than|less than|\b(?:no|not|never)(?: \w+){0,5} (?:longer|more) than"
-    r"|not exceed|below|limit(?:ed)?(?: \w+){0,3} (?:to|of)|cap(?:ped)?(?: \w+){0,3} (?:to|at"
+    r"|(?:\b(?:not|never)|n['’]t)(?: \w+){0,3} (?:over|beyond|exceed)|make (?:that|it)"
+    r"|below|limit(?:ed)?(?: \w+){0,4} (?:to|of|is|now|at)|cap(?:ped)?(?: \w+){0,3} (?:to|at"
     r"|of)|hold(?: \w+){0,3} to|keep(?: \w+){0,3} to|stays? (?:under|within|below))"
 )
 QUOTED = re.compile(r"[\"“]([^\"”]+)[\"”]|「([^」]+)」|『([^』]+)』|'([^']{2,})'(?!\w)|`([^`]+)`")
@@ -43,6 +44,7 @@ COUNTED: tuple[tuple[RuleKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(pattern, re.I | re.A))
     for kind, pattern in (
         (RuleKind.MAX_WORDS, rf"{LIMIT} {N} words?\b"),
+        (RuleKind.MAX_WORDS, rf"\bword limit (?:to|is|of)(?: now)? {N}\b"),
         (
             RuleKind.MAX_WORDS,
             rf"\b{N}[- ]words?(?: or (?:fewer|less)| (?:max|limit|cap|ceiling|maximum|at most"
@@ -50,7 +52,7 @@ COUNTED: tuple[tuple[RuleKind, re.Pattern[str]], ...] = tuple(
         ),
         (
             RuleKind.MAX_CHARACTERS,
-            rf"{LIMIT} {N} characters?\b|{NJ}\s*(?:文字|字)(?:以内|以下|まで|未満)",
+            rf"{LIMIT} {N} characters?\b|{NJ}\s*(?:文字|字)(?:以内|以下|まで|未満|を超えない)",
         ),
         (
             RuleKind.EXACT_BULLETS,
@@ -149,14 +151,15 @@ EVERY = re.compile(
     re.I,
 )
 SECRET = re.compile(
-    r"\b(?:never|do not|don['’]t|must not|may not|not to|no one may|cannot|can['’]t)\b[^.]{0,30}"
+    r"\b(?:never|do not|don['’]t|must not|may not|not to|no one may|nobody may)\b[^.]{0,30}"
     r"\b(?:share|disclose|reveal|give out|give away|read out|pass on|publish|release|repeat|name"
     r"|send|hand out|expose)\b"
-    r"|\b(?:is|are|stays?|remains?|keep|kept)\b[^.]{0,40}\b(?:confidential|secret|private"
-    r"|off the record|undisclosed)\b"
+    r"|\b(?:is|are|stays?|remains?|be|keep|kept)\b(?!(?: \w+){0,2} (?:not|longer))[^.]{0,40}"
+    r"\b(?:confidential|secret|off the record|undisclosed)\b|\bkeep\b[^.]{0,40}\bprivate\b"
+    r"|\bmust not be (?:shared|disclosed|revealed|published|given out)\b"
     r"|(?:開示|共有|公開|口外|漏ら|伝え|教え|明か|回答|お知らせ)(?:し)?(?:ない|ません|てはいけ"
     r"|ては(?:なら|いけ)|禁止|しないで|ないで)|(?:開示|共有|公開|口外)(?:は)?(?:禁止|不可|厳禁)"
-    r"|非公開|秘匿|社外秘|秘密(?:です|に|とし|厳守)|内密",
+    r"|非公開(?!企業|会社)|秘匿|社外秘|秘密(?:です|に|とし|厳守)|内密",
     re.I,
 )
 SECRET_TAIL = re.compile(
@@ -167,31 +170,62 @@ SECRET_TAIL = re.compile(
 )
 SECRET_TOPIC_JAPANESE = re.compile(
     r"^(?:.*、)?(.+?)(?:は|を|について)(?=[^。]{0,24}(?:開示|共有|公開|口外|漏|伝え|教え|明か"
-    r"|回答|お知らせ|非公開|秘匿|社外秘|秘密|内密))"
+    r"|回答|お知らせ|非公開(?!企業|会社)|秘匿|社外秘|秘密|内密))"
 )
 SECRET_SUBJECT = re.compile(
     r"^(?:please\s+)?(?:keep\s+)?(.+?)\s+(?:(?:is|are|stays?|remains?|must|be|kept|strictly"
     r"|fully)\s+)*(?:confidential|secret|private|off the record|undisclosed)\b",
     re.I,
 )
-#: "I do not know" and "they never answered" tell something; "do not" and "never" order it.
-_ORDERED = "".join(
-    rf"(?<!\b{who} )"
-    for who in ("i", "we", "they", "he", "she", "it", "who", "which", "that", "you")
+#: Where an order can begin. "They never answered" tells something; "never answer" orders it.
+_BEGIN = (
+    r"(?:^|[.:;,—–-]\s+|\b(?:please|kindly|and|but|so|also|then|just|you|should|shall|must|to)\s+)"
 )
+_NOT_THEM = "".join(rf"(?<!\b{who} )" for who in ("i", "we", "they", "he", "she", "it"))
 DIRECTIVE = re.compile(
-    rf"{_ORDERED}\b(?:never|always|do not|don['’]t)\b"
-    r"|\b(?:must|you (?:must |should )?(?:never|always)|from now on|from here on|going forward"
-    r"|make sure|ensure|shall|only ever"
-    r"|is (?:prohibited|forbidden|banned|not allowed|off limits)|are (?:prohibited|forbidden"
-    r"|banned|not allowed|off limits)"
-    r"|may not|not permitted|requires? (?:[\w'’]+ ){0,4}(?:approval|sign-off)"
-    r"|needs? (?:[\w'’]+ ){0,4}(?:approval|sign-off)|no \w+ without"
-    r"|keep (?:every|each|all|any|your|the)|(?:every|each|all) (?:answer|reply|response|message"
-    r"|update)s?"
-    r"|ignore|disregard|override|obey)\b"
-    r"|禁止|必ず|厳守|してはいけ|してはなら|しないこと|しないで|すること。|ないでください"
-    r"|承認(?:が必要|を得てから|を得ること|を要|なし(?:に|で)|がない限り)|徹底|無視し",
+    rf"{_BEGIN}(?:never|always|do not|don['’]t)\s+(?!mind\b|worry\b|know\b|\w+ed\b)"
+    rf"|{_BEGIN}(?:ignore|disregard|override|obey|make sure|ensure)\b"
+    rf"|\bmust (?:not|never|always)\b|{_NOT_THEM}\bmust\b(?! have\b)"
+    rf"|{_NOT_THEM}\bmay not\b|\b(?:shall|only ever|not permitted|going forward)\b"
+    r"|\bfrom (?:now|here) on,?\s+(?!(?:the|our|its|their|an?|it|we|i|he|she|they)\b)(?-i:[a-z])"
+    r"|\b(?:is|are) (?:prohibited|forbidden|banned|not allowed|off limits)\b"
+    r"|\b(?:not allowed to|n['’]t want you to|not want you to|under no circumstances)\b"
+    r"|\b(?:requires?|needs?) (?:[\w'’]+ ){0,4}(?:approval|sign-off)\b|\bno \w+ without\b"
+    r"|\bkeep (?:every|each|all|any|your|the)\b"
+    r"|\b(?:every|each|all) (?:answer|reply|response|message|update)s?\b"
+    r"(?! (?:was|were|has|have|had|came|went)\b)"
+    r"|^(?:please\s+)?(?:avoid|stick to|call me|prefer|check with (?:me|us)|ask (?:me|us) before"
+    r"|keep (?:it|them|things|answers?|replies|responses)|only (?:use|answer|reply)"
+    r"|use \w+ (?:units?|english|spelling|dates?|format|style|times?)"
+    r"|(?:answer|reply|respond|write) in \w+ (?:english|language|style|tone)"
+    r"|no (?!one\b|problem|worries|idea|news|change|update|more\b|longer\b)\w+"
+    r"(?! (?:is|are|was|were|has|have)\b))\b"
+    r"|禁止|必ず|厳守|してはいけ|してはなら|てはだめ|てはダメ|しないこと|ないこと。?$"
+    r"|(?<!気に)(?<!心配)しないで|すること。|(?<!気にし)(?<!心配し)ないでください"
+    r"|(?:避け|控え|伏せ)て(?:ください|下さい)"
+    r"|(?:敬語|丁寧語|簡潔|税込|常体|英語|日本語)[^。]{0,8}(?:答え|回答|表記|書い|返)"
+    r"|前に[^。]{0,8}確認(?:して|を取|すること)"
+    r"|承認(?:が必要|を得てから|を得ること|を要|なし(?:に|で)|がない限り)"
+    r"|徹底(?:して(?:ください|下さい)|すること|をお願い)|無視し(?:て(?:ください|下さい)|ないで)",
+    re.I,
+)
+#: What someone else wants or says is no rule of the one who tells it.
+HEARSAY = re.compile(r"と(?:言|話|述べ|主張|要求|希望)(?:って|して|しており|っており)?(?:い|お)")
+#: "Do not end with …" asks for the opposite of what it names.
+NEGATED = re.compile(
+    r"\b(?:do not|never|must not|not to|no need to|avoid|without|refrain from|stop)\b|n['’]t\b",
+    re.I,
+)
+NEGATED_JAPANESE = re.compile(
+    r"ないで|しないこと|不要|要りません|いりません|必要は?(?:ない|ありません)|やめ"
+)
+#: A sentence that describes a thing of its own: "The abstract is limited to 250 words."
+DESCRIPTION = re.compile(
+    r"^(?:the|an?|our|this|that|its|their|my)\s+(?!(?:\w+\s+)?(?:answers?|repl(?:y|ies)|responses?"
+    r"|messages?|updates?|last|closing|first|final|opening|template|format|length|limit|words?"
+    r"|sentences?|bullets?|rule|line)\b)"
+    r"|^(?![^はが]{0,24}(?:回答|返答|返信|答え|報告|文面|箇条書き|メッセージ|今後|毎回|締め|結び|冒頭"
+    r"|末尾|最後|見出し|文字数|字数|上限))(?!.*(?:禁止|必ず|厳守))[^、。]{1,24}(?:は|が)[^。]*(?:です|ます|でした|ました)。?$",
     re.I,
 )
 ONCE = re.compile(
@@ -205,27 +239,53 @@ LASTING = re.compile(
     r"|\bgoing forward\b|今後|以後|以降|毎回|常に",
     re.I,
 )
+_RULE_NOUN = (
+    r"(?:rules?|limits?|constraints?|requirements?|restrictions?|caps?|bans?|closing|sign-off"
+    r"|ending|headings?|format|freeze|instructions?|line)"
+)
+_LIFTED = (
+    r"(?:lifted|dropped|removed|cancell?ed|withdrawn|retired|waived|revoked|over|gone|rescinded)"
+)
 LIFT = re.compile(
-    r"\b(?:lift(?:ed|ing|s)?|drop(?:ped|ping)?|remov(?:e|ed|ing)|cancel(?:led|ed|ling)?"
-    r"|withdraw(?:n|ing)?|withdrew|retir(?:e|ed|ing)"
-    r"|forget|scrap(?:ped|ping)?|waiv(?:e|ed|ing)|revok(?:e|ed|ing)|stop|end(?:s|ed)?"
-    r"|rescind(?:ed)?|ignore)\b[^.]{0,60}"
-    r"\b(?:rules?|limits?|constraints?|requirements?|restrictions?|caps?|bans?|closing|sign-off"
-    r"|ending|heading|headings|format|instruction|instructions|freeze|line)\b"
-    r"|\b(?:rules?|limits?|constraints?|requirements?|restrictions?|caps?|bans?|closing|sign-off"
-    r"|ending|headings?|format|freeze|line)\b[^.]{0,60}"
-    r"\b(?:lifted|dropped|removed|cancell?ed|withdrawn|retired|waived|revoked|over|gone"
-    r"|rescinded|no longer (?:\w+ ){0,2}(?:applies|apply|needed|required|holds?|in force"
-    r"|stands?))\b"
+    r"\b(?:lift(?:ing|s)?|drop(?:ping)?|remov(?:e|ing)|cancel(?:ling)?|withdraw(?:ing)?"
+    rf"|retir(?:e|ing)|forget|scrap|waiv(?:e|ing)|revoke|rescind|ignore)\b[^.]{{0,60}}\b{_RULE_NOUN}\b"
+    rf"|\b(?:lifted|dropped|removed|withdrew|waived|revoked)\b[^.]{{0,60}}\b{_RULE_NOUN}\b"
+    rf"|\b(?:end|stop) (?:the|this|that)\b[^.]{{0,40}}\b{_RULE_NOUN}\b"
+    r"|\bstop (?:using|ending|closing|starting|adding|including|citing|writing|quoting)\b"
+    rf"|\b{_RULE_NOUN}\b[^.]{{0,60}}\b(?:{_LIFTED}|no longer (?:\w+ ){{0,2}}(?:applies|apply|needed"
+    r"|required|holds?|in force|stands?))\b"
     r"|\bno longer (?:need|have) to\b|\bno longer (?:\w+ ){0,2}(?:needed|required|necessary"
-    r"|applies|apply)\b|\byou (?:can|may) (?:now )?(?:stop|skip|leave out|omit)\b|\b(?:not"
-    r"|n['’]t) (?:needed|required|necessary) (?:any ?more|any longer)\b"
+    r"|applies|apply|confidential|secret)\b"
+    r"|\byou (?:can|may) (?:now )?(?:stop|skip|leave out|omit)\b"
+    r"|\byou (?:can|may) (?!not\b)[^.?]{1,60}\b(?:now|again)\b|\ballowed again\b|\bno more \w+s\b"
+    r"|(?:\bnot|n['’]t) (?:needed|required|necessary) (?:any ?more|any longer)\b"
+    r"|(?:\bnot|n['’]t) (?:apply|need|hold)\b[^.]{0,60}\b(?:any ?more|any longer)\b"
     r"|解除|撤回|取り消|取りやめ|廃止|なくて(?:も)?(?:よい|いい|結構|かまい|構い|大丈夫)"
-    r"|もう(?:必要|適用)(?:ありません|ない)|不要(?:です|になり|とし|に)|終了(?:します|しました"
-    r"|とします)",
+    r"|もう(?:必要|適用)(?:ありません|ない)|不要(?:です|になり|とし|に)|要りません"
+    r"|[てで]も?(?:構いません|かまいません|いいです|よいです|大丈夫です)|許可します"
+    r"|(?:制限|規則|ルール|指定|文言|締め|[」』])[^。]{0,8}(?:なくし|外し|やめ)"
+    r"|(?:制限|規則|ルール|指定|運用|凍結)[^。]{0,8}終了(?:します|しました|とします)",
     re.I,
 )
-QUESTION = re.compile(r"[?？]\s*[\"'”」』)]*$|か[。.]?$")
+#: Speaks of ending a rule without doing it.
+NOT_LIFTED = re.compile(
+    r"\b(?:not|never)\s+(?:yet\s+|been\s+|be\s+|to\s+)*(?:lift|drop|remov|cancel|withdr|retir|waiv"
+    r"|revok|rescind|forget)|n['’]t\s+(?:been\s+|be\s+)?(?:lift|drop|remov|cancel|withdr|forget)"
+    r"|\b(?:will|would|might|could|may) be\b"
+    r"|\b(?:wants?|wanted|plans?|asked|asks|suggests?|proposes?|hopes?|likes?) (?:\w+ )?to\b"
+    r"|(?:解除|撤回|廃止|終了)は?(?:しません|していません|されていません|されません|しない|できません"
+    r"|する予定|予定|を検討)",
+    re.I,
+)
+ALL_RULES = re.compile(
+    r"\b(?:all|every|any) (?:of )?(?:the |my |these |earlier )*"
+    r"(?:rules|limits|restrictions|constraints)\b"
+    r"|(?:すべて|全て|全部)の(?:制限|規則|ルール|制約)",
+    re.I,
+)
+QUESTION = re.compile(
+    r"(?<!, right)(?<!, correct)(?<!, ok)(?<!, yes)[?？]\s*[\"'”」』)]*$|か[。.]?$", re.I
+)
 #: A question about a rule or about what was done; it asks for no form.
 ASKS_ABOUT = re.compile(
     r"^(?:(?:so|and|but|ok|wait)[,:]?\s+)?(?:(?:is|are|was|were|did|do|does|has|have|had)\b"
@@ -248,12 +308,14 @@ REQUEST = re.compile(
     r"|summari[sz]e|remind|name|explain|recap|repeat"
     r"|describe|outline|report|provide|show|say|recommend|choose|compare|prepare|restate|walk"
     r"|read|quote|spell|answer|reply|respond|compose|produce|brief|fill|put|mark|present|lay"
-    r"|cover|what|who|which|when|where|how|why)\b",
+    r"|cover)\b(?! (?:\w+ ){0,2}(?:is|are|was|were)\b)",
     re.I,
 )
+#: Asks to remember something; that is neither a question nor a rule.
+REMEMBER_JAPANESE = re.compile(r"(?:覚えて|記録|控えて|記憶|メモして|承知おき|ご留意)")
 GOAL = re.compile(
-    r"\b(?:(?:our|the|my|main|overall|primary) (?:\w+ )?(?:goal|objective|aim|mission"
-    r"|priority)\b|we (?:need|have|want|aim) to\b|i want (?:us )?to\b|help (?:me|us)\b"
+    r"\b(?:(?:our|the|my|main|overall|primary) (?:\w+ )?(?:goals?|objectives?|aim|mission"
+    r"|priority) (?:is|are|remains?)\b|we (?:need|want|aim) to\b|i want us to\b"
     r"|the job is to\b)"
     r"|(?:目標|目的|ゴール|最優先事項|狙い)は|を目指",
     re.I,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from acc.domain import rule_patterns as patterns
-from acc.domain.language import LONGEST_SENTENCE, identifiers, one_line, terms
+from acc.domain.language import LONGEST_SENTENCE, contains_text, identifiers, one_line, terms
 from acc.domain.value_objects.rule import Rule, RuleKind
 
 _CACHE = 4_096
@@ -24,7 +24,7 @@ class ReadRule:
 def read_rule(sentence: str) -> ReadRule | None:
     """Return the rule that a sentence states, or None."""
     sentence = one_line(sentence[:LONGEST_SENTENCE])
-    if patterns.ASKS_ABOUT.search(sentence):
+    if patterns.ASKS_ABOUT.search(sentence) or patterns.HEARSAY.search(sentence):
         return None
     rule = _form_rule(sentence)
     if rule is None:
@@ -41,45 +41,77 @@ def _is_once(sentence: str) -> bool:
         return False
     if patterns.ONCE.search(sentence):
         return True
-    # "Summarise X in three bullets" is about this answer; "every answer in three bullets" is not.
-    return is_question(sentence) and not patterns.EVERY.search(sentence)
+    # "Summarise X in three bullets" is about this answer; "answer in three bullets" is not.
+    asks = is_question(sentence) and not patterns.EVERY.search(sentence)
+    only_form = terms(sentence) <= _FORM_WORDS and not patterns.QUESTION.search(sentence)
+    return asks and not only_form
+
+
+_FORM_WORDS = terms(
+    "answer answers reply respond write give in one two three four five word words sentence"
+    " sentences bullet bullets json only short please use format always 1 2 3 4 5"
+    " 敬語 簡潔 答 回答 英語 日本 本語 税込 表記 金額 返信"
+)
 
 
 @lru_cache(maxsize=_CACHE)
 def _form_rule(sentence: str) -> Rule | None:
+    if patterns.DESCRIPTION.search(sentence) and not (
+        patterns.EVERY.search(sentence) or patterns.ONCE.search(sentence)
+    ):
+        return _secret_rule(sentence)
     for kind, pattern in patterns.COUNTED:
         match = pattern.search(sentence)
         if match is not None:
-            found = next(group for group in match.groups() if group).casefold()
-            number = patterns.COUNT_WORDS.get(found) or int(found)
-            exclusive = re.search(r"under|fewer than|less than|below|未満", match[0], re.I)
-            return Rule(kind=kind, number=max(1, number - 1 if exclusive else number))
-    quoted = _quotations(sentence)
+            return _counted_rule(kind, sentence, match)
     if patterns.JSON.search(sentence) and not patterns.NO_JSON.search(sentence):
         keys = patterns.JSON_KEYS.search(sentence)
         return Rule(kind=RuleKind.JSON, words=_keys(keys[1]) if keys else ())
-    if quoted:
-        found_rule = _quoted_rule(sentence, quoted)
-        if found_rule is not None:
-            return found_rule
-    if patterns.SECRET.search(sentence):
-        return Rule(kind=RuleKind.REFUSE, words=(_secret(sentence),))
-    if patterns.EVERY.search(sentence) and patterns.REQUIRE.search(sentence):
-        codes = [
-            w
-            for w in re.findall(r"[A-Za-z]+-[\w-]*\d\w*", sentence)
-            if w.casefold() in identifiers(sentence)
-        ]
-        if codes:
-            return Rule(kind=RuleKind.REQUIRE, words=tuple(codes))
-    return None
+    quoted = _quotations(sentence)
+    found = _quoted_rule(sentence, quoted) if quoted else None
+    return found or _secret_rule(sentence) or _code_rule(sentence)
+
+
+def _counted_rule(kind: RuleKind, sentence: str, match: re.Match[str]) -> Rule | None:
+    lead = sentence[: match.start()]
+    if patterns.NEGATED.search(lead) or lead.casefold().endswith(("no ", "not ")):
+        return None
+    if patterns.NEGATED_JAPANESE.search(sentence) and "超えない" not in match[0]:
+        return None
+    found = next(group for group in match.groups() if group).casefold()
+    number = patterns.COUNT_WORDS.get(found) or int(found)
+    exclusive = re.search(r"under|fewer than|less than|below|未満", match[0], re.I)
+    return Rule(kind=kind, number=max(1, number - 1 if exclusive else number))
+
+
+def _secret_rule(sentence: str) -> Rule | None:
+    if not patterns.SECRET.search(sentence):
+        return None
+    return Rule(kind=RuleKind.REFUSE, words=(_secret(sentence),))
+
+
+def _code_rule(sentence: str) -> Rule | None:
+    """Return the rule that every answer shall carry an identifier, or shall not."""
+    if not (patterns.EVERY.search(sentence) and patterns.REQUIRE.search(sentence)):
+        return None
+    named = re.findall(r"[A-Za-z]+-[\w-]*\d\w*", sentence)
+    codes = tuple(code for code in named if code.casefold() in identifiers(sentence))
+    if not codes:
+        return None
+    denied = patterns.NEGATED.search(sentence) or patterns.NEGATED_JAPANESE.search(sentence)
+    return Rule(kind=RuleKind.REFUSE if denied else RuleKind.REQUIRE, words=codes)
 
 
 def _quoted_rule(sentence: str, quoted: tuple[str, ...]) -> Rule | None:
+    first = min((place for mark in "\"“「『'`" if (place := sentence.find(mark)) >= 0), default=0)
+    denied = patterns.NEGATED.search(sentence[:first]) or patterns.NEGATED_JAPANESE.search(sentence)
     if patterns.HEADING.search(sentence):
-        return Rule(kind=RuleKind.HEADINGS, words=quoted)
+        return None if denied else Rule(kind=RuleKind.HEADINGS, words=quoted)
     if patterns.FORBID.search(sentence):
         return Rule(kind=RuleKind.FORBID, words=quoted)
+    if denied:
+        about = patterns.REQUIRE.search(sentence) and patterns.EVERY.search(sentence)
+        return Rule(kind=RuleKind.FORBID, words=quoted) if about else None
     if patterns.ENDING.search(sentence):
         return Rule(kind=RuleKind.ENDS_WITH, words=quoted[-1:])
     if patterns.OPENING.search(sentence):
@@ -117,14 +149,22 @@ def _secret(sentence: str) -> str:
 
 @lru_cache(maxsize=_CACHE)
 def lifts(sentence: str) -> bool:
-    """Tell whether a sentence ends a rule."""
-    return patterns.LIFT.search(sentence[:LONGEST_SENTENCE]) is not None
+    """Tell whether a sentence ends a rule, and does not only speak of it."""
+    sentence = sentence[:LONGEST_SENTENCE]
+    if patterns.QUESTION.search(sentence) and not patterns.POLITE.match(sentence):
+        return False
+    return patterns.LIFT.search(sentence) is not None and not patterns.NOT_LIFTED.search(sentence)
 
 
 @lru_cache(maxsize=_CACHE)
 def lifted_by(sentence: str, rule_text: str) -> bool:
     """Tell whether a sentence that ends a rule means the rule stated by `rule_text`."""
     sentence = sentence[:LONGEST_SENTENCE]
+    if patterns.ALL_RULES.search(sentence):
+        return True
+    named = (*_quotations(sentence), *re.findall(r"\b[A-Za-z]+-\d\w*", sentence))
+    if named and not all(contains_text(rule_text, name) for name in named):
+        return False
     read = read_rule(rule_text)
     if read is not None and any(
         kind is read.rule.kind and hint.search(sentence) for kind, hint in patterns.KIND_HINTS
@@ -135,16 +175,13 @@ def lifted_by(sentence: str, rule_text: str) -> bool:
 
 
 _LIFT_WORDS = terms(
-    "lift lifted"
-    " drop dropped"
-    " remove removed"
-    " cancel cancelled withdraw withdrawn retire retired forget scrap waive waived revoke"
-    " revoked stop"
-    " end ended rule"
-    " rules limit constraint requirement restriction cap ban longer applies apply needed required"
-    " holds force"
-    " necessary skip leave omit anymore answer answers reply replies today now rescinded"
-    " 解除 撤回 廃止 不要 終了 規則 制限 制約 指定 必要 適用 回答"
+    """
+    lift lifted drop dropped remove removed cancel cancelled withdraw withdrawn retire retired
+    forget scrap waive waived revoke revoked stop end ended rescinded rule rules limit constraint
+    requirement restriction cap ban longer applies apply needed required need holds force
+    necessary skip leave omit anymore allowed again more answer answers reply replies today now
+    解除 撤回 廃止 不要 終了 規則 制限 制約 指定 必要 適用 回答 許可 構
+    """
 )
 
 
@@ -162,6 +199,7 @@ def is_question(sentence: str) -> bool:
         return True
     return patterns.POLITE_JAPANESE.search(sentence) is not None and not (
         patterns.NEGATIVE_JAPANESE.search(sentence)
+        or patterns.REMEMBER_JAPANESE.search(sentence)
         or patterns.EVERY.search(sentence)
         or _is_about_form(sentence)
     )

@@ -100,7 +100,6 @@ def test_worded_rule_is_read_with_its_words_and_lasts(
 @pytest.mark.parametrize(
     ("sentence", "kind"),
     [
-        ("Answer in two sentences.", K.MAX_SENTENCES),
         ("Could you answer in two sentences?", K.MAX_SENTENCES),
         ("Summarise the impact in three bullets.", K.EXACT_BULLETS),
         ("For this answer only, use two bullets.", K.EXACT_BULLETS),

@@ -34,7 +34,7 @@ from acc.domain.value_objects.ccs import (
     UncertaintySignal,
     body,
 )
-from acc.domain.value_objects.rule import SINGULAR, RuleKind
+from acc.domain.value_objects.rule import NUMBERED, SINGULAR, RuleKind
 from acc.domain.value_objects.turn import Artifact, Compression, Source, TurnSignal
 
 _AFTER = re.compile(r"\b(?:after|since|following|once)\b|以降|の後", re.I)
@@ -125,11 +125,14 @@ class _ConstraintLedger:
 
     def take(self, sentence: str) -> bool:
         """Return whether the sentence was about rules, after acting on it."""
-        if lifts(sentence) and self._lift(sentence):
+        ends = lifts(sentence)
+        if ends and self._lift(sentence):
             return True
         read = read_rule(sentence)
         if read is None:
             return False
+        if ends and read.rule.kind not in NUMBERED:
+            return True
         if read.once:
             return not is_question(sentence)
         self._set(read.text, read.rule.kind)

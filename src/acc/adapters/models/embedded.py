@@ -23,7 +23,7 @@ from acc.domain.language import (
 )
 from acc.domain.rule_reading import is_question, lifted_by, lifts, read_rule
 from acc.domain.statements import frame
-from acc.domain.value_objects.rule import SINGULAR, Rule, RuleKind
+from acc.domain.value_objects.rule import NUMBERED, SINGULAR, Rule, RuleKind
 from acc.ports.outbound.model_ports import Prompt
 
 _LABEL = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Za-z][\w.-]{0,30}): ")
@@ -109,7 +109,7 @@ class _Reading:
             if meant:
                 self.rules = [entry for entry in self.rules if entry not in meant]
                 return
-        if rule is not None:
+        if rule is not None and (not ends_a_rule or rule.kind in NUMBERED):
             if rule.kind in SINGULAR:
                 self.rules = [entry for entry in self.rules if entry[1].kind is not rule.kind]
             self.rules.append((sentence, rule))
