@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -287,6 +288,7 @@ def _serve_jobs(connection: Connection, path: Path) -> None:
 
     # Nothing of ours is cyclic; collecting at the usual rate would cost a tenth of the time.
     gc.set_threshold(50_000, 20, 20)
+    sys.stdout = sys.stderr  # what an agent prints is not our output
     seat = WorkerSeat(connection)
     run = RunDirectory.open(path)
     for job in seat.jobs():
@@ -331,6 +333,7 @@ class Results:
 
     summary: dict[str, Any]
     gates: tuple[GateResult, ...]
+    first_errors: dict[str, str]
     report: Path
 
 
@@ -365,7 +368,7 @@ def write_results(
     failed = {name: found["failed"] for name, found in summary["agents"].items()}
     run.write("junit.xml", junit.junit_of(summary, judged, failed))
     page = report.write_report(run, summary, detail=detail)
-    return Results(summary=summary, gates=judged, report=page)
+    return Results(summary=summary, gates=judged, first_errors=tally.first_errors, report=page)
 
 
 def compare_runs(first: "RunDirectory", second: "RunDirectory") -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ def test_validate_names_file_turn_and_field(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('expect = ["@limit"]', 'expect = ["@unheard"]'))
     done = acc("scenarios", "validate", "mine.toml", cwd=tmp_path)
     assert done.returncode == 2
-    assert "mine.toml: expect: no fact 'unheard'" in done.stderr
+    assert "mine.toml: turn 2: expect: no fact 'unheard'" in done.stderr
 
 
 @pytest.mark.parametrize(

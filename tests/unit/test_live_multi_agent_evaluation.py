@@ -1,16 +1,19 @@
 """The live episode, as the Phase 4 design asks for it."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 
 import pytest
 
+from acc.application.use_cases import live_multi_agent_evaluation
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import TurnStatus
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
+    JudgeTurnResult,
     TurnResult,
 )
 from acc.testing import ScriptedAgent, ScriptedJudge, queries
@@ -160,6 +163,100 @@ async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
     assert summary.outcome["relevance"] is not None
     assert summary.outcome["relevance"].mean == 8.0, "a failure is no 0"
     assert result.summaries["steady"].scored_turns == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (asyncio.CancelledError("mine"), "CancelledError: mine"),
+        (BaseExceptionGroup("many", [ValueError("x")]), "ExceptionGroup: many"),
+    ],
+)
+async def test_even_an_agent_that_exits_fails_only_its_turn(
+    fault: BaseException, error: str
+) -> None:
+    class Leaving(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            if query.turn_id == 1:
+                raise fault
+            return await super().run_turn(query, canonical_memory)
+
+    result = await LiveMultiAgentEvaluationUseCase(
+        agents=[Leaving("leaving", ["", "back"])], judge=ScriptedJudge()
+    ).run_episode(queries("one", "two"))
+    assert result.records["leaving"][0].error.startswith(error)
+    assert result.records["leaving"][1].status is TurnStatus.SCORED
+
+
+async def test_an_agent_that_ignores_cancellation_is_abandoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stubborn(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            while query.turn_id == 1:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(3600)
+            return await super().run_turn(query, canonical_memory)
+
+    monkeypatch.setattr(live_multi_agent_evaluation, "_GRACE", 0.05)
+    steady = ScriptedAgent("steady", ["s1", "s2"])
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=[Stubborn("stubborn", ["", "fine"]), steady],
+        judge=ScriptedJudge(),
+        agent_timeout=0.05,
+    )
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(10):
+        result = await use_case.run_episode(queries("one", "two"))
+    failed, fine = result.records["stubborn"]
+    assert failed.error == "no answer within 0.05 s, and it did not stop when told to"
+    assert fine.status is TurnStatus.SCORED
+    assert [r.status for r in result.records["steady"]] == [TurnStatus.SCORED] * 2
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_runtime_error_outside_the_agents_is_not_swallowed() -> None:
+    class Nameless(ScriptedAgent):
+        names = 0
+
+        @property
+        def agent_name(self) -> str:
+            self.names += 1
+            if self.names > 3:
+                raise RuntimeError("no name left")
+            return "nameless"
+
+        @agent_name.setter
+        def agent_name(self, name: str) -> None: ...
+
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=[Nameless("nameless", ["x"])], judge=ScriptedJudge(), agent_timeout=1
+    )
+    with pytest.raises((ExceptionGroup, RuntimeError)):
+        await use_case.run_episode(queries("one", "two", "three"))
+
+
+async def test_a_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
+    class Mute(ScriptedJudge):
+        async def evaluate_turn(
+            self,
+            query: EvaluationTurnQuery,
+            canonical_memory: Mapping[str, object],
+            responses: tuple[AgentTurnResponse, ...],
+        ) -> JudgeTurnResult:
+            return None  # type: ignore[return-value] # a judge that breaks its contract
+
+    result = await LiveMultiAgentEvaluationUseCase(
+        agents=two_agents(), judge=Mute(), judge_attempts=2
+    ).run_episode(queries("one"))
+    record = result.records["acc"][0]
+    assert record.status is TurnStatus.UNSCORED
+    assert record.error == "judge: TypeError: returned NoneType, not a JudgeTurnResult (2 attempts)"
 
 
 async def test_agent_answering_under_another_name_has_failed() -> None:

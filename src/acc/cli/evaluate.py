@@ -1,7 +1,9 @@
 """`acc eval`, `acc report` and `acc compare`."""
 
+import math
 import os
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -47,7 +49,7 @@ class EvaluationOptions:
     judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
     episodes: Annotated[
         int, Parameter(help="Episodes of each scenario; each has its own seed.")
-    ] = 4
+    ] = 2
     turns: Annotated[int | None, Parameter(help="Only the first so many turns of an episode.")] = (
         None
     )
@@ -101,9 +103,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     Example: acc eval --scenario it-operations --agents baseline,acc --episodes 10
     """
     configuration = configure(options)
-    gates = [Gate.parse(text) for text in how.fail_if]
-    for gate in gates:
-        gate.check_names({agent.name: agent for agent in configuration.agents}, GATE_METRICS)
+    gates = _checked_gates(how, configuration)
     directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
     with directory.locked():
         outcome = _run_episodes(directory, how)
@@ -125,6 +125,17 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
 
 
+def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
+    if how.workers is not None and how.workers < 1:
+        raise InvalidInput(f"--workers must be at least 1, not {how.workers}")
+    if how.out is not None and not str(how.out).strip("."):
+        raise InvalidInput("--out needs the name of a directory")
+    gates = [Gate.parse(text) for text in how.fail_if]
+    for gate in gates:
+        gate.check_names({agent.name: agent for agent in configuration.agents}, GATE_METRICS)
+    return gates
+
+
 def configure(options: EvaluationOptions) -> RunConfiguration:
     """Return the run's configuration, or raise InvalidInput saying what is wrong with it."""
     for name, value, least in (
@@ -135,7 +146,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
         ("timeout", options.timeout, 0.001),
         ("seed", options.seed, 0),
     ):
-        if value is not None and value < least:
+        if value is not None and not least <= value < math.inf:
             raise InvalidInput(f"--{name} must be at least {least}, not {value}")
     if options.judge not in bootstrap.JUDGES:
         raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(bootstrap.JUDGES)}")
@@ -175,7 +186,8 @@ def _run_episodes(directory: RunDirectory, how: RunOptions) -> bootstrap.Evaluat
         done=sum(recorded.values()),
         quiet=how.quiet or (how.json and not sys.stderr.isatty()),
     )
-    with screen:
+    # What an agent prints is not our output.
+    with screen, redirect_stdout(sys.stderr):
         return bootstrap.run_evaluation(directory, waiting, workers=workers, on_turn=screen.on_turn)
 
 
@@ -197,6 +209,9 @@ def _show(directory: RunDirectory, results: "bootstrap.Results") -> None:
     ]
     if rows:
         screen.print(paired_table(rows), "")
+    for agent, error in results.first_errors.items():
+        count = summary["agents"][agent]["failed"] + summary["agents"][agent]["unscored"]
+        screen.print(f"{agent}: {count} turns without a score, the first: {error}", markup=False)
     screen.print(
         "Embedded model and rubric judge: this shows how memories behave under one fixed policy, "
         "and claims nothing about any language model.",

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from acc import bootstrap
 from acc.adapters.evaluation import scenario_files
-from acc.cli.screen import console, print_json
+from acc.cli.screen import console, print_json, say_error
 from acc.domain.errors import InvalidInput, StorageFailed
 
 app = App(name="scenarios", help="List, show, check and start evaluation scenarios.")
@@ -37,7 +37,7 @@ def list_scenarios(*, json: _Json = False) -> int:
         return 0
     table = Table(header_style="bold")
     for title in ("id", "domain", "language", "turns", "about"):
-        table.add_column(title)
+        table.add_column(title, no_wrap=title in {"id", "domain"})
     for template in templates:
         entry = template.entry
         table.add_row(
@@ -83,10 +83,16 @@ def validate(*files: str) -> int:
     Args:
         files: .toml files or shipped ids; without any, all shipped scenarios.
     """
+    status = 0
     for reference in files or scenario_files.shipped_ids():
-        template = bootstrap.load_scenario(reference)
-        console().print(f"{template.source}: ok, {len(template.turns)} turns", markup=False)
-    return 0
+        try:
+            template = bootstrap.load_scenario(reference)
+        except InvalidInput as error:
+            say_error(f"error: {error}")
+            status = 2
+        else:
+            console().print(f"{template.source}: ok, {len(template.turns)} turns", markup=False)
+    return status
 
 
 @app.command

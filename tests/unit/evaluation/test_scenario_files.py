@@ -38,6 +38,8 @@ def test_a_sound_scenario_has_no_faults() -> None:
         (HEAD, "Object missing required field `turns`"),
         (HEAD + "turns = []\n", "turns: there are none"),
         (scenario(plain(), head=HEAD.replace("mine", "My Own")), "id: 'My Own' must be lower-case"),
+        (scenario(plain(), head=HEAD.replace('"en"', '"fr"')), "language: Invalid enum value 'fr'"),
+        (scenario(plain(), head=HEAD.replace('"d"', '" "')), "domain: is empty"),
         (scenario(plain(1), plain(3)), "turn 3: turn: expected 2; turns run 1..T, no gap"),
         (scenario(plain(2)), "turn 2: turn: expected 1"),
         (
@@ -128,7 +130,11 @@ def test_annotations_that_the_query_does_not_bear_out_are_refused(extra: str, fa
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
-        ('expect = ["Bo"]', 'expect = ["@nobody"]', "no fact 'nobody' is established"),
+        (
+            'expect = ["Bo"]',
+            'expect = ["@nobody"]',
+            "turn 1: expect: no fact 'nobody' is established",
+        ),
         ('expect = ["Bo"]', "expect = []", "expect: an answer needs at least one element"),
         ('expect = ["Bo"]', 'expect = ["Zoe"]', "expect: nothing said so far holds ['Zoe']"),
         ('topic = "setup"', 'topic = "prompt_injection"', "needs it"),
@@ -144,6 +150,13 @@ def test_a_fact_or_constraint_cannot_be_set_twice() -> None:
     faults = faults_of(scenario(plain(1) + fact + rule, plain(2) + fact + rule))
     assert "turn 2: facts: 'lead' exists already; use updates" in faults
     assert "turn 2: constraints: 'k' exists already; use amends" in faults
+
+
+def test_one_id_cannot_stand_twice_in_a_turn() -> None:
+    one = "{ id = 'lead', text = 'The lead is Bo.', values = ['Bo'] }"
+    assert "turn 1: facts: 'lead' stands twice" in faults_of(
+        scenario(plain() + f"facts = [{one}, {one}]\n")
+    )
 
 
 def test_an_unknown_or_unreadable_reference_says_what_there_is(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -11,6 +11,9 @@ from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
 from acc.domain.value_objects.rule import SINGULAR, Rule, RuleKind
 from acc.domain.value_objects.scenario import Constraint, Fact, Turn
 
+#: Sentences of one query that are read; nobody says more in a turn, but anybody can paste more.
+MOST_SENTENCES = 500
+
 
 class CanonicalLedger:
     """The canonical memory while one query is being read into it."""
@@ -47,7 +50,7 @@ class CanonicalLedger:
 
     def take_plain(self, query: EvaluationTurnQuery) -> None:
         """Read a query without annotations: newer sentences replace older ones."""
-        for place, sentence in enumerate(said(query.query), start=1):
+        for place, sentence in enumerate(said(query.query)[:MOST_SENTENCES], start=1):
             key = f"{query.turn_id}.{place}"
             if lifts(sentence) and self._lift(sentence, query.turn_id):
                 continue
@@ -109,7 +112,7 @@ class CanonicalLedger:
         }
 
     def _keep_sentences(self, turn_id: int, spoken: Sequence[str], fresh: Sequence[Fact]) -> None:
-        for place, sentence in enumerate(spoken, start=1):
+        for place, sentence in enumerate(spoken[:MOST_SENTENCES], start=1):
             owners = [fact for fact in fresh if states(sentence, fact)]
             for fact in owners:
                 self.memory["facts"][fact.id]["said"].append(sentence)

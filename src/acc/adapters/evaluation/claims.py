@@ -22,6 +22,7 @@ from acc.domain.value_objects.evaluation import ClaimVerdict
 _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")
 _LEAST_SHARED = 0.6
 _TRIED = 4
+_MOST_CLAIMS = 200
 
 UNKNOWN = re.compile(
     r"\b(?:not (?:been )?(?:stated|known|confirmed|given|provided|specified|mentioned|available"
@@ -151,7 +152,7 @@ def claims_of(answer: str, formal: Sequence[str]) -> list[str]:
                 bare = clause.strip(" #*【】")
                 if _key(bare) not in skipped and terms(bare) and not _is_courtesy(bare):
                     found[bare] = None
-    return list(found)
+    return list(found)[:_MOST_CLAIMS]
 
 
 def _bodies(answer: str) -> list[str]:

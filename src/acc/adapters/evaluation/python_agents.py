@@ -1,5 +1,6 @@
 """Agents written by anyone, named as `python:MODULE:NAME`."""
 
+import asyncio
 import importlib
 import inspect
 import sys
@@ -36,7 +37,11 @@ def make_runner(agent_name: str, reference: str) -> "PythonAgentRunner":
     """
     target = load_object(reference)
     if inspect.isclass(target):
-        target = target()
+        try:
+            target = target()
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise InvalidInput(f"cannot make {reference}: {fault}") from error
     answer = getattr(target, "run_turn", None)
     if answer is None and not callable(target):
         raise InvalidInput(f"{reference!r} is neither a function nor a class with run_turn")
@@ -61,9 +66,13 @@ class PythonAgentRunner:
     ) -> AgentTurnResponse:
         """Ask the object."""
         arguments = (query, canonical_memory) if self._takes_turn else (query.query,)
-        found = self._call(*arguments)
-        if inspect.isawaitable(found):
-            found = await found
+        if inspect.iscoroutinefunction(self._call):
+            found = await self._call(*arguments)
+        else:
+            # A plain function may block; in a thread it holds up neither the others nor the clock.
+            found = await asyncio.to_thread(self._call, *arguments)
+            if inspect.isawaitable(found):
+                found = await found
         if isinstance(found, AgentTurnResponse):
             return replace(found, agent_name=self._agent_name)
         if not isinstance(found, str):

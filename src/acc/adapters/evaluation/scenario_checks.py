@@ -5,6 +5,7 @@ stand in the query that the agents see.
 """
 
 from acc.adapters.evaluation.scenario_files import ScenarioTemplate
+from acc.domain.errors import InvalidScenario
 from acc.domain.language import contains_text
 from acc.domain.value_objects.scenario import AnswerKind, Constraint, Fact, StressTopic, Turn
 
@@ -20,8 +21,8 @@ def check(template: ScenarioTemplate) -> tuple[str, ...]:
         for phrasing in range(phrasings):
             try:
                 scenario = template.render(seed, phrasing=phrasing)
-            except KeyError as error:
-                return (f"expect: no fact {error.args[0]!r} is established before it is expected",)
+            except InvalidScenario as error:
+                return error.faults
             ledger = _Ledger()
             for turn in scenario.turns:
                 faults.update(dict.fromkeys(ledger.check(turn)))

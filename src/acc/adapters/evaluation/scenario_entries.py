@@ -1,7 +1,7 @@
 """A scenario file as it is written, and what makes one impossible to render."""
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -80,7 +80,7 @@ class ScenarioEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     id: str
     title: str
     domain: str
-    language: str
+    language: Literal["en", "ja"]
     turns: list[dict[str, Any]]
     summary: str = ""
     pools: dict[str, list[str]] = {}
@@ -92,6 +92,8 @@ def structure_faults(entry: ScenarioEntry, turns: list[TurnEntry]) -> list[str]:
     faults: list[str] = []
     if not _IDENTIFIER.match(entry.id):
         faults.append(f"id: {entry.id!r} must be lower-case letters, digits and hyphens")
+    if not entry.domain.strip():
+        faults.append("domain: is empty")
     if not entry.turns:
         faults.append("turns: there are none")
     faults += variable_faults(entry)
@@ -146,6 +148,7 @@ def turn_faults(turn: TurnEntry, names: set[str], used: set[str]) -> list[str]:
             allowed = names | (_RESERVED if field == "query" else set())
             if match[1] not in allowed:
                 faults.append(f"{where}{field}: no variable {{{match[1]}}}")
+    faults += [f"{where}{fault}" for fault in _repeats(turn)]
     for slot, content in (("injected", turn.injections()), ("distractors", turn.distractors)):
         for text in turn.phrasings():
             if (f"{{{slot}}}" in text) != bool(content):
@@ -157,6 +160,17 @@ def turn_faults(turn: TurnEntry, names: set[str], used: set[str]) -> list[str]:
     ):
         faults += [f"{where}{field}: {fault}" for rule in rules for fault in rule_faults(rule)]
     return faults
+
+
+def _repeats(turn: TurnEntry) -> list[str]:
+    facts = [item.id for item in turn.facts + turn.updates]
+    constraints = [item.id for item in turn.constraints + turn.amends]
+    return [
+        f"{field}: {key!r} stands twice"
+        for field, ids in (("facts", facts), ("constraints", constraints))
+        for key in dict.fromkeys(ids)
+        if ids.count(key) > 1
+    ]
 
 
 def rule_faults(entry: RuleEntry) -> list[str]:

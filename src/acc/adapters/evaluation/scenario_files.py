@@ -29,6 +29,12 @@ from acc.domain.value_objects.scenario import (
 )
 
 
+class UnknownFact(InvalidInput):
+    """Report an expectation of a fact that nothing has established."""
+
+    code = "unknown_fact"
+
+
 class ScenarioTemplate:
     """A scenario file whose structure is sound, ready to be rendered for any seed."""
 
@@ -53,8 +59,11 @@ class ScenarioTemplate:
         turns: list[Turn] = []
         known: dict[str, Fact] = {}
         for entry in self.turns:
-            turn = self._render_turn(entry, values, draw, phrasing, known)
-            turns.append(turn)
+            try:
+                turns.append(self._render_turn(entry, values, draw, phrasing, known))
+            except UnknownFact as error:
+                fault = f"turn {entry.turn}: expect: no fact {str(error)!r} is established by then"
+                raise InvalidScenario(self.source, [fault]) from error
         return Scenario(
             id=self.entry.id,
             title=self.entry.title,
@@ -158,7 +167,10 @@ def render_expectations(
     if isinstance(item, list):
         return [Expectation(any_of=tuple(fill(text, values) for text in item))]
     if item.startswith("@"):
-        return [Expectation(any_of=(value,)) for value in known[item[1:]].values]
+        fact = known.get(item[1:])
+        if fact is None:
+            raise UnknownFact(item[1:])
+        return [Expectation(any_of=(value,)) for value in fact.values]
     return [Expectation(any_of=(fill(item, values),))]
 
 
@@ -199,7 +211,7 @@ def readable(error: msgspec.ValidationError) -> str:
 def read(path: Path) -> ScenarioTemplate:
     """Return the template in a file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidScenario(str(path), [f"cannot be read: {error}"]) from error
     return parse(text, str(path))

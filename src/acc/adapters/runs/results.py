@@ -41,6 +41,7 @@ class Tally:
         self.last_tokens: dict[str, list[float]] = {name: [] for name in agents}
         self.places: list[tuple[int, int, str]] = []
         self.episodes: list[EpisodeJob] = []
+        self.first_errors: dict[str, str] = {}
 
     def add(self, job: EpisodeJob, lines: Sequence[TurnLine]) -> None:
         """Take in an episode."""
@@ -52,6 +53,8 @@ class Tally:
                 self.values[agent.name].extend(metrics_of(agent))
                 counts = self.statuses[agent.name]
                 counts[agent.status] = counts.get(agent.status, 0) + 1
+                if agent.error:
+                    self.first_errors.setdefault(agent.name, agent.error)
         if lines:
             for agent in lines[-1].agents:
                 if agent.memory_tokens is not None:

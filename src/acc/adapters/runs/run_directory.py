@@ -7,7 +7,7 @@ most the turns in flight. A torn last line is cut off when the run is continued.
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -71,7 +71,7 @@ class RunDirectory:
                 except BlockingIOError:
                     raise InvalidInput(f"another process is working on {self.path}") from None
                 yield
-        except PermissionError as error:
+        except OSError as error:
             raise StorageFailed(f"cannot write to {self.path}: {error.strerror}") from error
 
     def journal(self, job: EpisodeJob) -> "EpisodeJournal":
@@ -172,7 +172,8 @@ def write_whole(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise _storage_failed(path, error) from error
 
 

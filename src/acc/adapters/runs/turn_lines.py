@@ -62,7 +62,21 @@ _DECODER = msgspec.json.Decoder(TurnLine)
 
 def encode(line: TurnLine) -> bytes:
     """Return the line, with its end."""
-    return _ENCODER.encode(line) + b"\n"
+    try:
+        return _ENCODER.encode(line) + b"\n"
+    except UnicodeEncodeError:
+        # Half a surrogate pair cannot be written down; the rest of an answer can.
+        return _ENCODER.encode(_writable(msgspec.to_builtins(line))) + b"\n"
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(item) for item in value]
+    return value
 
 
 def decode(data: bytes) -> TurnLine:
@@ -165,7 +179,21 @@ def changes(
             found += changes(old, value, (*path, key))
         else:
             found.append({"at": [*path, key], "set": value})
-    return found
+    return found + _moves(before, after, path)
+
+
+def _moves(
+    before: Mapping[str, object], after: Mapping[str, object], path: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    """Return the keys that have to go to the end for the order to be the same."""
+    wanted = list(after)
+    place = 0
+    for key in [key for key in before if key in after]:
+        if key == wanted[place]:
+            place += 1
+    new = [key for key in wanted if key not in before]
+    rest = wanted[place:]
+    return [] if rest == new else [{"at": [*path, key], "last": True} for key in rest]
 
 
 def apply(
@@ -181,6 +209,8 @@ def apply(
             place = place[folder]
         if edit.get("gone"):
             del place[last]
+        elif edit.get("last"):
+            place[last] = place.pop(last)
         else:
             place[last] = edit["set"]
     return after

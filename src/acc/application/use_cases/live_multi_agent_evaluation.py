@@ -22,6 +22,9 @@ from acc.ports.outbound.live_evaluation_ports import (
     ReplayableAgentPort,
 )
 
+#: Seconds that an agent has to stop after its time is up, before it is abandoned.
+_GRACE = 2.0
+
 OnTurn = Callable[[TurnResult], Awaitable[None]]
 
 
@@ -96,12 +99,26 @@ class LiveMultiAgentEvaluationUseCase:
         self, query: EvaluationTurnQuery, memory: Mapping[str, object]
     ) -> TurnResult:
         copy_of_memory = _copies(memory)
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._answer(agent, query, copy_of_memory()))
-                for agent in self._agents
-            ]
-        responses = tuple(task.result() for task in tasks)
+        stuck: set[asyncio.Task[AgentTurnResponse]] = set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._answer(agent, query, copy_of_memory()))
+                    for agent in self._agents
+                ]
+                if self._agent_timeout is not None:
+                    patience = self._agent_timeout + _GRACE
+                    _, stuck = await asyncio.wait(tasks, timeout=patience)
+                    for task in stuck:
+                        _abandon(task)
+        except* RuntimeError:
+            # What an abandoned task ends with. An agent's own errors never get this far.
+            if not stuck:
+                raise
+        responses = tuple(
+            self._never_stopped(agent) if task in stuck else task.result()
+            for agent, task in zip(self._agents, tasks, strict=True)
+        )
         answered = tuple(response for response in responses if not response.error)
         judged, fault = await self._evaluate(query, memory, answered)
         verdicts = {}
@@ -142,7 +159,11 @@ class LiveMultiAgentEvaluationUseCase:
                 response = await agent.run_turn(query, memory)
         except TimeoutError:
             error = f"no answer within {self._agent_timeout} s"
-        except Exception as fault:  # noqa: BLE001 - an agent is anyone's code; its fault is a result
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as fault:
+            if isinstance(fault, asyncio.CancelledError) and _is_cancelled():
+                raise
             error = f"{type(fault).__name__}: {fault}"
         if not error and not isinstance(response, AgentTurnResponse):
             error = f"returned {type(response).__name__}, not an AgentTurnResponse"
@@ -161,6 +182,10 @@ class LiveMultiAgentEvaluationUseCase:
             error=error,
         )
 
+    def _never_stopped(self, agent: AgentRunnerPort) -> AgentTurnResponse:
+        error = f"no answer within {self._agent_timeout} s, and it did not stop when told to"
+        return AgentTurnResponse(agent_name=agent.agent_name, response_text="", error=error)
+
     async def _evaluate(
         self,
         query: EvaluationTurnQuery,
@@ -170,7 +195,9 @@ class LiveMultiAgentEvaluationUseCase:
         fault = ""
         for _ in range(self._judge_attempts):
             try:
-                result = await self._judge.evaluate_turn(query, copy_plain(memory), answered)
+                result = _checked(
+                    await self._judge.evaluate_turn(query, copy_plain(memory), answered)
+                )
             except JudgeContractBroken:
                 raise
             except Exception as error:  # noqa: BLE001 - a judge is anyone's code; never score it 0
@@ -190,6 +217,23 @@ class LiveMultiAgentEvaluationUseCase:
                 raise InvalidInput(f"agent {agent.agent_name!r} cannot take up a cut-off episode")
             response = by_name[agent.agent_name]
             await agent.replay_turn(turn.query, copy_plain(memory), response)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _abandon(task: asyncio.Task[AgentTurnResponse]) -> None:
+    """End a task whose agent ignores cancellation: its coroutine is closed under it."""
+    task.get_coro().close()
+    task.cancel()
+
+
+def _checked(result: object) -> JudgeTurnResult:
+    if not isinstance(result, JudgeTurnResult):
+        raise TypeError(f"returned {type(result).__name__}, not a JudgeTurnResult")
+    return result
 
 
 def check_turn_order(queries: Sequence[EvaluationTurnQuery]) -> None:

@@ -30,12 +30,14 @@ class WorstTurn:
 
 
 def shown_jobs(jobs: Sequence[EpisodeJob], detail: int) -> list[EpisodeJob]:
-    """Return the episodes to show: one of each scenario first, then further ones in order."""
-    first = {job.scenario.id: job for job in reversed(jobs)}
-    others = [job for job in jobs if first[job.scenario.id] is not job]
-    leading = [job for job in jobs if first[job.scenario.id] is job]
-    chosen = {job.name for job in (leading + others)[: max(0, detail)]}
-    return [job for job in jobs if job.name in chosen]
+    """Return the episodes to open turn by turn: of each scenario one, then another, in turns."""
+    rounds: dict[str, int] = {}
+    ranked: list[tuple[int, int]] = []
+    for place, job in enumerate(jobs):
+        rounds[job.scenario.id] = rounds.get(job.scenario.id, 0) + 1
+        ranked.append((rounds[job.scenario.id], place))
+    chosen = sorted(place for _, place in sorted(ranked)[: max(0, detail)])
+    return [jobs[place] for place in chosen]
 
 
 def worst_turns(
