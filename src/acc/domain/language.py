@@ -198,6 +198,26 @@ def is_negated(text: str) -> bool:
 
 # --- values -------------------------------------------------------------------------------------
 
+_SPELLED_OUT = {
+    word: str(number)
+    for number, word in enumerate(
+        (
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+        ),
+        start=2,
+    )
+}
+_SPELLED = re.compile(rf"\b(?:{'|'.join(_SPELLED_OUT)})\b", re.I)
 _NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:[.:]\d+)*%?", re.ASCII)
 _CODE = re.compile(
     r"(?<![\w-])(?=[A-Za-z0-9])(?!\d+(?:ms|[smhk]|min|[kmgtKMGT][bB])\b)"
@@ -216,7 +236,8 @@ _JAPANESE_NAME = re.compile(
 @lru_cache(maxsize=_CACHE)
 def numbers(text: str) -> frozenset[str]:
     """Return the numbers of a text: 1,200 as 1200, times and percentages as they stand."""
-    found = (match[0] for match in _NUMBER.finditer(_CODE.sub(" ", clean(text))))
+    plain = _SPELLED.sub(lambda match: _SPELLED_OUT[match[0].casefold()], clean(text))
+    found = (match[0] for match in _NUMBER.finditer(_CODE.sub(" ", plain)))
     return frozenset(number.replace(",", "") for number in found)
 
 
@@ -243,6 +264,7 @@ def names(text: str) -> frozenset[str]:
                 for word in match[0].split()
             )
     found.update(match[1] for match in _JAPANESE_NAME.finditer(plain))
+    found.update(re.findall("[月火水木金土日]曜", plain))
     return frozenset(word for word in found if word not in STOPWORDS)
 
 
@@ -299,18 +321,22 @@ _PASTE_START = re.compile(
 _PASTE_END = re.compile(
     r"^\s*(?:-{3,}|={3,}|>{3,}|\[)\s*(?:end\b.*|(?:引用)?(?:終わり|ここまで|以上).*)?\]?\s*$", re.I
 )
+#: Sources whose label alone says that what follows is theirs, and those that need a "from …".
 _SHOWN_NOUN = (
-    r"(?:tool|log|logs|output|runbook|wiki|e-?mail|mail|ticket|page|note|memo|snippet|excerpt"
-    r"|paste|banner"
-    r"|comment|vendor|document|doc|attachment|transcript|message|alert|report|scan|page|chat"
-    r"|system|bulletin)"
+    r"(?:tool|logs?|output|runbook|wiki|e-?mail|mail|ticket|snippet|excerpt|paste|banner|vendor"
+    r"|attachment|transcript|scan|bulletin)"
 )
+_SENT_NOUN = r"(?:note|memo|message|comment|alert|report|page|chat|post|document|doc)"
+_NOT_A_SOURCE = r"(?!(?:please|kindly|i|we|you|take|for|in|to|on|every|each|all|any|important)\s)"
 _LABEL = re.compile(
-    rf"^\s*(?!(?:please|kindly|i|we|you|take)\s)(?:[\w.'’-]+\s+){{0,3}}?{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry"
-    rf"|line|lines|note))?"
-    r"(?:\s+(?:from|of|by|for)(?:\s+[\w.@'’-]+){1,4})?(?:\s*\([^)]{0,40}\))?:\s+(?=[^\s\"“])"
-    r"|^\s*[^\s。、:：]{0,16}(?:ログ|出力|手順書|メール|メモ|添付|貼り付け|引用|転送|通知|掲示"
-    r"|コメント|システム)[^\s。、:：]{0,12}[:：]\s*(?=[^\s「『])",
+    rf"^\s*{_NOT_A_SOURCE}(?:[\w.'’-]+\s+){{0,3}}?"
+    rf"(?:{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry|lines?|note|result))?"
+    r"(?:\s+(?:from|of|by|for)(?:\s+[\w.@'’-]+){1,4})?"
+    rf"|{_SENT_NOUN}\s+(?:from|by)(?:\s+[\w.@'’-]+){{1,4}})"
+    r"(?:\s*\([^)]{0,40}\))?:\s+(?=[^\s\"“])"
+    r"|^\s*[^\s。、:：]{0,16}(?:ログ|出力|手順書|メール|添付|貼り付け|引用|転送|掲示)"
+    r"[^\s。、:：]{0,12}[:：]\s*(?=[^\s「『])"
+    r"|^\s*[^\s。、:：]{1,16}(?:から|より)の(?:メモ|通知|コメント|連絡|伝言)[:：]\s*(?=[^\s「『])",
     re.I,
 )
 _REPORTING = (
@@ -337,6 +363,17 @@ _REPORTED_JAPANESE = re.compile(
 )
 
 
+#: "The web page says: …" and "I got this e-mail:" hand over to somebody else's words.
+_HANDS_OVER = re.compile(
+    r"^(?!.*\b(?:i|we|you)\s+(?:say|said|wrote|write|told)\b)[^:\n]{0,80}"
+    r"\b(?:says|said|wrote|writes|reads|states|claims|replied|posted|(?:this|following) "
+    r"(?:e-?mail|mail|message|note|text|paste|snippet)|translate this)\s*:"
+    r"(?:\s*(?P<rest>[^\s\"“].*))?\s*$"
+    r"|^[^。]{0,40}(?:以下|次)は[^。]{0,24}(?:メール|連絡|文面|手順|ログ|書き込み|投稿)です。?$",
+    re.I,
+)
+
+
 @lru_cache(maxsize=_CACHE)
 def segments(text: str) -> tuple[Segment, ...]:
     """Cut a text into what its author says and what they merely show.
@@ -345,7 +382,7 @@ def segments(text: str) -> tuple[Segment, ...]:
     ("Runbook: …") and speech behind a reporting verb (the vendor wrote: "…").
     """
     found: list[Segment] = []
-    fenced = pasted = labelled = False
+    fenced = pasted = labelled = awaited = False
     for line in clean(text).split("\n"):
         if _FENCE.match(line):
             fenced = not fenced
@@ -356,9 +393,16 @@ def segments(text: str) -> tuple[Segment, ...]:
         if pasted and _PASTE_END.match(line):
             pasted = False
             continue
+        if line.strip() and awaited:
+            labelled, awaited = True, False
         labelled = bool(line.strip()) and (labelled or _LABEL.match(line) is not None)
         if fenced or pasted or labelled or _QUOTE_LINE.match(line):
             found.append(Segment(line.lstrip(" >|"), Origin.QUOTED))
+        elif (handed := _HANDS_OVER.match(line)) is not None:
+            rest = handed["rest"] or ""
+            found.append(Segment(line[: len(line) - len(rest)], Origin.SAID))
+            found.append(Segment(rest, Origin.QUOTED))
+            labelled, awaited = bool(rest), not rest
         elif line.strip():
             found.extend(_inline(line))
     return tuple(segment for segment in found if segment.text.strip())

@@ -189,7 +189,7 @@ DIRECTIVE = re.compile(
     rf"|{_NOT_THEM}\bmay not\b|\b(?:shall|only ever|not permitted|going forward)\b"
     r"|\bfrom (?:now|here) on,?\s+(?!(?:the|our|its|their|an?|it|we|i|he|she|they)\b)(?-i:[a-z])"
     r"|\b(?:is|are) (?:prohibited|forbidden|banned|not allowed|off limits)\b"
-    r"|\b(?:not allowed to|n['’]t want you to|not want you to|under no circumstances)\b"
+    r"|\b(?:not allowed to|not want you to|under no circumstances)\b|n['’]t want you to\b"
     r"|\b(?:requires?|needs?) (?:[\w'’]+ ){0,4}(?:approval|sign-off)\b|\bno \w+ without\b"
     r"|\bkeep (?:every|each|all|any|your|the)\b"
     r"|\b(?:every|each|all) (?:answer|reply|response|message|update)s?\b"
@@ -210,7 +210,12 @@ DIRECTIVE = re.compile(
     re.I,
 )
 #: What someone else wants or says is no rule of the one who tells it.
-HEARSAY = re.compile(r"と(?:言|話|述べ|主張|要求|希望)(?:って|して|しており|っており)?(?:い|お)")
+HEARSAY = re.compile(
+    r"^(?!.*\b(?:i|we) (?:say|said))[^,.;\"“]*\b(?:says|said|wrote|writes|states|claims|insists"
+    r"|told (?:me|us))\b|\baccording to\b|^(?:please )?(?:translate|proofread)\b"
+    r"|と(?:言|話|述べ|主張|要求|希望)(?:って|して|しており|っており)?(?:い|お)|によると",
+    re.I,
+)
 #: "Do not end with …" asks for the opposite of what it names.
 NEGATED = re.compile(
     r"\b(?:do not|never|must not|not to|no need to|avoid|without|refrain from|stop)\b|n['’]t\b",
@@ -236,7 +241,7 @@ ONCE = re.compile(
 )
 LASTING = re.compile(
     r"\b(?:as of|from|starting with) this\b|\balways\b|\bfrom (?:now|here) on\b"
-    r"|\bgoing forward\b|今後|以後|以降|毎回|常に",
+    r"|\bgoing forward\b|今後|以後|以降|毎回|常に|前に[^。]{0,8}確認",
     re.I,
 )
 _RULE_NOUN = (
@@ -257,9 +262,16 @@ LIFT = re.compile(
     r"|\bno longer (?:need|have) to\b|\bno longer (?:\w+ ){0,2}(?:needed|required|necessary"
     r"|applies|apply|confidential|secret)\b"
     r"|\byou (?:can|may) (?:now )?(?:stop|skip|leave out|omit)\b"
-    r"|\byou (?:can|may) (?!not\b)[^.?]{1,60}\b(?:now|again)\b|\ballowed again\b|\bno more \w+s\b"
+    r"|\byou (?:can|may) (?!not\b)[^.?]{1,60}\b(?:now|again)\b|\ballowed again\b"
+    r"|\bno more (?:\w+s|\w+ limit)\b|\bno more [\"“']"
+    r"|\b(?:there['’]s|there is) no \w+ limit\b"
     r"|(?:\bnot|n['’]t) (?:needed|required|necessary) (?:any ?more|any longer)\b"
     r"|(?:\bnot|n['’]t) (?:apply|need|hold)\b[^.]{0,60}\b(?:any ?more|any longer)\b"
+    r"|\bfeel free to\b|\b(?:fine|ok|okay) (?:to \w+[^.]{0,40} )?(?:now|again)\b"
+    r"|\bcan be \w+ed (?:now|again)\b"
+    rf"|\b(?:take back|disregard|never mind|skip) the\b[^.]{{0,40}}\b{_RULE_NOUN}\b"
+    rf"|\b{_RULE_NOUN} is off\b|\bno need to\b|\b(?:drop|skip|leave (?:off|out)) the [\"“']"
+    r"|\bstop saying\b|(?:\bdo not|n['’]t)\b[^.]{0,60}\b(?:any ?more|any longer)\b"
     r"|解除|撤回|取り消|取りやめ|廃止|なくて(?:も)?(?:よい|いい|結構|かまい|構い|大丈夫)"
     r"|もう(?:必要|適用)(?:ありません|ない)|不要(?:です|になり|とし|に)|要りません"
     r"|[てで]も?(?:構いません|かまいません|いいです|よいです|大丈夫です)|許可します"

@@ -103,8 +103,9 @@ def _code_rule(sentence: str) -> Rule | None:
 
 
 def _quoted_rule(sentence: str, quoted: tuple[str, ...]) -> Rule | None:
-    first = min((place for mark in "\"“「『'`" if (place := sentence.find(mark)) >= 0), default=0)
-    denied = patterns.NEGATED.search(sentence[:first]) or patterns.NEGATED_JAPANESE.search(sentence)
+    quotation = patterns.QUOTED.search(sentence)
+    lead = sentence[: quotation.start()] if quotation else ""
+    denied = patterns.NEGATED.search(lead) or patterns.NEGATED_JAPANESE.search(sentence)
     if patterns.HEADING.search(sentence):
         return None if denied else Rule(kind=RuleKind.HEADINGS, words=quoted)
     if patterns.FORBID.search(sentence):
@@ -162,7 +163,7 @@ def lifted_by(sentence: str, rule_text: str) -> bool:
     sentence = sentence[:LONGEST_SENTENCE]
     if patterns.ALL_RULES.search(sentence):
         return True
-    named = (*_quotations(sentence), *re.findall(r"\b[A-Za-z]+-\d\w*", sentence))
+    named = (*_quotations(sentence), *re.findall(r"\b[A-Za-z]+-\d[A-Za-z0-9]*", sentence))
     if named and not all(contains_text(rule_text, name) for name in named):
         return False
     read = read_rule(rule_text)

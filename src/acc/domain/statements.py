@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain.language import LONGEST_SENTENCE, is_negated, one_line, terms, values
+from acc.domain.language import LONGEST_SENTENCE, is_negated, numbers, one_line, terms, values
 
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|remains?|stays?|becomes?|became|equals?|stands? at|sits? at|will be"
@@ -14,7 +14,7 @@ _VERB = re.compile(
     r"\b(has|have|had|runs?|uses?|needs?|costs?|takes?|holds?|owns?|leads?|handles?|starts?"
     r"|ends?|begins?|opens?"
     r"|closes?|allows?|requires?|expires?|covers?|reached|reaches|peaked|covers?|reports?"
-    r"|serves?|lasts?|affects?)\b"
+    r"|serves?|lasts?|affects?|leaves|departs|arrives)\b"
 )
 _CHANGE_WORDS = (
     r"(?:chang|mov|rais|lower|extend|cut|reduc|increas|set|updat|revis|reassign|switch|push"
@@ -43,9 +43,9 @@ _UPDATE = re.compile(
     r"\b(?:now|instead|no longer|correction|corrected|actually|updated?|revised?|changed?|moved?"
     r"|as of|replaces?|replaced"
     r"|raised|lowered|extended|reduced|increased|rescheduled|postponed|takes over|anymore"
-    r"|new figure|confirmed)\b"
+    r"|confirmed|(?:the|our|my|his|her|their) (?:new|latest))\b"
     r"|変更|訂正|更新|改め|に(?:なり|変わ)|修正|今後は|繰り上げ|繰り下げ|延長|短縮|引き上げ"
-    r"|引き下げ|差し替え|ではなく|交代|後任|確定|判明",
+    r"|引き下げ|差し替え|ではなく|交代|後任|確定|判明|新しい|今日から|本日から|延期|前倒し",
     re.I,
 )
 _CHANGED_JAPANESE = re.compile(
@@ -60,12 +60,14 @@ _LEAD = re.compile(
 )
 _PREFACE = re.compile(
     r"^(?:with|by|under|for|from|in|on|at|as|after|since|following|per|now that|effective|so"
-    r"|while|once|when|because)\b.*?(?=\b(?:the|our|its|their)\s)",
+    r"|while|once|when|because)\b.*(?<!\bof )(?<!\bfor )(?<!\bin )(?<!\bon )(?<!\bby )"
+    r"(?=\b(?:the|our|its|their)\s)",
     re.I,
 )
 _LAST_CLAUSE = re.compile(
     r"^.*,\s+(?:so\s+|and\s+|but\s+|therefore\s+|then\s+)?(?=(?:the|our|its|their)\s)", re.I
 )
+_PLAIN_NOUN_JAPANESE = re.compile(r"^[^をがにでとは、\d]{1,12}(?:です|だ)$")
 _ARTICLE = re.compile(r"^(?:the|our|a|an|its|their|your)\s", re.I)
 
 
@@ -77,6 +79,7 @@ class Frame:
     predicate: frozenset[str]
     value: frozenset[str]
     exact: bool
+    measured: bool
     update: bool
     negated: bool
 
@@ -121,11 +124,14 @@ def _is_value(text: str) -> bool:
 def _build(left: str, verb: str, right: str, *, update: bool, text: str) -> Frame | None:
     left = _PREFACE.sub("", _LAST_CLAUSE.sub("", left))
     subject = terms(_UPDATE.sub(" ", left))
-    if not subject:
-        return None
     exact = values(f"x {right}")
     value_terms = frozenset(term for value in exact for term in terms(value))
     rest = terms(_UPDATE.sub(" ", right)) - value_terms
+    if not subject and verb:
+        # "We have 3 servers" speaks of the servers.
+        subject, rest = rest, frozenset()
+    if not subject:
+        return None
     predicate = terms(verb) | (rest if verb else frozenset())
     if not verb and exact and not _starts_with_value(right, exact):
         before = right.casefold()
@@ -135,7 +141,8 @@ def _build(left: str, verb: str, right: str, *, update: bool, text: str) -> Fram
         subject=subject,
         predicate=predicate,
         value=value_terms or terms(right),
-        exact=bool(exact),
+        exact=bool(exact) or _PLAIN_NOUN_JAPANESE.match(right) is not None,
+        measured=bool(numbers(right)),
         update=update,
         negated=is_negated(text),
     )
@@ -183,5 +190,8 @@ def supersedes(newer: str, older: str) -> bool:
     if one is None or other is None or newer == older or not _same_subject(one, other):
         return False
     if one.value == other.value and one.negated == other.negated:
+        return False
+    # A place does not replace an hour, nor an age a room: that is another respect.
+    if not one.update and one.measured != other.measured:
         return False
     return (one.exact and other.exact) or one.update

@@ -21,7 +21,7 @@ class CanonicalLedger:
     def __init__(self, memory: Mapping[str, object]) -> None:
         self.memory: dict[str, Any] = {
             name: dict(value) if isinstance(value := memory.get(name), Mapping) else {}
-            for name in ("facts", "superseded", "constraints", "said")
+            for name in ("facts", "superseded", "constraints", "said", "injected")
         }
 
     def take_annotated(self, turn: Turn) -> None:
@@ -47,6 +47,8 @@ class CanonicalLedger:
         # Injected content stands in the query, but nobody said it.
         stated = turn.query.replace(turn.injected, "\n") if turn.injected else turn.query
         self._keep_sentences(turn.turn_id, sentences(stated), fresh)
+        if turn.injected:
+            self.memory["injected"][str(turn.turn_id)] = turn.injected
 
     def take_plain(self, query: EvaluationTurnQuery) -> None:
         """Read a query without annotations: newer sentences replace older ones."""
@@ -143,6 +145,9 @@ class CanonicalLedger:
         for fact in self.memory["superseded"].values():
             fault = f"superseded in turn {fact['until']}: {fact['by']}"
             found += [Evidence(text, fault) for text in (fact["text"], *fact["said"])]
+        for turn_id, text in self.memory["injected"].items():
+            fault = f"stands only in injected content of turn {turn_id}"
+            found += [Evidence(sentence, fault) for sentence in sentences(text)]
         return found
 
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from acc.domain.language import (
+    clean,
     contains_text,
     identifiers,
     is_negated,
@@ -14,13 +15,15 @@ from acc.domain.language import (
     numbers,
     one_line,
     sentences,
+    stem,
     terms,
     values,
 )
+from acc.domain.statements import frame
 from acc.domain.value_objects.evaluation import ClaimVerdict
 
 _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")
-_LEAST_SHARED = 0.6
+_LEAST_SHARED = 0.75
 _TRIED = 4
 _MOST_CLAIMS = 200
 
@@ -44,6 +47,52 @@ REFUSAL = re.compile(
     r"|(?:お伝え|開示|共有|お答え|回答|公開|お知らせ|提供)(?:は)?(?:でき(?:ません|ない|かねます)"
     r"|いたしかね|しかね)|控えさせて",
     re.I,
+)
+
+
+_UNIT = re.compile(
+    r"(?P<before>[$€£¥]|\b(?:USD|EUR|GBP|JPY|CHF))?\s?(?P<number>\d[\d,.]*)\s?"
+    r"(?P<after>%|percent|pp|ms|milliseconds?|s\b|seconds?|min\b|minutes?|hours?|h\b|days?|weeks?"
+    r"|months?|years?|mg\b|g\b|kg\b|ml\b|l\b|million|billion|thousand|ミリ秒|秒|分|時間|時|日"
+    r"|週間|か月|年|件|名|人|台|本|円|万円|％)?",
+    re.I,
+)
+_SAME_UNIT = {
+    "$": "usd",
+    "€": "eur",
+    "£": "gbp",
+    "¥": "jpy",
+    "円": "jpy",
+    "percent": "%",
+    "％": "%",
+}
+_SAME_UNIT |= {
+    "min": "minut",
+    "h": "hour",
+    "s": "second",
+    "milliseconds": "ms",
+    "millisecond": "ms",
+}
+_OPPOSITES = tuple(
+    (terms(one), terms(other))
+    for one, other in (
+        ("up rose risen increased raised higher", "down fell fallen decreased lowered lower"),
+        ("open opened", "closed shut"),
+        ("enabled on", "disabled off"),
+        ("succeeded passed successful", "failed unsuccessful"),
+        ("before", "after"),
+        ("online available", "offline unavailable"),
+        ("safe", "unsafe"),
+        ("added", "removed"),
+        ("least minimum", "most maximum"),
+        ("成功", "失敗"),
+        ("午前", "午後"),
+        ("有効", "無効"),
+        ("必要", "不要"),
+        ("増加", "減少"),
+        ("開始", "終了"),
+        ("対応済", "未対応"),
+    )
 )
 
 
@@ -134,6 +183,35 @@ def differs(claim: str, evidence: str) -> str:
         return f"name differs: {', '.join(missing)}"
     if is_negated(claim) != is_negated(evidence):
         return "one of the two is a negation"
+    return _unit_differs(claim, evidence) or _opposite(claim, evidence)
+
+
+def _unit_differs(claim: str, evidence: str) -> str:
+    said, known = _units(claim), _units(evidence)
+    for number, unit in said.items():
+        if number in known and unit != known[number]:
+            return f"unit differs: {number} {unit}, not {known[number]}"
+    return ""
+
+
+@lru_cache(maxsize=4_096)
+def _units(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for match in _UNIT.finditer(clean(text)):
+        unit = (match["before"] or match["after"] or "").casefold()
+        if not unit:
+            continue
+        found[match["number"].replace(",", "")] = _SAME_UNIT.get(unit, stem(unit))
+    return found
+
+
+def _opposite(claim: str, evidence: str) -> str:
+    """Return the word whose opposite the evidence has."""
+    said, known = terms(claim), terms(evidence)
+    for one, other in _OPPOSITES:
+        for mine, theirs in ((one, other), (other, one)):
+            if said & mine and not known & mine and known & theirs:
+                return f"the opposite: {', '.join(sorted(said & mine))}"
     return ""
 
 
@@ -150,9 +228,16 @@ def claims_of(answer: str, formal: Sequence[str]) -> list[str]:
         for sentence in sentences(text):
             for clause in _CLAUSE.split(sentence):
                 bare = clause.strip(" #*【】")
-                if _key(bare) not in skipped and terms(bare) and not _is_courtesy(bare):
+                if _key(bare) not in skipped and _claims_something(bare):
                     found[bare] = None
     return list(found)[:_MOST_CLAIMS]
+
+
+def _claims_something(text: str) -> bool:
+    """Tell whether a piece of an answer can be true or false; a heading or a courtesy cannot."""
+    if not terms(text) or _is_courtesy(text):
+        return False
+    return frame(text) is not None or bool(values(text)) or len(terms(text)) > 2
 
 
 def _bodies(answer: str) -> list[str]:

@@ -75,9 +75,10 @@ class _Bench:
         else:
             reads = [read_rule(sentence) for sentence in said(query.query)]
             self._rules += [(read.text, read.rule) for read in reads if read and read.once]
-        injected = sentences(turn.injected) if turn is not None else shown(query.query)
         evidence = ledger.evidence()
-        evidence += [Evidence(text, "stands only in injected content") for text in injected]
+        if turn is None:
+            shown_only = "was shown in this turn, not said"
+            evidence += [Evidence(text, shown_only) for text in shown(query.query)]
         self._pool = EvidencePool(evidence)
         stated = query.query.replace(turn.injected, " ") if turn and turn.injected else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
