@@ -6,9 +6,7 @@ Run it: python examples/judge_drives.py
 import asyncio
 from collections.abc import Mapping
 
-from acc import EvaluationTurnQuery, LiveMultiAgentEvaluationUseCase, RubricJudge
-from acc.bootstrap import make_agent
-from acc.domain.value_objects.evaluation_run import AgentChoice
+from acc import EvaluationTurnQuery, LiveMultiAgentEvaluationUseCase, RubricJudge, make_agent
 
 
 class Examiner:
@@ -37,10 +35,7 @@ class Examiner:
 
 async def main() -> None:
     """Run one live episode and print what came of it."""
-    agents = [
-        make_agent(AgentChoice(name="baseline", kind="transcript")),
-        make_agent(AgentChoice(name="acc", kind="acc")),
-    ]
+    agents = [make_agent("baseline", "transcript"), make_agent("acc", "acc")]
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=RubricJudge())
     result = await use_case.run_episode(Examiner())
     for name, summary in result.summaries.items():

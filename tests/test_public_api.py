@@ -27,6 +27,7 @@ PUBLIC = {
     "TranscriptMemory",
     "TurnSignal",
     "acc_memory",
+    "make_agent",
     "make_memory",
 }
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from acc.application.use_cases.live_multi_agent_evaluation import (
         LiveMultiAgentEvaluationUseCase,
     )
-    from acc.bootstrap import acc_memory, make_memory
+    from acc.bootstrap import acc_memory, make_agent, make_memory
     from acc.domain.errors import AccError
     from acc.domain.value_objects.ccs import CompressedCognitiveState
     from acc.domain.value_objects.evaluation import (
@@ -49,6 +49,7 @@ _HOMES = {
     "TranscriptMemory": "acc.application.memory",
     "TurnSignal": "acc.domain.value_objects.turn",
     "acc_memory": "acc.bootstrap",
+    "make_agent": "acc.bootstrap",
     "make_memory": "acc.bootstrap",
 }
 
@@ -71,6 +72,7 @@ __all__ = [
     "TranscriptMemory",
     "TurnSignal",
     "acc_memory",
+    "make_agent",
     "make_memory",
 ]
 

@@ -93,17 +93,17 @@ def make_memory(kind: str, *, window: int = 4096, budget: int = 512) -> MemoryPo
     raise InvalidInput(f"no memory {kind!r}: choose one of {', '.join(MEMORIES)}")
 
 
-def make_agent(choice: AgentChoice, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:
-    """Return a fresh agent for one episode."""
-    if choice.kind.startswith("python:"):
+def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:
+    """Return a fresh agent for one episode: a memory by its name, or `python:MODULE:NAME`."""
+    if kind.startswith("python:"):
         from acc.adapters.evaluation.python_agents import make_runner
 
-        return make_runner(choice.name, choice.kind.removeprefix("python:"))
+        return make_runner(name, kind.removeprefix("python:"))
     from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
     from acc.adapters.models.embedded import EmbeddedModel
 
-    memory = make_memory(choice.kind, window=window, budget=budget)
-    return MemoryAgentRunner(agent_name=choice.name, model=EmbeddedModel(), memory=memory)
+    memory = make_memory(AGENT_KINDS.get(kind, kind), window=window, budget=budget)
+    return MemoryAgentRunner(agent_name=name, model=EmbeddedModel(), memory=memory)
 
 
 def make_judge(configuration: RunConfiguration, scenario: "Scenario") -> JudgeEvaluatorPort:
@@ -193,7 +193,9 @@ def compose_episode(
     journal = stack.enter_context(RecordedEpisode(run.journal(job), scenario))
     return Episode(
         agents=[
-            make_agent(choice, window=configuration.window, budget=configuration.budget)
+            make_agent(
+                choice.name, choice.kind, window=configuration.window, budget=configuration.budget
+            )
             for choice in configuration.agents
         ],
         judge=make_judge(configuration, scenario),

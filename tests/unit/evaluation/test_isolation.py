@@ -7,7 +7,6 @@ import pytest
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.bootstrap import load_scenario, make_agent
-from acc.domain.value_objects.evaluation_run import AgentChoice
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.domain.value_objects.scenario import AnswerKind, Scenario, StressTopic
 
@@ -46,7 +45,7 @@ async def answers(scenario: Scenario) -> list[tuple[str, str, int | None]]:
         found.extend((r.agent_name, r.response_text, r.memory_tokens) for r in result.responses)
 
     use_case = LiveMultiAgentEvaluationUseCase(
-        agents=[make_agent(AgentChoice(name=kind, kind=kind)) for kind in KINDS],
+        agents=[make_agent(kind, kind) for kind in KINDS],
         judge=RubricJudge(scenario),
     )
     queries = [EvaluationTurnQuery(turn_id=t.turn_id, query=t.query) for t in scenario.turns]
