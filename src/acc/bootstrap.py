@@ -351,17 +351,25 @@ def run_name(configuration: RunConfiguration) -> str:
 def write_results(
     run: "RunDirectory",
     *,
-    gates: Sequence[Gate] = (),
+    gates: Sequence[Gate] | None = None,
     errors: Mapping[str, str] | None = None,
     detail: int = 10,
 ) -> Results:
-    """Write everything that follows from the recorded turns, and return the summary."""
+    """Write everything that follows from the recorded turns, and return the summary.
+
+    Gates and errors are not in the turns; where they are not given, those of the last time stand.
+    """
     import msgspec
 
     from acc.adapters.runs import junit, report, results
 
+    earlier = results.last_summary(run)
+    if gates is None:
+        gates = [Gate.parse(gate["gate"]) for gate in earlier.get("gates", [])]
+    if errors is None:
+        errors = earlier.get("errors", {})
     tally = results.tally_of(run)
-    summary = results.summary_of(run, tally, errors or {})
+    summary = results.summary_of(run, tally, errors)
     judged = tuple(gate.judge(results.gate_measures(summary)) for gate in gates)
     summary["gates"] = [msgspec.to_builtins(gate) for gate in judged]
     written = msgspec.json.format(msgspec.json.encode(summary), indent=2)

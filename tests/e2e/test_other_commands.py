@@ -28,6 +28,16 @@ def test_report_rebuilds_what_was_deleted(runs: tuple[Path, Path]) -> None:
     assert (run / "report.html").read_bytes() == page
 
 
+def test_report_keeps_the_gates_of_the_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    gate = ("--fail-if", "acc.outcome < 9.99")
+    assert acc("eval", *SMALL, *gate, "--out", run, "--quiet").returncode == 1
+    before = (run / "junit.xml").read_bytes()
+    assert acc("report", run).returncode == 0
+    assert (run / "junit.xml").read_bytes() == before
+    assert json.loads((run / "summary.json").read_text())["gates"][0]["failed"]
+
+
 def test_compare_sets_two_runs_side_by_side(runs: tuple[Path, Path]) -> None:
     done = acc("compare", *runs)
     assert done.returncode == 0, done.stderr

@@ -264,6 +264,24 @@ async def test_a_turn_of_a_thousand_statements_leaves_a_bounded_number_of_artifa
     assert len(artifacts_of(TurnSignal(turn_id=1, text=text))) == 64
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never restart " + "host-1 or " * 200 + "host-2.",
+        "Our goal is to restore " + "checkout and " * 100 + "billing.",
+        "The owner of " + "web-1 and " * 100 + "web-2 is Bo.",
+        "Who owns " + "web-1 and " * 200 + "web-2?",
+        "本番の" + "受注系と" * 150 + "決済系は再起動しないでください。",
+        "担当は" + "佐伯さんと" * 120 + "久我さんです。",
+    ],
+)
+async def test_a_sentence_longer_than_a_field_is_cut_and_kept(text: str) -> None:
+    memory = acc_memory()
+    trace = await say(memory, text)
+    assert "..." in render_state(trace.committed)
+    assert parse_text(render_state(trace.committed)) == trace.committed
+
+
 @pytest.mark.parametrize("budget", [0, 31, -5])
 def test_a_budget_that_holds_nothing_is_refused(budget: int) -> None:
     with pytest.raises(InvalidInput, match="too small"):

@@ -188,23 +188,20 @@ def _informs(sentence: str) -> bool:
 
 
 def _clip(text: str, field: str) -> str:
-    most = LIMITS[field].characters
+    return _shortened(text, LIMITS[field].characters)
+
+
+def _shortened(text: str, most: int) -> str:
     line = one_line(text)
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+    # Three full stops: a state holds normalised text, and an ellipsis would not stay one.
+    return line if len(line) <= most else line[: most - 3].rstrip() + "..."
 
 
 def _typed(sentence: str, kind: str = "") -> str:
     if not kind:
-        kind = (
-            "because"
-            if _BECAUSE.search(sentence)
-            else "after"
-            if _AFTER.search(sentence)
-            else "fact"
-        )
-    room = LIMITS["relational_map"].characters - len(kind) - 2
-    line = one_line(sentence)
-    return f"{kind}({line if len(line) <= room else line[: room - 1].rstrip() + '…'})"
+        after = "after" if _AFTER.search(sentence) else "fact"
+        kind = "because" if _BECAUSE.search(sentence) else after
+    return f"{kind}({_shortened(sentence, LIMITS['relational_map'].characters - len(kind) - 2)})"
 
 
 def _relations(

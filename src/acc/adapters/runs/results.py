@@ -190,6 +190,15 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
     }
 
 
+def last_summary(run: RunDirectory) -> dict[str, Any]:
+    """Return the summary that was written last, or nothing where there is none to read."""
+    try:
+        found = msgspec.json.decode((run.path / "summary.json").read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def gate_measures(summary: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     """Return what gates can speak of, as plain numbers."""
     found: dict[str, dict[str, float | None]] = {}
