@@ -11,14 +11,14 @@ from command import SMALL, acc, environment, recorded, start
 def test_a_full_disk_is_named_and_nothing_recorded_is_lost(tmp_path: Path) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"
     acc("eval", *SMALL, "--out", whole, "--quiet")
-    # No file may grow past 30 kB: the kernel refuses the write as it would on a full disk.
+    # No file may grow past 12 kB: the kernel refuses the write as it would on a full disk.
     limited = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", "eval", *SMALL, "--out", str(run), "--quiet"],
         capture_output=True,
         text=True,
         # Coverage would try to write its own data to the same full disk.
         env={k: v for k, v in environment().items() if not k.startswith("COVERAGE")},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000)),
         check=False,
     )
     assert limited.returncode == 1
