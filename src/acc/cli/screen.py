@@ -21,6 +21,8 @@ from acc.domain.evaluation_metrics import metric
 from acc.domain.value_objects.live_evaluation import TurnResult
 
 _LINE_EVERY = 5.0
+#: A table in a file or a pipe need not be squeezed.
+_FILE_WIDTH = 160
 _SHOWN = ("outcome", "hallucination", "drift", "memory_tokens")
 _TITLES = {
     "outcome": "outcome",
@@ -37,7 +39,8 @@ _TITLES = {
 
 def console() -> Console:
     """Return the console for results; lines are wrapped only where someone looks at them."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    seen = sys.stdout.isatty()
+    return Console(highlight=False, soft_wrap=not seen, width=None if seen else _FILE_WIDTH)
 
 
 def error_console() -> Console:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from acc import bootstrap
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import apply, changes, decode, encode, record_of, result_of
 from acc.cli.evaluate import EvaluationOptions, configure
-from acc.domain.errors import InvalidInput, RunDamaged
+from acc.domain.errors import InvalidInput, RunDamaged, StorageFailed
 from acc.domain.value_objects.live_evaluation import TurnResult
 
 KEYS = st.text(max_size=4)
@@ -87,6 +88,26 @@ def test_a_turn_out_of_order_is_damage(tmp_path: Path) -> None:
     journal.path.write_bytes(lines[0] + lines[2])
     with pytest.raises(RunDamaged, match="line 2: holds turn 3"):
         journal.read()
+
+
+def test_a_directory_that_takes_no_writes_is_named(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run", turns=1)
+    gone = RunDirectory(tmp_path / "gone", run.configuration)
+    with pytest.raises(StorageFailed, match="cannot write to .*gone"), gone.locked():
+        pass
+    with pytest.raises(StorageFailed, match="summary.json: .*; earlier turns are safe"):
+        gone.write("summary.json", b"{}")
+    with (
+        pytest.raises(StorageFailed, match="cannot write"),
+        gone.journal(run.jobs()[0]).appending(),
+    ):
+        pass
+
+
+def test_half_a_surrogate_pair_is_written_as_a_question_mark() -> None:
+    line = decode(whole_run().splitlines(keepends=True)[0])
+    odd = msgspec.structs.replace(line, query="half \ud800 pair")
+    assert decode(encode(odd)).query == "half ? pair"
 
 
 def test_a_second_owner_of_a_run_is_refused(tmp_path: Path) -> None:
