@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.bootstrap import load_scenario, make_agent
+from acc.bootstrap import load_scenario, make_agent, make_memory
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.domain.value_objects.scenario import AnswerKind, Scenario, StressTopic
+from acc.testing import ScriptedModel
 
 KINDS = ("transcript", "retrieval", "acc")
 
@@ -57,3 +59,16 @@ async def answers(scenario: Scenario) -> list[tuple[str, str, int | None]]:
 async def test_turning_every_annotation_around_changes_no_answer(name: str) -> None:
     scenario = load_scenario(name).render(5)
     assert await answers(scenario) == await answers(without_annotations(scenario))
+
+
+async def test_a_model_sees_its_memorys_view_and_the_query_and_nothing_else() -> None:
+    model = ScriptedModel("first", "second")
+    runner = MemoryAgentRunner(agent_name="a", model=model, memory=make_memory("transcript"))
+    secret = {"facts": {"x": {"text": "The judge knows this."}}}
+    for turn_id, text in enumerate(("The lead is Bo.", "Who leads?"), start=1):
+        query = EvaluationTurnQuery(turn_id=turn_id, query=text)
+        response = await runner.run_turn(query, secret)
+    assert response.response_text == "second"
+    assert [prompt.query for prompt in model.asked] == ["The lead is Bo.", "Who leads?"]
+    assert model.asked[1].memory == "user: The lead is Bo.\n\nassistant: first\n"
+    assert "judge" not in str(model.asked)
