@@ -288,7 +288,7 @@ def _serve_jobs(connection: Connection, path: Path) -> None:
     from acc.adapters.runtime.workers import WorkerFault, WorkerSeat
     from acc.domain.errors import AccError
 
-    # Nothing of ours is cyclic; collecting at the usual rate would cost a tenth of the time.
+    # Next to nothing of ours is cyclic, so there is little to collect.
     gc.set_threshold(50_000, 20, 20)
     sys.stdout = sys.stderr  # what an agent prints is not our output
     seat = WorkerSeat(connection)

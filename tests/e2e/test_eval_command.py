@@ -232,6 +232,34 @@ class Remembering:
 """
 
 
+REPLAYING = (
+    OWN
+    + """
+
+class Replaying(Remembering):
+    async def run_turn(self, query, canonical_memory):
+        print("asked", query.turn_id)
+        return await super().run_turn(query, canonical_memory)
+
+    async def replay_turn(self, query, canonical_memory, response):
+        self.heard.append(query.query)
+"""
+)
+
+
+def test_an_agent_that_can_replay_is_not_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(REPLAYING)
+    options = ("eval", *SMALL, "--agents", "me=python:own:Replaying", "--out", "run")
+    acc(*options, cwd=tmp_path)
+    before = recorded(tmp_path / "run")
+    file = tmp_path / "run" / "episodes" / "it-operations.000000.jsonl"
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:4]))
+    done = acc(*options, cwd=tmp_path)
+    asked = [line for line in done.stderr.splitlines() if line.startswith("asked")]
+    assert asked == ["asked 5", "asked 6"]
+    assert recorded(tmp_path / "run") == before
+
+
 def test_anyones_agents_take_part_and_their_failures_are_recorded(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     names = ("echo", "slow", "silent", "number", "broken", "Remembering")

@@ -259,7 +259,9 @@ LIFT = re.compile(
     r"|\bstop (?:using|ending|closing|starting|adding|including|citing|writing|quoting)\b"
     rf"|\b{_RULE_NOUN}\b[^.]{{0,60}}\b(?:{_LIFTED}|no longer (?:\w+ ){{0,2}}(?:applies|apply|needed"
     r"|required|holds?|in force|stands?))\b"
-    r"|\bno longer (?:need|have) to\b|\bno longer (?:\w+ ){0,2}(?:needed|required|necessary"
+    r"|\bno longer (?:needs?|wants?|have to|wanted)\b"
+    r"|\bneed not\b[^.]{0,60}\b(?:any ?more|any longer)\b"
+    r"|\bno longer (?:\w+ ){0,2}(?:needed|required|necessary"
     r"|applies|apply|confidential|secret)\b"
     r"|\byou (?:can|may) (?:now )?(?:stop|skip|leave out|omit)\b"
     r"|\byou (?:can|may) (?!not\b)[^.?]{1,60}\b(?:now|again)\b|\ballowed again\b"
@@ -273,7 +275,7 @@ LIFT = re.compile(
     rf"|\b{_RULE_NOUN} is off\b|\bno need to\b|\b(?:drop|skip|leave (?:off|out)) the [\"“']"
     r"|\bstop saying\b|(?:\bdo not|n['’]t)\b[^.]{0,60}\b(?:any ?more|any longer)\b"
     r"|解除|撤回|取り消|取りやめ|廃止|なくて(?:も)?(?:よい|いい|結構|かまい|構い|大丈夫)"
-    r"|もう(?:必要|適用)(?:ありません|ない)|不要(?:です|になり|とし|に)|要りません"
+    r"|もう(?:必要|適用)(?:ありません|ない)|もう[^。]{0,6}ないでください|不要(?:です|になり|とし|に)|要りません"
     r"|[てで]も?(?:構いません|かまいません|いいです|よいです|大丈夫です)|許可します"
     r"|(?:制限|規則|ルール|指定|文言|締め|[」』])[^。]{0,8}(?:なくし|外し|やめ)"
     r"|(?:制限|規則|ルール|指定|運用|凍結)[^。]{0,8}終了(?:します|しました|とします)",
@@ -359,5 +361,6 @@ KIND_HINTS: tuple[tuple[RuleKind, re.Pattern[str]], ...] = tuple(
         ),
         (RuleKind.HEADINGS, r"\bheadings?\b|\bheaders?\b|\bsections?\b|見出し"),
         (RuleKind.JSON, r"\bjson\b"),
+        (RuleKind.FORBID, r"\bban\b|\b(?:that|this) word\b|禁止|その(?:語|言葉|表現)"),
     )
 )

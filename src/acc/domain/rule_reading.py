@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from acc.domain import rule_patterns as patterns
 from acc.domain.language import LONGEST_SENTENCE, contains_text, identifiers, one_line, terms
-from acc.domain.value_objects.rule import Rule, RuleKind
+from acc.domain.value_objects.rule import WORDED, Rule, RuleKind
 
 _CACHE = 4_096
 
@@ -167,6 +167,8 @@ def lifted_by(sentence: str, rule_text: str) -> bool:
     if named and not all(contains_text(rule_text, name) for name in named):
         return False
     read = read_rule(rule_text)
+    if named and read is not None and read.rule.kind in WORDED:
+        return True
     if read is not None and any(
         kind is read.rule.kind and hint.search(sentence) for kind, hint in patterns.KIND_HINTS
     ):

@@ -44,9 +44,7 @@ class CanonicalLedger:
             }
         for constraint in turn.constraints + turn.amends:
             self._set_constraint(constraint.id, constraint, turn.turn_id)
-        # Injected content stands in the query, but nobody said it.
-        stated = turn.query.replace(turn.injected, "\n") if turn.injected else turn.query
-        self._keep_sentences(turn.turn_id, sentences(stated), fresh)
+        self._keep_sentences(turn.turn_id, sentences(turn.stated), fresh)
         if turn.injected:
             self.memory["injected"][str(turn.turn_id)] = turn.injected
 

@@ -55,6 +55,7 @@ class PythonAgentRunner:
         self._agent_name = agent_name
         self._call: Callable[..., Any] = target.run_turn if takes_turn else target
         self._takes_turn = takes_turn
+        self._replay: Callable[..., Any] | None = getattr(target, "replay_turn", None)
 
     @property
     def agent_name(self) -> str:
@@ -85,6 +86,8 @@ class PythonAgentRunner:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Ask again, because nothing is known of what the object remembers."""
-        if not response.error:
+        """Let the object replay the turn; one that cannot is asked again, so that it remembers."""
+        if self._replay is not None:
+            await self._replay(query, canonical_memory, response)
+        elif not response.error:
             await self.run_turn(query, canonical_memory)

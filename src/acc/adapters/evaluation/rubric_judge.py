@@ -80,7 +80,7 @@ class _Bench:
             shown_only = "was shown in this turn, not said"
             evidence += [Evidence(text, shown_only) for text in shown(query.query)]
         self._pool = EvidencePool(evidence)
-        stated = query.query.replace(turn.injected, " ") if turn and turn.injected else query.query
+        stated = turn.stated if turn else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
         self._asked = terms(" ".join(questions) or stated)
         self._formal = [w for _, rule in self._rules if rule.kind in _WORDED for w in rule.words]

@@ -39,7 +39,7 @@ class _Ledger:
     def check(self, turn: Turn) -> list[str]:
         """Return the turn's faults and take over what it establishes."""
         where = f"turn {turn.turn_id}: "
-        stated = turn.query.replace(turn.injected, " ") if turn.injected else turn.query
+        stated = turn.stated
         faults = self._fact_faults(turn, stated) + self._constraint_faults(turn, stated)
         faults += self._answer_faults(turn, stated)
         if turn.topic in _INJECTION_TOPICS and not turn.injected:

@@ -12,7 +12,7 @@ import msgspec
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
 from acc.domain.evaluation_metrics import METRIC_NAMES, spread
-from acc.domain.statistics import paired_difference
+from acc.domain.statistics import PairedDifference, paired_difference
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, Spread, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
@@ -135,12 +135,8 @@ def paired(tally: Tally, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _rounded(found: Any) -> dict[str, Any]:
-    fields = (
-        msgspec.structs.asdict(found)
-        if isinstance(found, msgspec.Struct)
-        else msgspec.to_builtins(found)
-    )
+def _rounded(found: PairedDifference) -> dict[str, Any]:
+    fields = msgspec.to_builtins(found)
     rounded = {k: round(v, 6) if isinstance(v, float) else v for k, v in fields.items()}
     return {**rounded, "clear": found.clear}
 

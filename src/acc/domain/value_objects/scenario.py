@@ -81,6 +81,11 @@ class Turn:
     answer: AnswerKind = AnswerKind.ANSWER
     once: tuple[Rule, ...] = ()
 
+    @property
+    def stated(self) -> str:
+        """Return the query without its injected content, which stands there but nobody says."""
+        return self.query.replace(self.injected, "\n") if self.injected else self.query
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
