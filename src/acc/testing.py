@@ -1,16 +1,20 @@
 """Doubles we ship, for tests of your own: scripted agents, judges and models."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
+from acc.domain.value_objects.event import ToolCall, Usage
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeAgentEvaluation,
     JudgeTurnResult,
 )
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 
 def queries(*texts: str) -> list[EvaluationTurnQuery]:
@@ -115,17 +119,82 @@ class ScriptedJudge:
         )
 
 
-class ScriptedModel:
-    """Answers from a list and keeps what it was asked."""
+Scripted = str | ToolCall | Sequence[ToolCall] | ModelAnswer | BaseException
 
-    def __init__(self, *answers: str) -> None:
+
+def call(name: str, /, **arguments: Any) -> ToolCall:
+    """Return a tool call, for the script of a ScriptedModel."""
+    return ToolCall(id="", name=name, arguments=arguments)
+
+
+class ScriptedModel:
+    """Answers from a list and keeps what it was asked.
+
+    An entry is the text to say, a `call(...)` or several of them, a whole ModelAnswer, an exception
+    to raise, or a function from the prompt to one of these. With `repeat` the last one stays.
+    """
+
+    def __init__(
+        self, *answers: Scripted | Callable[[Prompt], Scripted], repeat: bool = False
+    ) -> None:
         self.asked: list[Prompt] = []
         self._answers = list(answers)
+        self._repeat = repeat
+        self._calls = 0
 
-    async def complete(self, prompt: Prompt) -> str:
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the next answer of the script."""
         self.asked.append(prompt)
-        return self._answers.pop(0)
+        if not self._answers:
+            raise AssertionError(f"the script ends before question {len(self.asked)}: {prompt!r}")
+        keep = self._repeat and len(self._answers) == 1
+        answer = self._answers[0] if keep else self._answers.pop(0)
+        return self._as_answer(answer(prompt) if callable(answer) else answer)
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give the next answer word by word, then as a whole."""
+        answer = await self.complete(prompt)
+        for piece in re.findall(r"\S+\s*|\s+", answer.text):
+            yield piece
+        yield answer
+
+    def _as_answer(self, answer: Scripted) -> ModelAnswer:
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, ModelAnswer):
+            return answer
+        if isinstance(answer, str):
+            return ModelAnswer(text=answer, usage=Usage(output_tokens=len(answer.split())))
+        calls = (answer,) if isinstance(answer, ToolCall) else tuple(answer)
+        return ModelAnswer(calls=tuple(self._numbered(item) for item in calls))
+
+    def _numbered(self, item: ToolCall) -> ToolCall:
+        self._calls += 1
+        return replace(item, id=item.id or f"call-{self._calls}")
+
+
+class FrozenClock:
+    """Shows the time it was set to."""
+
+    def __init__(self, time: float = 1_000_000.0) -> None:
+        self.time = time
+
+    def now(self) -> float:
+        """Return the time it shows."""
+        return self.time
+
+
+class SequentialIds:
+    """Makes ids by counting: id-1, id-2 and so on."""
+
+    def __init__(self, prefix: str = "id") -> None:
+        self._prefix = prefix
+        self._count = 0
+
+    def new(self) -> str:
+        """Return the next."""
+        self._count += 1
+        return f"{self._prefix}-{self._count}"
 
 
 class WordCounter:

@@ -5,11 +5,29 @@ AccError                     internal
 │   ├── InvalidState         invalid_state         a CCS payload that does not fit the schema
 │   ├── InvalidScenario      invalid_scenario      a scenario file; names file, turn and field
 │   ├── InvalidTurnOrder     invalid_turn_order    turn ids are not 1..T
-│   └── InvalidGate          invalid_gate          a --fail-if expression that cannot be read
+│   ├── InvalidGate          invalid_gate          a --fail-if expression that cannot be read
+│   ├── InvalidTree          invalid_tree          an agent, or a tree of them, that cannot work
+│   ├── StateNotStorable     state_not_storable    a state value that is not plain data
+│   └── StateMissing         state_missing         an instruction asks for a key that is not there
 ├── JudgeContractBroken      judge_contract_broken a judge answered for other agents than asked
 ├── RunMismatch              run_mismatch          a run directory holds another configuration
 ├── RunDamaged               run_damaged           a run directory holds something we did not write
-└── StorageFailed            storage_failed        the disk refused a write; earlier ones stay
+├── StorageFailed            storage_failed        the disk refused a write; earlier ones stay
+├── StateConflict            state_conflict        two parallel branches wrote the same key
+├── StateNotGranted          state_not_granted     a worker wrote what its parent did not grant
+├── BudgetExceeded           budget_exceeded       a run spent its calls, tokens or time
+│   ├── RunTimedOut          run_timed_out         a run took longer than its timeout
+│   └── TransferLoop         transfer_loop         agents handed control around; shows the path
+├── ModelFailed              model_failed          a model could not be asked
+├── ModelOutputInvalid       model_output_invalid  a model kept answering what cannot be used
+├── AgentFailed              agent_failed          an agent's own code raised
+├── GraphStuck               graph_stuck           a join waits for what can no longer come
+├── NoRoute                  no_route              a router found nobody to delegate to
+├── SessionBusy              session_busy          another run holds the session
+├── SessionConflict          session_conflict      another process took the session over
+├── SessionWaiting           session_waiting       the session waits for a person's answer
+├── NothingPending           nothing_pending       an answer came that nobody waits for
+└── ReplayMismatch           replay_mismatch       an agent did something else when it was resumed
 """
 
 from collections.abc import Collection
@@ -107,3 +125,154 @@ class StorageFailed(AccError):
     """Report a write that the disk refused."""
 
     code = "storage_failed"
+
+
+class InvalidTree(InvalidInput):
+    """Report an agent, or a tree of agents, that cannot work as it is built."""
+
+    code = "invalid_tree"
+
+
+class StateNotStorable(InvalidInput):
+    """Report a state value that is not plain data."""
+
+    code = "state_not_storable"
+
+    def __init__(self, key: str, fault: str) -> None:
+        super().__init__(f"state {key}: {fault}")
+        self.key = key
+
+
+class StateMissing(InvalidInput):
+    """Report a placeholder whose state key is not there."""
+
+    code = "state_missing"
+
+    def __init__(self, agent: str, key: str, known: Collection[str]) -> None:
+        held = ", ".join(sorted(known)) or "nothing"
+        super().__init__(
+            f"the instruction of {agent!r} asks for {{{key}}}, but the state holds {held}; "
+            f"write {{{key}?}} if it may be absent"
+        )
+        self.agent = agent
+        self.key = key
+
+
+class StateConflict(AccError):
+    """Report a key that two parallel branches wrote, with no rule to merge it."""
+
+    code = "state_conflict"
+
+    def __init__(self, key: str, branches: Collection[str]) -> None:
+        self.key = key
+        self.branches = tuple(branches)
+        super().__init__(
+            f"state {key!r} was written by {' and '.join(self.branches)}; give each its own key, "
+            f'or say how to join it, for instance merge={{"{key}": "list"}}'
+        )
+
+
+class StateNotGranted(AccError):
+    """Report a write that the parent's grant does not allow."""
+
+    code = "state_not_granted"
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"state {key!r} cannot be written: {reason}")
+        self.key = key
+
+
+class BudgetExceeded(AccError):
+    """Report a run that spent what it was given."""
+
+    code = "budget_exceeded"
+
+    def __init__(self, what: str, limit: float, where: str) -> None:
+        super().__init__(f"{where}: the run has used up {what} ({limit:g})")
+        self.what = what
+        self.limit = limit
+
+
+class RunTimedOut(BudgetExceeded):
+    """Report a run that took longer than it was given."""
+
+    code = "run_timed_out"
+
+
+class TransferLoop(BudgetExceeded):
+    """Report agents that hand control around, with the path it took."""
+
+    code = "transfer_loop"
+
+    def __init__(self, path: Collection[str], limit: int) -> None:
+        self.path = tuple(path)
+        super().__init__("max_hops", limit, " → ".join(self.path))
+
+
+class ModelFailed(AccError):
+    """Report a model that could not be asked."""
+
+    code = "model_failed"
+
+
+class ModelOutputInvalid(AccError):
+    """Report a model that kept answering what cannot be used."""
+
+    code = "model_output_invalid"
+
+    def __init__(self, agent: str, fault: str, attempts: int) -> None:
+        super().__init__(f"the model of {agent!r} gave no usable answer {attempts} times: {fault}")
+        self.agent = agent
+        self.fault = fault
+
+
+class AgentFailed(AccError):
+    """Report an agent whose own code raised."""
+
+    code = "agent_failed"
+
+    def __init__(self, agent: str, fault: str) -> None:
+        super().__init__(f"agent {agent!r} failed: {fault}")
+        self.agent = agent
+
+
+class GraphStuck(AccError):
+    """Report a join that waits for what can no longer come."""
+
+    code = "graph_stuck"
+
+
+class NoRoute(AccError):
+    """Report a router that found nobody to delegate to."""
+
+    code = "no_route"
+
+
+class SessionBusy(AccError):
+    """Report a session that another run holds."""
+
+    code = "session_busy"
+
+
+class SessionConflict(AccError):
+    """Report a session that another process has taken over or changed."""
+
+    code = "session_conflict"
+
+
+class SessionWaiting(AccError):
+    """Report a session that waits for an answer before anything else can happen in it."""
+
+    code = "session_waiting"
+
+
+class NothingPending(AccError):
+    """Report an answer that nobody waits for."""
+
+    code = "nothing_pending"
+
+
+class ReplayMismatch(AccError):
+    """Report an agent that did something else when its run was resumed."""
+
+    code = "replay_mismatch"

@@ -20,7 +20,7 @@ user: 受注エラー率は13%です。ベンダーチケット番号はVT-73810
 
 
 async def ask(query: str, memory: str = FACTS) -> str:
-    return await EmbeddedModel().complete(Prompt(query=query, memory=memory))
+    return (await EmbeddedModel().complete(Prompt(query=query, memory=memory))).text
 
 
 @pytest.mark.parametrize(

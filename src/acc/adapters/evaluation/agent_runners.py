@@ -36,7 +36,7 @@ class MemoryAgentRunner:
         """Answer one turn from the memory's view and the query."""
         signal, view = await self._view(query, canonical_memory)
         prompt = Prompt(query=query.query, memory=view.text, instruction=self._instruction)
-        answer = await self._model.complete(prompt)
+        answer = (await self._model.complete(prompt)).text
         await self._memory.keep(signal, Decision(turn_id=query.turn_id, text=answer))
         return AgentTurnResponse(
             agent_name=self._agent_name,

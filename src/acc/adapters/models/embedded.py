@@ -24,7 +24,7 @@ from acc.domain.language import (
 from acc.domain.rule_reading import is_question, lifted_by, lifts, read_rule
 from acc.domain.statements import frame
 from acc.domain.value_objects.rule import NUMBERED, SINGULAR, Rule, RuleKind
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 _LABEL = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Za-z][\w.-]{0,30}): ")
 _TYPED = re.compile(r"^(?:[a-z][a-z0-9_]*)\((.+)\)$")
@@ -131,8 +131,11 @@ def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, Rule | None]
 class EmbeddedModel:
     """Answers from its prompt alone, in English and Japanese."""
 
-    async def complete(self, prompt: Prompt) -> str:
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the statements that answer, in the form that the visible rules ask for."""
+        return ModelAnswer(text=self._answer(prompt))
+
+    def _answer(self, prompt: Prompt) -> str:
         reading = _Reading()
         for sentence in sentences(prompt.instruction):
             reading.add(sentence)

@@ -1,24 +1,74 @@
 """What we need from language models, embedders and tokenizers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from acc.domain.value_objects.event import NO_USAGE, Part, ToolCall, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool as a model sees it; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMessage:
+    """Something said or done earlier in this turn. `role` is user, agent or tool."""
+
+    role: str
+    author: str
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the message's words."""
+        return "".join(part.text for part in self.parts if part.text is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """All that a model gets to see: standing instructions, a memory's view, and the query."""
+    """All that a model gets to see.
+
+    Standing instructions, a memory's view of earlier turns, the query, what has happened in this
+    turn since, the tools it may call, and the JSON schema its answer must fit, if there is one.
+    """
 
     query: str
     memory: str = ""
     instruction: str = ""
+    messages: tuple[PromptMessage, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    output_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAnswer:
+    """What a model said, which tools it wants called, and what that cost."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = NO_USAGE
 
 
 class LanguageModelPort(Protocol):
     """Answers a prompt."""
 
-    async def complete(self, prompt: Prompt) -> str:
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the answer to `prompt`, which is everything the model knows."""
+        ...
+
+
+@runtime_checkable
+class StreamingModelPort(Protocol):
+    """A model that can show its answer while it is being written."""
+
+    def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give pieces of text as they come, and at the end the whole answer."""
         ...
 
 

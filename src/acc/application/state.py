@@ -1,0 +1,299 @@
+"""A session's state as a run sees it: copied in, copied out, every change noticed."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
+
+_MOST_DEPTH = 64
+_PLAIN: tuple[type[str] | type[int] | type[float], ...] = (str, int, float)
+
+#: What a branch wrote: new values, and the keys it took away.
+Written = tuple[Mapping[str, Any], tuple[str, ...]]
+MergeRule = str | Callable[[Any, Sequence[Any]], Any]
+
+
+def plain(value: Any, place: str, depth: int = 0) -> Any:
+    """Return a copy of `value` as plain data, or say what in it cannot be stored."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            raise StateNotStorable(place, f"{value} has no place in JSON")
+        return value
+    if depth > _MOST_DEPTH:
+        raise StateNotStorable(place, f"it is nested deeper than {_MOST_DEPTH} levels")
+    if isinstance(value, Mapping):
+        copied: dict[str, Any] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise StateNotStorable(place, f"its key {key!r} is not text")
+            copied[key] = plain(item, f"{place}.{key}", depth + 1)
+        return copied
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
+    for base in _PLAIN:
+        if isinstance(value, base):  # a StrEnum, an IntEnum and the like
+            return base(value)
+    raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
+
+
+class State(MutableMapping[str, Any]):
+    """A mapping that remembers what a run wrote.
+
+    A list or mapping that is read is a copy of the reader's own; if it is changed in place, that
+    counts as a write. So nothing is shared by accident and nothing is lost.
+    """
+
+    __slots__ = ("_before", "_lent", "_pending", "_removed", "_values", "_written")
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+        self._pending: dict[str, Any] = {}
+        self._removed: dict[str, None] = {}
+        self._lent: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
+        self._written: dict[str, bool] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._lent:
+            return self._lent[key]
+        value = self._values[key]
+        if type(value) is dict or type(value) is list:
+            value = self._lent[key] = plain(value, key)
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str) or not key.strip():
+            raise StateNotStorable(repr(key), "a state key is a text that is not empty")
+        copied = plain(value, key)
+        self._lent.pop(key, None)
+        self._note(key)
+        self._values[key] = copied
+        self._pending[key] = copied
+        self._removed.pop(key, None)
+
+    def __delitem__(self, key: str) -> None:
+        self._values[key]
+        self._note(key)
+        del self._values[key]
+        self._lent.pop(key, None)
+        self._pending.pop(key, None)
+        self._removed[key] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._values))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __repr__(self) -> str:
+        return f"State({self.copy()!r})"
+
+    def copy(self) -> dict[str, Any]:
+        """Return the state as a dictionary of its own, changes in place included."""
+        self._notice_changes_in_place()
+        return {key: plain(value, key) for key, value in self._values.items()}
+
+    def branch(self) -> "State":
+        """Return a state that starts as this one is now and goes its own way."""
+        self._notice_changes_in_place()
+        return State(self._values)
+
+    def take(self) -> Written:
+        """Return what was written since the last time."""
+        if self._lent:
+            self._notice_changes_in_place()
+        if not self._pending and not self._removed:
+            return _NOTHING_WRITTEN
+        taken = (self._pending, tuple(self._removed))
+        self._pending, self._removed = {}, {}
+        return taken
+
+    def apply(self, delta: Mapping[str, Any], removed: Iterable[str] = ()) -> None:
+        """Take over changes that are on record already."""
+        self._pending, self._removed = {}, {}
+        for key, value in delta.items():
+            self._note(key)
+            self._lent.pop(key, None)
+            self._values[key] = value
+        for key in removed:
+            self._note(key)
+            self._lent.pop(key, None)
+            self._values.pop(key, None)
+
+    def write(self, delta: Mapping[str, Any], removed: Iterable[str] = ()) -> None:
+        """Write several keys at once, as a join of branches does."""
+        for key, value in delta.items():
+            self[key] = value
+        for key in removed:
+            if key in self._values:
+                del self[key]
+
+    def written(self) -> Written:
+        """Return all that was written since this state began."""
+        self._notice_changes_in_place()
+        delta = {key: self._values[key] for key in self._written if key in self._values}
+        return delta, tuple(key for key in self._written if key not in self._values)
+
+    def undo(self) -> Written:
+        """Return the changes that lead back to how this state began."""
+        gone = tuple(key for key, existed in self._written.items() if not existed)
+        return dict(self._before), gone
+
+    def _note(self, key: str) -> None:
+        if key not in self._written:
+            self._written[key] = key in self._values
+            if key in self._values:
+                self._before[key] = self._values[key]
+
+    def _notice_changes_in_place(self) -> None:
+        for key, lent in self._lent.items():
+            if lent != self._values[key]:
+                copied = plain(lent, key)
+                self._note(key)
+                self._values[key] = copied
+                self._pending[key] = copied
+                self._removed.pop(key, None)
+
+
+_NOTHING_WRITTEN: Written = ({}, ())
+
+
+class StateView(MutableMapping[str, Any]):
+    """A state through a grant: keys outside it are not there, and writing them is refused."""
+
+    __slots__ = ("_open", "_read", "_state", "_write")
+
+    def __init__(
+        self,
+        state: MutableMapping[str, Any],
+        read: Sequence[str] = ("*",),
+        write: Sequence[str] = ("*",),
+    ) -> None:
+        self._state = state
+        self._read = None if "*" in read else tuple(read)
+        self._write = None if "*" in write else tuple(write)
+        self._open = True
+
+    def close(self) -> None:
+        """Refuse all further writes: whoever held this view was too late."""
+        self._open = False
+
+    def __getitem__(self, key: str) -> Any:
+        if not self._may(self._read, key):
+            raise KeyError(key)
+        return self._state[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._check_write(key)
+        self._state[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self._check_write(key)
+        del self._state[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in self._state if self._may(self._read, key))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"StateView({dict(self)!r})"
+
+    def _check_write(self, key: str) -> None:
+        if not self._open:
+            raise StateNotGranted(key, "the call it was given to is over")
+        if not self._may(self._write, key):
+            allowed = ", ".join(self._write or ())
+            raise StateNotGranted(key, f"the parent grants writing {allowed or 'nothing'}")
+
+    @staticmethod
+    def _may(patterns: tuple[str, ...] | None, key: str) -> bool:
+        return patterns is None or any(fnmatchcase(key, pattern) for pattern in patterns)
+
+
+MERGE_RULES = ("error", "first", "last", "list", "sum", "union")
+
+
+def check_merge_rule(rule: MergeRule) -> None:
+    """Refuse a merge rule that does not exist."""
+    if not callable(rule) and rule not in MERGE_RULES:
+        raise InvalidInput(
+            f"no merge rule {rule!r}: choose one of {', '.join(MERGE_RULES)}, or a function"
+            " from the value before and the list of values written to the value to keep"
+        )
+
+
+def merge_branches(
+    before: Mapping[str, Any],
+    branches: Sequence[tuple[str, Written]],
+    rules: Mapping[str, MergeRule],
+) -> Written:
+    """Join what named branches wrote; a key that two of them wrote needs a rule."""
+    writers: dict[str, list[str]] = {}
+    values: dict[str, list[Any]] = {}
+    removed: dict[str, None] = {}
+    for name, (delta, gone) in branches:
+        for key in (*delta, *gone):
+            writers.setdefault(key, []).append(name)
+        for key, value in delta.items():
+            values.setdefault(key, []).append(value)
+        removed.update(dict.fromkeys(gone))
+    joined: dict[str, Any] = {}
+    for key, names in writers.items():
+        if len(names) == 1:
+            if key in values:
+                joined[key] = values[key][0]
+            continue
+        rule = _rule_for(key, rules)
+        if rule == "error":
+            raise StateConflict(key, names)
+        if key in values:
+            removed.pop(key, None)
+            joined[key] = _merged(key, rule, before.get(key), values[key])
+    return joined, tuple(removed)
+
+
+def _rule_for(key: str, rules: Mapping[str, MergeRule]) -> MergeRule:
+    if key in rules:
+        return rules[key]
+    return next((rule for name, rule in rules.items() if fnmatchcase(key, name)), "error")
+
+
+def _merged(key: str, rule: MergeRule, before: Any, values: Sequence[Any]) -> Any:
+    if callable(rule):
+        return rule(before, list(values))
+    if rule == "first":
+        return values[0]
+    if rule == "last":
+        return values[-1]
+    if rule == "list":
+        return list(values)
+    try:
+        if rule == "sum":
+            start = before if before is not None else 0
+            return start + sum(value - start for value in values)
+        return _union(before, values)
+    except TypeError as error:
+        raise InvalidInput(f"cannot merge {key!r} by {rule!r}: {error}") from error
+
+
+def _union(before: Any, values: Sequence[Any]) -> Any:
+    """Join lists without repeats, or mappings; what was there before comes first."""
+    parts = [before, *values] if before is not None else list(values)
+    if all(isinstance(part, Mapping) for part in parts):
+        return {key: item for part in parts for key, item in part.items()}
+    if not all(isinstance(part, list) for part in parts):
+        raise TypeError("union takes lists or mappings")
+    joined: list[Any] = []
+    for part in parts:
+        joined += [item for item in part if item not in joined]
+    return joined

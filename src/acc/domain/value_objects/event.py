@@ -1,0 +1,230 @@
+"""What happens in a run, as a stream of events: who said, did, wrote or asked for what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A model's wish to have a tool called. `fault` says why the arguments could not be read."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool gave back: plain data, or what went wrong."""
+
+    call_id: str
+    name: str
+    content: Any = None
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A piece of content: exactly one of text, data, raw bytes, a URL, a call or a result."""
+
+    text: str | None = None
+    data: Any = None
+    raw: bytes | None = None
+    url: str | None = None
+    call: ToolCall | None = None
+    result: ToolResult | None = None
+    media_type: str = ""
+    filename: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        held = (self.text, self.data, self.raw, self.url, self.call, self.result)
+        if held.count(None) != len(held) - 1:
+            raise ValueError("a part holds exactly one of text, data, raw, url, call and result")
+
+
+def text_part(text: str) -> tuple[Part, ...]:
+    """Return text as the parts of a message."""
+    return (Part(text=text),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was spent: model and tool calls, tokens, and the size of the memory shown."""
+
+    llm_calls: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    memory_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            llm_calls=self.llm_calls + other.llm_calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            memory_tokens=max(self.memory_tokens, other.memory_tokens),
+        )
+
+
+NO_USAGE = Usage()
+
+
+class EventKind(StrEnum):
+    """What an event tells. The last three are shown as they happen and never stored."""
+
+    MESSAGE = "message"
+    TOOL_CALLS = "tool_calls"
+    TOOL_RESULT = "tool_result"
+    STATE = "state"
+    MEMORY = "memory"
+    TRANSFER = "transfer"
+    ROUTE = "route"
+    INPUT_REQUIRED = "input_required"
+    INPUT = "input"
+    ARTIFACT = "artifact"
+    FAULT = "fault"
+    ENDED = "ended"
+    DELTA = "delta"
+    PROGRESS = "progress"
+    SNAPSHOT = "snapshot"
+
+
+PASSING = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.SNAPSHOT})
+
+
+class RunStatus(StrEnum):
+    """Where a run stands. A run that was killed is found as `working` and closed as failed."""
+
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"
+
+
+class RequestKind(StrEnum):
+    """What a person, or the world outside, is asked for."""
+
+    CONFIRMATION = "confirmation"
+    INPUT = "input"
+    OUTCOME = "outcome"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRequest:
+    """A structured question that a run waits on.
+
+    A `confirmation` shows the tool and the arguments it would run with. An `outcome` is the end of
+    a long-running tool, which someone outside reports.
+    """
+
+    id: str
+    kind: RequestKind
+    agent: str
+    message: str
+    tool: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    expires_at: float | None = None
+
+
+class Verdict(StrEnum):
+    """What a person decided."""
+
+    APPROVE = "approve"
+    DENY = "deny"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputAnswer:
+    """The answer to a request. `arguments` replace those shown; `value` is free input."""
+
+    request_id: str
+    verdict: Verdict = Verdict.APPROVE
+    arguments: Mapping[str, Any] | None = None
+    value: Any = None
+    reason: str = ""
+    by: str = ""
+
+
+def approve(
+    request_id: str, *, arguments: Mapping[str, Any] | None = None, value: Any = None, by: str = ""
+) -> InputAnswer:
+    """Return a yes, with other arguments if they are to be edited, or with the value asked for."""
+    return InputAnswer(request_id=request_id, arguments=arguments, value=value, by=by)
+
+
+def deny(request_id: str, reason: str = "", *, by: str = "") -> InputAnswer:
+    """Return a no."""
+    return InputAnswer(request_id=request_id, verdict=Verdict.DENY, reason=reason, by=by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventActions:
+    """What an event changes.
+
+    `branch_delta` was written inside a parallel branch and counts only once the branches join.
+    """
+
+    state_delta: Mapping[str, Any] = field(default_factory=dict)
+    state_removed: tuple[str, ...] = ()
+    branch_delta: Mapping[str, Any] = field(default_factory=dict)
+    branch_removed: tuple[str, ...] = ()
+    transfer_to_agent: str = ""
+    escalate: bool = False
+
+
+NO_ACTIONS = EventActions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that happened. `step` names its place in the run, the same when replayed.
+
+    `seq` numbers the stored events of a session from 1 on; events that only pass by have 0.
+    """
+
+    kind: EventKind
+    run_id: str
+    author: str
+    seq: int = 0
+    step: str = ""
+    branch: str = ""
+    parts: tuple[Part, ...] = ()
+    actions: EventActions = NO_ACTIONS
+    usage: Usage | None = None
+    request: InputRequest | None = None
+    answer: InputAnswer | None = None
+    status: RunStatus | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    at: float = 0.0
+    request_id: str = ""
+    trace_id: str = ""
+    caller: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the event's words."""
+        return "".join(part.text for part in self.parts if part.text is not None)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Return the tool calls that the event asks for."""
+        return tuple(part.call for part in self.parts if part.call is not None)
+
+    @property
+    def result(self) -> ToolResult | None:
+        """Return the tool result that the event carries."""
+        return next((part.result for part in self.parts if part.result is not None), None)
+
+    @property
+    def partial(self) -> bool:
+        """Tell whether the event only passes by and is not on record."""
+        return self.kind in PASSING

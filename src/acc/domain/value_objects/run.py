@@ -1,0 +1,68 @@
+"""What a run may spend, what it carries along, and what a parent grants to a worker."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+StandIn = str | Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """The limits of one run; everything it delegates draws on the same budget.
+
+    `stand_ins` answer in place of the named agents, and `debug=True` in place of every agent that
+    something is delegated to. `snapshots` shows the state before and after each agent.
+    """
+
+    max_llm_calls: int = 100
+    max_tool_calls: int = 200
+    max_hops: int = 6
+    max_repairs: int = 3
+    token_budget: int | None = None
+    timeout: float | None = None
+    tool_timeout: float | None = 120.0
+    approval_ttl: float | None = None
+    max_answer_characters: int = 1_000_000
+    snapshots: bool = False
+    debug: bool = False
+    stand_ins: Mapping[str, StandIn] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number and value < (0 if item.name in _MAY_BE_ZERO else 1e-9):
+                raise ValueError(f"{item.name} cannot be {value}")
+
+
+_MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """What travels through every call of a run: who asks, and how to follow it."""
+
+    request_id: str
+    trace_id: str
+    caller: str
+    permissions: frozenset[str] | None = None
+
+    def allows(self, permission: str) -> bool:
+        """Tell whether a permission is held; None holds all of them."""
+        return self.permissions is None or permission in self.permissions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The part of its own context that a parent lets a worker have.
+
+    `read` and `write` are patterns of state keys such as `doc_*`. Permissions can only become
+    fewer. Without `history` a worker sees neither the memory nor what others said before it.
+    """
+
+    read: tuple[str, ...] = ("*",)
+    write: tuple[str, ...] = ("*",)
+    permissions: frozenset[str] | None = None
+    history: bool = True
+    identity: bool = True

@@ -1,0 +1,72 @@
+"""A conversation between one user and one application, and the scopes of what it remembers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from acc.domain.value_objects.event import RunStatus
+
+_MOST_ID = 256
+
+
+class Scope(StrEnum):
+    """How long and for whom a state key lasts, told by its prefix."""
+
+    APP = "app:"
+    USER = "user:"
+    TEMP = "temp:"
+    SESSION = ""
+
+
+def scope_of(key: str) -> Scope:
+    """Return the scope that a state key's prefix names."""
+    prefix, colon, _ = key.partition(":")
+    if not colon:
+        return Scope.SESSION
+    return {"app": Scope.APP, "user": Scope.USER, "temp": Scope.TEMP}.get(prefix, Scope.SESSION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionKey:
+    """Names a session. Two users may use the same session id and never meet."""
+
+    app_name: str
+    user_id: str
+    session_id: str
+
+    def __post_init__(self) -> None:
+        for name in ("app_name", "user_id", "session_id"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value.strip():
+                raise ValueError(f"{name} must be a text that is not empty, not {value!r}")
+            if len(value) > _MOST_ID or not value.isprintable():
+                raise ValueError(f"{name} must be printable and at most {_MOST_ID} characters long")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session as it is opened: its state and where it stands, never its history."""
+
+    key: SessionKey
+    state: Mapping[str, Any] = field(default_factory=dict)
+    seq: int = 0
+    turns: int = 0
+    run_id: str = ""
+    status: RunStatus = RunStatus.COMPLETED
+    updated_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredArtifact:
+    """One version of a named file that agents share."""
+
+    name: str
+    version: int
+    media_type: str
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        """Return the content as text."""
+        return self.data.decode("utf-8")
