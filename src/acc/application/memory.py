@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from acc.domain.ccs_budget import fit
-from acc.domain.ccs_schema import check_limits
+from acc.domain.ccs_schema import as_payload, check_limits, parse_state
 from acc.domain.ccs_text import render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.language import Origin, said, segments, sentences
@@ -66,6 +66,14 @@ class AccMemory:
         """Return the committed state."""
         return self._state
 
+    def snapshot(self) -> Mapping[str, object]:
+        """Return the committed state as plain data."""
+        return as_payload(self._state)
+
+    def restore(self, snapshot: Mapping[str, object]) -> None:
+        """Take up a state that was committed earlier."""
+        self._state = parse_state(snapshot)
+
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Commit this turn's state and return it as the agent's whole memory."""
         recalled = await self._evidence.recall(_cue(signal), limit=self._recall_limit)
@@ -93,8 +101,10 @@ class AccMemory:
                 await self._replace_older(artifact)
             else:
                 await self._evidence.add([artifact])
+        if not decision.text:
+            return
         answer = Artifact(
-            id=f"t{signal.turn_id}.a",
+            id=f"{signal.place}.a",
             turn_id=signal.turn_id,
             text=decision.text[:_MOST_CUE],
             source=Source.AGENT,
@@ -115,6 +125,26 @@ class AccMemory:
                 await self._evidence.supersede(older.id, artifact.id)
 
 
+def trace_fields(trace: TurnTrace) -> dict[str, object]:
+    """Return a loop's trace as plain data, for events, records and reports."""
+    return {
+        "ccs": render_state(trace.committed),
+        "recalled": [c.artifact.id for c in trace.recalled],
+        "qualified": [{"id": a.id, "text": a.text} for a in trace.qualified],
+        "refused": [
+            {
+                "id": r.artifact.id,
+                "text": r.artifact.text,
+                "reason": r.reason.value,
+                "why": r.explanation,
+            }
+            for r in trace.refused
+        ],
+        "dropped": list(trace.dropped),
+        "notes": list(trace.notes),
+    }
+
+
 def _cue(signal: TurnSignal) -> str:
     """Return what the turn asks, or all that it says where it asks nothing."""
     questions = [sentence for sentence in said(signal.text) if is_question(sentence)]
@@ -132,7 +162,7 @@ def artifacts_of(signal: TurnSignal) -> list[Artifact]:
                 return found
             found.append(
                 Artifact(
-                    id=f"t{signal.turn_id}.{len(found) + 1}",
+                    id=f"{signal.place}.{len(found) + 1}",
                     turn_id=signal.turn_id,
                     text=sentence,
                     source=signal.source,
@@ -164,6 +194,8 @@ class TranscriptMemory:
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Append the turn."""
         for speaker, text in ((signal.author, signal.text), ("assistant", decision.text)):
+            if not text:
+                continue
             entry = f"{speaker}: {text}\n"
             size = self._tokens.count(entry)
             self._entries.append((entry, size))
@@ -193,18 +225,23 @@ class RetrievalMemory:
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Store query and answer as two chunks."""
         turn = signal.turn_id
-        await self._evidence.add(
-            [
-                Artifact(id=f"t{turn}.q", turn_id=turn, text=signal.text, author=signal.author),
-                Artifact(
-                    id=f"t{turn}.a",
-                    turn_id=turn,
-                    text=decision.text,
-                    source=Source.AGENT,
-                    author="assistant",
-                ),
-            ]
-        )
+        chunks = [
+            Artifact(
+                id=f"{signal.place}.q",
+                turn_id=turn,
+                text=signal.text,
+                source=signal.source,
+                author=signal.author,
+            ),
+            Artifact(
+                id=f"{signal.place}.a",
+                turn_id=turn,
+                text=decision.text,
+                source=Source.AGENT,
+                author="assistant",
+            ),
+        ]
+        await self._evidence.add([chunk for chunk in chunks if chunk.text])
 
 
 class OracleMemory:

@@ -20,25 +20,27 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return value
-    if kind is float:
-        if not math.isfinite(value):
-            raise StateNotStorable(place, f"{value} has no place in JSON")
-        return value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise StateNotStorable(place, f"{value} has no place in JSON")
     if depth > _MOST_DEPTH:
         raise StateNotStorable(place, f"it is nested deeper than {_MOST_DEPTH} levels")
     if isinstance(value, Mapping):
-        copied: dict[str, Any] = {}
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise StateNotStorable(place, f"its key {key!r} is not text")
-            copied[key] = plain(item, f"{place}.{key}", depth + 1)
-        return copied
+        return {
+            _text_key(key, place): plain(item, f"{place}.{key}", depth + 1)
+            for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
     for base in _PLAIN:
-        if isinstance(value, base):  # a StrEnum, an IntEnum and the like
+        if isinstance(value, base):  # floats, and a StrEnum, an IntEnum and the like
             return base(value)
     raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
+
+
+def _text_key(key: Any, place: str) -> str:
+    if not isinstance(key, str):
+        raise StateNotStorable(place, f"its key {key!r} is not text")
+    return key
 
 
 class State(MutableMapping[str, Any]):
@@ -106,11 +108,16 @@ class State(MutableMapping[str, Any]):
         self._notice_changes_in_place()
         return State(self._values)
 
-    def take(self) -> Written:
-        """Return what was written since the last time."""
+    @property
+    def pending(self) -> bool:
+        """Tell whether something was written that has not been taken."""
         if self._lent:
             self._notice_changes_in_place()
-        if not self._pending and not self._removed:
+        return bool(self._pending or self._removed)
+
+    def take(self) -> Written:
+        """Return what was written since the last time."""
+        if not self.pending:
             return _NOTHING_WRITTEN
         taken = (self._pending, tuple(self._removed))
         self._pending, self._removed = {}, {}
@@ -178,13 +185,18 @@ class StateView(MutableMapping[str, Any]):
         write: Sequence[str] = ("*",),
     ) -> None:
         self._state = state
-        self._read = None if "*" in read else tuple(read)
-        self._write = None if "*" in write else tuple(write)
+        self._read = tuple(read)
+        self._write = tuple(write)
         self._open = True
 
     def close(self) -> None:
         """Refuse all further writes: whoever held this view was too late."""
         self._open = False
+
+    def over(self, state: MutableMapping[str, Any]) -> "StateView":
+        """Return the same grant over another state."""
+        inner = self._state.over(state) if isinstance(self._state, StateView) else state
+        return StateView(inner, self._read, self._write)
 
     def __getitem__(self, key: str) -> Any:
         if not self._may(self._read, key):
@@ -212,12 +224,12 @@ class StateView(MutableMapping[str, Any]):
         if not self._open:
             raise StateNotGranted(key, "the call it was given to is over")
         if not self._may(self._write, key):
-            allowed = ", ".join(self._write or ())
+            allowed = ", ".join(self._write)
             raise StateNotGranted(key, f"the parent grants writing {allowed or 'nothing'}")
 
     @staticmethod
-    def _may(patterns: tuple[str, ...] | None, key: str) -> bool:
-        return patterns is None or any(fnmatchcase(key, pattern) for pattern in patterns)
+    def _may(patterns: tuple[str, ...], key: str) -> bool:
+        return "*" in patterns or any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
 MERGE_RULES = ("error", "first", "last", "list", "sum", "union")

@@ -21,6 +21,7 @@ AccError                     internal
 ├── ModelFailed              model_failed          a model could not be asked
 ├── ModelOutputInvalid       model_output_invalid  a model kept answering what cannot be used
 ├── AgentFailed              agent_failed          an agent's own code raised
+│   └── BranchFailed         branch_failed         every branch of a parallel agent failed
 ├── GraphStuck               graph_stuck           a join waits for what can no longer come
 ├── NoRoute                  no_route              a router found nobody to delegate to
 ├── SessionBusy              session_busy          another run holds the session
@@ -234,6 +235,12 @@ class AgentFailed(AccError):
     def __init__(self, agent: str, fault: str) -> None:
         super().__init__(f"agent {agent!r} failed: {fault}")
         self.agent = agent
+
+
+class BranchFailed(AgentFailed):
+    """Report a parallel branch that failed where failures are collected."""
+
+    code = "branch_failed"
 
 
 class GraphStuck(AccError):

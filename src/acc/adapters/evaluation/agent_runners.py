@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from acc.domain.ccs_text import render_state
+from acc.application.memory import trace_fields
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
-from acc.domain.value_objects.turn import Decision, TurnSignal, TurnTrace
+from acc.domain.value_objects.turn import Decision, TurnSignal
 from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort, MemoryView
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt
 
@@ -65,23 +65,3 @@ class MemoryAgentRunner:
             self._memory.read_canonical(canonical_memory)
         signal = TurnSignal(turn_id=query.turn_id, text=query.query)
         return signal, await self._memory.view(signal)
-
-
-def trace_fields(trace: TurnTrace) -> dict[str, object]:
-    """Return a loop's trace as plain data, for records and reports."""
-    return {
-        "ccs": render_state(trace.committed),
-        "recalled": [c.artifact.id for c in trace.recalled],
-        "qualified": [{"id": a.id, "text": a.text} for a in trace.qualified],
-        "refused": [
-            {
-                "id": r.artifact.id,
-                "text": r.artifact.text,
-                "reason": r.reason.value,
-                "why": r.explanation,
-            }
-            for r in trace.refused
-        ],
-        "dropped": list(trace.dropped),
-        "notes": list(trace.notes),
-    }

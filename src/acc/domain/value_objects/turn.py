@@ -16,12 +16,21 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSignal:
-    """What the agent is faced with in one turn. `author` is who speaks, by name."""
+    """What the agent is faced with. `author` is who speaks, by name.
+
+    A turn begins with step 0, what the user said; the results of tools are its further steps.
+    """
 
     turn_id: int
     text: str
     author: str = "user"
     source: Source = Source.USER
+    step: int = 0
+
+    @property
+    def place(self) -> str:
+        """Return a name for this step that no other step of the conversation has."""
+        return f"t{self.turn_id}.s{self.step}" if self.step else f"t{self.turn_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ class MemoryView:
     trace: TurnTrace | None = None
 
 
+@runtime_checkable
 class MemoryPort(Protocol):
     """A conversation's memory: shown before each answer, told after it."""
 
@@ -34,6 +35,19 @@ class MemoryPort(Protocol):
 
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Take note of a turn that is over."""
+        ...
+
+
+@runtime_checkable
+class RestorableMemoryPort(Protocol):
+    """A memory whose state can be written down and taken up again."""
+
+    def snapshot(self) -> Mapping[str, object]:
+        """Return the state as plain data; its size does not grow with the conversation."""
+        ...
+
+    def restore(self, snapshot: Mapping[str, object]) -> None:
+        """Take up a state that `snapshot` returned."""
         ...
 
 

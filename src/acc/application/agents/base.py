@@ -1,0 +1,192 @@
+"""What every agent has, and what is checked when a tree of them is built."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from acc.application.context import RunContext
+from acc.application.control import RunRejected
+from acc.domain.errors import AccError, AgentFailed, InvalidTree
+from acc.domain.value_objects.event import EventKind, RequestKind, Verdict
+from acc.domain.value_objects.run import Grant
+
+log = logging.getLogger("acc.run")
+
+_MOST_NAME = 64
+_RESERVED = frozenset({"user"})
+
+#: A callback may be a plain function or an async one.
+Callback = Callable[..., Any]
+#: Whether a person must agree: always, by a predicate, or always with these words.
+Confirm = bool | str | Callable[..., Any]
+
+
+@dataclass(kw_only=True, eq=False)
+class BaseAgent:
+    """An agent. For one of your own, write `async def run(self, ctx)` and return its answer.
+
+    `confirm` asks a person before the agent runs. `grants` narrows what each sub-agent, by name,
+    gets to see. `before_agent_callback(ctx)` may return a text, which is then the answer;
+    `after_agent_callback(ctx, text)` may return another text in place of the answer.
+    """
+
+    name: str
+    description: str = ""
+    sub_agents: Sequence["BaseAgent"] = ()
+    grants: Mapping[str, Grant] = field(default_factory=dict)
+    confirm: Confirm = False
+    before_agent_callback: Callback | None = None
+    after_agent_callback: Callback | None = None
+    parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "agent")
+        self.sub_agents = tuple(self.sub_agents)
+        for child in self.sub_agents:
+            if not isinstance(child, BaseAgent):
+                raise InvalidTree(f"{self.name!r}: {child!r} is no agent")
+            if child.parent is not None:
+                raise InvalidTree(
+                    f"{child.name!r} already belongs to {child.parent.name!r} and cannot belong to "
+                    f"{self.name!r} too; make a second agent with a name of its own"
+                )
+        self._check_names()
+        for name in self.grants:
+            if name not in {child.name for child in self.sub_agents}:
+                raise InvalidTree(f"{self.name!r} grants something to {name!r}, no sub-agent of it")
+        for child in self.sub_agents:
+            child.parent = self
+
+    async def run(self, ctx: RunContext) -> str | None:
+        """Do the work; a returned text is the agent's answer."""
+        raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
+
+    def walk(self) -> Iterator["BaseAgent"]:
+        """Give this agent and everyone below it, top down."""
+        yield self
+        for child in self.sub_agents:
+            yield from child.walk()
+
+    def find(self, name: str) -> "BaseAgent | None":
+        """Return the agent of that name in this tree."""
+        return next((agent for agent in self.walk() if agent.name == name), None)
+
+    async def execute(self, ctx: RunContext) -> None:
+        """Run with all that surrounds it: stand-ins, confirmation, callbacks, snapshots, logs."""
+        if log.isEnabledFor(logging.INFO):
+            _log(ctx, "agent started")
+        if ctx.config.snapshots:
+            await _show_state(ctx, "before")
+        stand_in = _stand_in(ctx)
+        if stand_in is not None:
+            await ctx.say(stand_in)
+        else:
+            await self._execute(ctx)
+        await flush_state(ctx)
+        if ctx.config.snapshots:
+            await _show_state(ctx, "after")
+        if log.isEnabledFor(logging.INFO):
+            _log(ctx, "agent finished")
+
+    async def _execute(self, ctx: RunContext) -> None:
+        if self.confirm:
+            await confirm_step(ctx)
+        try:
+            if self.before_agent_callback is not None:
+                found = await called(self.before_agent_callback, ctx)
+                if found is not None:
+                    await ctx.say(str(found))
+                    return
+            text = await self.run(ctx)
+            if text is not None:
+                await ctx.say(text)
+            if self.after_agent_callback is not None:
+                found = await called(self.after_agent_callback, ctx, ctx.text)
+                if found is not None:
+                    await ctx.say(str(found))
+        except AccError:
+            raise
+        except Exception as error:
+            raise AgentFailed(self.name, f"{type(error).__name__}: {error}") from error
+
+    def _check_names(self) -> None:
+        seen: set[str] = set()
+        for agent in self.walk():
+            if agent.name in seen:
+                raise InvalidTree(
+                    f"two agents under {self.name!r} are called {agent.name!r}; every name in a "
+                    "tree must be its own, for transfers, branches and logs to be clear"
+                )
+            seen.add(agent.name)
+
+
+def check_name(name: object, what: str) -> None:
+    """Refuse a name that could not be told apart in a path, a branch or a model's answer."""
+    if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
+        raise InvalidTree(
+            f"{name!r} is no name for an {what}: use letters, digits, _ and -, not a digit first"
+        )
+    if len(name) > _MOST_NAME:
+        raise InvalidTree(f"{name!r} is longer than {_MOST_NAME} characters")
+    if name in _RESERVED:
+        raise InvalidTree(f"{name!r} is taken: it is who the messages of people are from")
+
+
+async def called(callback: Callback, *arguments: Any) -> Any:
+    """Return what a callback returns, whether it is a plain function or an async one."""
+    found = callback(*arguments)
+    return await found if inspect.isawaitable(found) else found
+
+
+async def flush_state(ctx: RunContext) -> None:
+    """Put on record what was written to the state and not yet told by an event."""
+    recorded = ctx.upcoming()
+    if ctx.line.state.pending or (recorded is not None and recorded.kind is EventKind.STATE):
+        await ctx.emit(EventKind.STATE)
+
+
+async def confirm_step(ctx: RunContext) -> None:
+    """Ask a person whether the agent may run; a no ends the run."""
+    agent = ctx.agent
+    scope = ctx.fork("confirm")
+    if scope.upcoming() is None and callable(agent.confirm):
+        needed = await called(agent.confirm, ctx)
+        if not needed:
+            return
+    words = agent.confirm if isinstance(agent.confirm, str) else f"May {agent.name!r} go ahead?"
+    answer = await scope.ask_person(words, kind=RequestKind.CONFIRMATION)
+    if answer.verdict is not Verdict.APPROVE:
+        raise RunRejected(agent.name, answer.reason or answer.verdict.value)
+
+
+def _stand_in(ctx: RunContext) -> str | None:
+    config = ctx.config
+    agent = ctx.agent
+    if agent.name in config.stand_ins:
+        stand_in = config.stand_ins[agent.name]
+        return stand_in if isinstance(stand_in, str) else stand_in(ctx)
+    if config.debug and agent is not ctx.run.root and not agent.sub_agents:
+        return f"[debug] {agent.name} would answer: {ctx.message}"
+    return None
+
+
+async def _show_state(ctx: RunContext, when: str) -> None:
+    detail = {"when": when, "path": ctx.path, "state": ctx.line.state.copy()}
+    await ctx.emit(EventKind.SNAPSHOT, detail=detail)
+
+
+def _log(ctx: RunContext, what: str) -> None:
+    log.info(
+        what,
+        extra={
+            "trace_id": ctx.call.trace_id,
+            "request_id": ctx.call.request_id,
+            "run_id": ctx.run_id,
+            "caller": ctx.call.caller,
+            "agent": ctx.agent.name,
+            "path": ctx.path,
+            "branch": ctx.branch,
+        },
+    )

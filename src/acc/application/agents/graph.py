@@ -1,0 +1,170 @@
+"""A graph of agents: conditional edges, joins, and cycles that are bounded."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from acc.application.agents.base import BaseAgent, called
+from acc.application.agents.workflow import Branches, check_has_steps
+from acc.application.context import RunContext
+from acc.application.state import MergeRule, check_merge_rule
+from acc.domain.errors import BudgetExceeded, GraphStuck, InvalidTree
+
+#: Whether an edge is taken, told from the state.
+Condition = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Leads from one node to another, if `when` holds for the state.
+
+    An edge with `otherwise` is taken where no other edge of its node is.
+    """
+
+    source: str
+    target: str
+    when: Condition | None = None
+    otherwise: bool = False
+
+
+@dataclass(kw_only=True, eq=False)
+class GraphAgent(BaseAgent):
+    """Runs agents along edges, from `start` until no edge leads on.
+
+    The nodes that are due run at the same time, each in a branch, as in a ParallelAgent. A node in
+    `joins` waits until all edges into it have been taken. A graph with a cycle needs `max_steps`.
+    """
+
+    edges: Sequence[Edge | tuple[str, str] | tuple[str, str, Condition]] = ()
+    start: str = ""
+    joins: Sequence[str] = ()
+    max_steps: int | None = None
+    merge: Mapping[str, MergeRule] = field(default_factory=dict)
+    on_error: Literal["cancel", "collect"] = "cancel"
+    _edges: tuple[Edge, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_has_steps(self)
+        self._edges = tuple(e if isinstance(e, Edge) else Edge(*e) for e in self.edges)
+        self.start = self.start or self.sub_agents[0].name
+        names = {agent.name for agent in self.sub_agents}
+        for edge in self._edges:
+            for end in (edge.source, edge.target):
+                if end not in names:
+                    raise InvalidTree(
+                        f"graph {self.name!r}: the edge {edge.source} → {edge.target} leads to "
+                        f"{end!r}, which is none of its nodes ({', '.join(sorted(names))})"
+                    )
+        for name in (self.start, *self.joins):
+            if name not in names:
+                raise InvalidTree(f"graph {self.name!r}: {name!r} is none of its nodes")
+        for rule in self.merge.values():
+            check_merge_rule(rule)
+        self._check_reach(names)
+        self._check_cycles(names)
+        self._check_joins()
+
+    @property
+    def all_edges(self) -> tuple[Edge, ...]:
+        """Return the edges as they were understood."""
+        return self._edges
+
+    async def run(self, ctx: RunContext) -> None:
+        """Run what is due, follow the edges, and again; the answer is that of the last step."""
+        by_name = {agent.name: agent for agent in self.sub_agents}
+        due = [self.start]
+        arrived: dict[str, set[str]] = {name: set() for name in self.joins}
+        steps = 0
+        while due:
+            steps += 1
+            if self.max_steps is not None and steps > self.max_steps:
+                raise BudgetExceeded("max_steps", self.max_steps, ctx.path)
+            done = await self._step(ctx, [by_name[name] for name in due])
+            if ctx.escalated:
+                return
+            due = await self._next(ctx, [name for name in due if name in done], arrived)
+        waiting = {name: came for name, came in arrived.items() if came}
+        if waiting:
+            self._report_stuck(waiting)
+
+    async def _step(self, ctx: RunContext, agents: list[BaseAgent]) -> Mapping[str, RunContext]:
+        if len(agents) == 1:
+            done = await ctx.run_agent(agents[0])
+            ctx.text = done.text
+            ctx.escalated = done.escalated
+            return {agents[0].name: done}
+        branches = Branches(ctx, merge=self.merge, on_error=self.on_error)
+        found = await branches.run(agents)
+        ctx.text = "\n".join(f"{name}: {context.text}" for name, context in found.items())
+        return found
+
+    async def _next(
+        self, ctx: RunContext, finished: Sequence[str], arrived: dict[str, set[str]]
+    ) -> list[str]:
+        due: dict[str, None] = {}
+        for name in finished:
+            for edge in await self._taken(ctx, name):
+                if edge.target not in arrived:
+                    due[edge.target] = None
+                    continue
+                arrived[edge.target].add(name)
+                wanted = {e.source for e in self._edges if e.target == edge.target}
+                if arrived[edge.target] == wanted:
+                    arrived[edge.target] = set()
+                    due[edge.target] = None
+        return list(due)
+
+    async def _taken(self, ctx: RunContext, name: str) -> list[Edge]:
+        leaving = [edge for edge in self._edges if edge.source == name]
+        taken = [
+            edge
+            for edge in leaving
+            if not edge.otherwise and (edge.when is None or await called(edge.when, ctx.state))
+        ]
+        return taken or [edge for edge in leaving if edge.otherwise]
+
+    def _report_stuck(self, waiting: Mapping[str, set[str]]) -> None:
+        told: list[str] = []
+        for name, came in waiting.items():
+            missing = sorted({e.source for e in self._edges if e.target == name} - came)
+            told.append(f"{name!r} waits for {', '.join(missing)}, which can no longer come")
+        raise GraphStuck(f"graph {self.name!r} ended, but {'; '.join(told)}")
+
+    def _followers(self, name: str) -> list[str]:
+        return [edge.target for edge in self._edges if edge.source == name]
+
+    def _check_reach(self, names: set[str]) -> None:
+        reached: set[str] = set()
+        todo = [self.start]
+        while todo:
+            name = todo.pop()
+            if name not in reached:
+                reached.add(name)
+                todo += self._followers(name)
+        if lost := sorted(names - reached):
+            raise InvalidTree(
+                f"graph {self.name!r}: no edge leads from {self.start!r} to {', '.join(lost)}"
+            )
+
+    def _check_cycles(self, names: set[str]) -> None:
+        if self.max_steps is not None:
+            if self.max_steps < 1:
+                raise InvalidTree(f"graph {self.name!r}: max_steps must be at least 1")
+            return
+        left = set(names)
+        while left:
+            ends = {name for name in left if not left.intersection(self._followers(name))}
+            if not ends:
+                raise InvalidTree(
+                    f"graph {self.name!r} has a cycle through {', '.join(sorted(left))}: give it "
+                    "max_steps, or it might never end"
+                )
+            left -= ends
+
+    def _check_joins(self) -> None:
+        for name in self.joins:
+            if len({edge.source for edge in self._edges if edge.target == name}) < 2:
+                raise InvalidTree(
+                    f"graph {self.name!r}: join {name!r} has fewer than two edges into it"
+                )

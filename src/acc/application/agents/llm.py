@@ -1,0 +1,278 @@
+"""The agent that reasons with a model: ask, use tools, ask again, answer."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from acc.application.agents.base import BaseAgent, Callback, called
+from acc.application.agents.instruction import Instruction, resolve
+from acc.application.agents.tool import AgentTool, Tool, as_tool
+from acc.application.agents.tool_calls import Outcome, ToolCalls
+from acc.application.agents.transfer import TRANSFER, TransferTool
+from acc.application.asking import ask_model
+from acc.application.context import RunContext
+from acc.application.remembering import MemoryChoice, Remembering
+from acc.domain.errors import InvalidTree, ModelOutputInvalid
+from acc.domain.value_objects.event import Event, EventKind, Part, Usage, text_part
+from acc.ports.outbound.model_ports import (
+    LanguageModelPort,
+    ModelAnswer,
+    Prompt,
+    PromptMessage,
+    ToolSpec,
+)
+
+_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S)
+_MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
+_MOST_FAULTY = 2_000
+_EMPTY = "the answer is empty"
+
+
+@dataclass(kw_only=True, eq=False)
+class LlmAgent(BaseAgent):
+    """An agent that reasons with a model; `Agent` is the same.
+
+    `instruction` may hold placeholders such as `{email}`, or be a function of the context. What it
+    answers goes to the state under `output_key`; with `output_schema`, a type such as a dataclass,
+    the answer must be JSON of that type. `memory` is transcript, retrieval, acc, None, or a
+    function that makes one. Sub-agents, the parent and peers can be transferred to, unless it is
+    disallowed; a `returns_control` agent that was transferred to hands its answer back, any other
+    keeps the conversation.
+
+    `before_model_callback(ctx, prompt)` may return a ModelAnswer or another Prompt,
+    `after_model_callback(ctx, answer)` another answer, `before_tool_callback(tool, arguments, ctx)`
+    a result in place of the call, `after_tool_callback(tool, arguments, ctx, result)` another one.
+    """
+
+    model: str | LanguageModelPort = "embedded"
+    instruction: Instruction = ""
+    tools: Sequence[Tool | BaseAgent | Callable[..., Any]] = ()
+    output_key: str = ""
+    output_schema: Any = None
+    memory: MemoryChoice | None = "transcript"
+    before_model_callback: Callback | None = None
+    after_model_callback: Callback | None = None
+    before_tool_callback: Callback | None = None
+    after_tool_callback: Callback | None = None
+    disallow_transfer_to_sub_agents: bool = False
+    disallow_transfer_to_parent: bool = False
+    disallow_transfer_to_peers: bool = False
+    returns_control: bool = False
+    _own_tools: dict[str, Tool] = field(init=False, repr=False)
+    _schema: Mapping[str, Any] | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.model:
+            raise InvalidTree(f"{self.name!r} has no model")
+        self._own_tools = {}
+        for item in map(as_tool, self.tools):
+            if item.name in self._own_tools or item.name == TRANSFER:
+                raise InvalidTree(f"{self.name!r} has two tools called {item.name!r}")
+            if isinstance(item, AgentTool):
+                _check_agent_tool(self, item.agent)
+            self._own_tools[item.name] = item
+        if self.output_schema is not None:
+            self._schema = _schema_of(self)
+        if not self.disallow_transfer_to_sub_agents:
+            for child in self.sub_agents:
+                if not child.description:
+                    raise InvalidTree(
+                        f"{child.name!r} needs a description: the model of {self.name!r} chooses by"
+                        " it whom to transfer to"
+                    )
+
+    @property
+    def own_tools(self) -> Mapping[str, Tool]:
+        """Return the agent's tools by name."""
+        return self._own_tools
+
+    @property
+    def json_schema(self) -> Mapping[str, Any] | None:
+        """Return the JSON schema that answers must fit, if there is one."""
+        return self._schema
+
+    def transfer_targets(self) -> Iterator[BaseAgent]:
+        """Give the agents that this one may transfer to."""
+        if not self.disallow_transfer_to_sub_agents:
+            yield from self.sub_agents
+        parent = self.parent
+        if not isinstance(parent, LlmAgent):
+            return
+        if not self.disallow_transfer_to_parent:
+            yield parent
+        if not self.disallow_transfer_to_peers and not parent.disallow_transfer_to_sub_agents:
+            yield from (peer for peer in parent.sub_agents if peer is not self)
+
+    async def run(self, ctx: RunContext) -> None:
+        """Reason until there is an answer, a transfer or an escalation."""
+        await _Reasoning(self, ctx).run()
+
+
+def _check_agent_tool(agent: LlmAgent, used: BaseAgent) -> None:
+    if used is agent:
+        raise InvalidTree(f"{agent.name!r} cannot be its own tool")
+    if isinstance(used, LlmAgent) and used.memory not in (None, "transcript"):
+        raise InvalidTree(
+            f"{used.name!r} is used as a tool: it hears only the request, so its memory would stay "
+            "empty; leave memory out, or make it a sub-agent"
+        )
+
+
+def _schema_of(agent: LlmAgent) -> Mapping[str, Any]:
+    try:
+        return msgspec.json.schema(agent.output_schema)
+    except (TypeError, ValueError) as error:
+        raise InvalidTree(f"{agent.name!r}: output_schema has no JSON schema: {error}") from None
+
+
+class _Reasoning:
+    """One agent's way through one run."""
+
+    def __init__(self, agent: LlmAgent, ctx: RunContext) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._model = ctx.services.model(agent.model)
+        self._tools: dict[str, Tool] = dict(agent.own_tools)
+        targets = {target.name: target for target in agent.transfer_targets()}
+        if targets:
+            self._tools[TRANSFER] = TransferTool(ctx, targets)
+        self._specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
+        self._heard = tuple(ctx.line.thread) if ctx.history else ()
+        self._steps: list[PromptMessage] = []
+        self._faults = 0
+        self._memory: Remembering | None = None
+
+    async def run(self) -> None:
+        agent, ctx = self._agent, self._ctx
+        if agent.memory is not None and ctx.history:
+            self._memory = await ctx.services.shelf.take(ctx, agent.memory)
+        while True:
+            event = await self._ask()
+            if event.kind is EventKind.MESSAGE:
+                if self._memory is not None:
+                    self._memory.finish(ctx.text)
+                return
+            if event.kind is EventKind.FAULT:
+                self._complain(event.text, str(event.detail["fault"]))
+            elif await self._use_tools(event):
+                return
+
+    async def _ask(self) -> Event:
+        """Return the model's next answer as it is on record."""
+        ctx = self._ctx
+        memory = "" if self._memory is None else await self._memory.view()
+        recorded = ctx.upcoming()
+        if recorded is not None and recorded.kind in _MODEL_ANSWERS:
+            ctx.run.ledger.before_model_call(ctx.path)
+            ctx.run.ledger.spent(recorded.usage or Usage(llm_calls=1))
+            if recorded.kind is EventKind.MESSAGE:
+                return await ctx.say("")
+            return await ctx.emit(recorded.kind)
+        answer, usage = await self._answer(await self._prompt(memory))
+        fault = self._fault(answer)
+        if fault:
+            said = text_part(answer.text[:_MOST_FAULTY])
+            detail = {"fault": fault}
+            return await ctx.emit(EventKind.FAULT, parts=said, usage=usage, detail=detail)
+        if answer.calls:
+            said = text_part(answer.text) if answer.text else ()
+            parts = said + tuple(Part(call=call) for call in answer.calls)
+            return await ctx.emit(EventKind.TOOL_CALLS, parts=parts, usage=usage)
+        return await ctx.say(answer.text, usage=usage)
+
+    async def _prompt(self, memory: str) -> Prompt:
+        return Prompt(
+            query=self._ctx.message,
+            memory=memory,
+            instruction=await resolve(self._ctx, self._agent.instruction),
+            messages=(*self._heard, *self._steps),
+            tools=self._specs,
+            output_schema=self._agent.json_schema,
+        )
+
+    async def _answer(self, prompt: Prompt) -> tuple[ModelAnswer, Usage]:
+        agent, ctx = self._agent, self._ctx
+        answer: ModelAnswer | None = None
+        usage = Usage()
+        if agent.before_model_callback is not None:
+            found = await called(agent.before_model_callback, ctx, prompt)
+            if isinstance(found, ModelAnswer):
+                answer = found
+            elif isinstance(found, Prompt):
+                prompt = found
+        if answer is None:
+            tokens = 0 if self._memory is None else self._memory.tokens
+            answer, usage = await ask_model(ctx, self._model, prompt, memory_tokens=tokens)
+        if agent.after_model_callback is not None:
+            answer = await called(agent.after_model_callback, ctx, answer) or answer
+        return answer, usage
+
+    def _fault(self, answer: ModelAnswer) -> str:
+        """Return what is wrong with an answer; a good one goes to the state where it should."""
+        if answer.calls:
+            return ""
+        if not answer.text.strip():
+            return _EMPTY
+        agent = self._agent
+        value: Any = answer.text
+        if agent.output_schema is not None:
+            fenced = _FENCE.match(answer.text)
+            try:
+                body = fenced[1] if fenced else answer.text
+                parsed = msgspec.json.decode(body, type=agent.output_schema)
+            except (msgspec.DecodeError, UnicodeEncodeError) as error:
+                return f"the answer must be JSON that fits the schema: {error}"
+            value = msgspec.to_builtins(parsed)
+        if agent.output_key:
+            self._ctx.state[agent.output_key] = value
+        return ""
+
+    def _complain(self, said: str, fault: str) -> None:
+        self._count_fault(fault)
+        if said:
+            self._note("agent", self._agent.name, (Part(text=said),))
+        self._note("user", "system", (Part(text=f"That cannot be used: {fault}. Answer again."),))
+
+    async def _use_tools(self, event: Event) -> bool:
+        """Carry out the calls, and tell whether the agent's part in this is over."""
+        ctx, agent = self._ctx, self._agent
+        calls = ToolCalls(
+            ctx, self._tools, before=agent.before_tool_callback, after=agent.after_tool_callback
+        )
+        outcomes = await calls.run(event.calls)
+        self._note("agent", agent.name, event.parts)
+        for outcome in outcomes:
+            self._note("tool", outcome.result.name, (Part(result=outcome.result),))
+            if self._memory is not None and outcome.result.name != TRANSFER:
+                self._memory.face(outcome.result)
+        if all(outcome.at_fault for outcome in outcomes):
+            self._count_fault(str(outcomes[0].result.content["error"]))
+        else:
+            self._faults = 0
+        if ctx.transfer_to is not None:
+            return True
+        if any(outcome.escalate for outcome in outcomes):
+            ctx.escalated = True
+            ctx.text = event.text or _last_text(outcomes)
+            return True
+        return False
+
+    def _note(self, role: str, author: str, parts: tuple[Part, ...]) -> None:
+        self._steps.append(PromptMessage(role=role, author=author, parts=parts))
+
+    def _count_fault(self, fault: str) -> None:
+        self._faults += 1
+        if self._faults > self._ctx.config.max_repairs:
+            raise ModelOutputInvalid(self._agent.name, fault, self._faults)
+
+
+def _last_text(outcomes: Sequence[Outcome]) -> str:
+    content = outcomes[-1].result.content
+    return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+
+
+Agent = LlmAgent

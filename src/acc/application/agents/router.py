@@ -1,0 +1,137 @@
+"""The delegator: it chooses, by rule, by intent or by a model, who does the work."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from acc.application.agents.base import BaseAgent, called
+from acc.application.agents.workflow import check_has_steps
+from acc.application.asking import ask_model
+from acc.application.context import RunContext
+from acc.domain.errors import InvalidTree, NoRoute
+from acc.domain.language import terms
+from acc.domain.value_objects.event import NO_USAGE, EventKind, Part, Usage
+from acc.ports.outbound.model_ports import LanguageModelPort, Prompt, PromptMessage
+
+_LEAST_COVERED = 0.34
+
+
+@dataclass(kw_only=True, eq=False)
+class RouterAgent(BaseAgent):
+    """Delegates each message to one of its sub-agents.
+
+    `by` is a rule, that is a function from the context to a sub-agent's name; or "intent", which
+    matches the message with the phrases in `intents` and with the descriptions; or "model", which
+    lets `model` choose by the descriptions. `default` takes what nobody else does; without it that
+    is an error that names the choices.
+    """
+
+    by: str | Callable[[RunContext], Any] = "intent"
+    intents: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    model: str | LanguageModelPort = "embedded"
+    default: str = ""
+    _phrases: dict[str, list[frozenset[str]]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_has_steps(self)
+        names = [agent.name for agent in self.sub_agents]
+        for name in (*self.intents, *([self.default] if self.default else [])):
+            if name not in names:
+                raise InvalidTree(f"router {self.name!r}: {name!r} is none of {', '.join(names)}")
+        if not callable(self.by) and self.by not in ("intent", "model"):
+            raise InvalidTree(
+                f'router {self.name!r}: by is "intent", "model" or a function from the context to '
+                "a sub-agent's name"
+            )
+        for agent in self.sub_agents:
+            chosen_by_words = not callable(self.by) and agent.name != self.default
+            if chosen_by_words and not agent.description and not self.intents.get(agent.name):
+                raise InvalidTree(
+                    f"{agent.name!r} needs a description: router {self.name!r} chooses by it"
+                )
+        self._phrases = {
+            agent.name: [
+                terms(text)
+                for text in (*self.intents.get(agent.name, ()), agent.description)
+                if text
+            ]
+            for agent in self.sub_agents
+        }
+
+    async def run(self, ctx: RunContext) -> None:
+        """Choose, put the choice on record, and delegate."""
+        recorded = ctx.upcoming()
+        if recorded is not None and recorded.kind is EventKind.ROUTE:
+            name, why = str(recorded.detail["to"]), str(recorded.detail["why"])
+            ctx.run.ledger.spent(recorded.usage or NO_USAGE)
+            usage = None
+        else:
+            name, why, usage = await self._choose(ctx)
+        await ctx.emit(EventKind.ROUTE, usage=usage, detail={"to": name, "why": why})
+        target = next(agent for agent in self.sub_agents if agent.name == name)
+        done = await ctx.run_agent(target)
+        ctx.text = done.text
+        ctx.escalated = done.escalated
+
+    async def _choose(self, ctx: RunContext) -> tuple[str, str, Usage | None]:
+        usage: Usage | None = None
+        if callable(self.by):
+            name, why = str(await called(self.by, ctx)), "rule"
+        elif self.by == "intent":
+            name, why = self._by_intent(ctx.message)
+        else:
+            name, usage = await self._by_model(ctx)
+            why = "model"
+        if name in self._phrases:
+            return name, why, usage
+        if self.default:
+            return self.default, f"default: {why} gave {name!r}" if name else "default", usage
+        known = ", ".join(self._phrases)
+        raise NoRoute(
+            f"router {self.name!r} found nobody for this message ({why} gave {name!r}); the choices"
+            f" are {known}. Give it a default, or say more in intents and descriptions"
+        )
+
+    def _by_intent(self, message: str) -> tuple[str, str]:
+        """Return who is described by the most of what the message says."""
+        asked = terms(message)
+        scores = {
+            name: max((_likeness(asked, phrase) for phrase in phrases), default=0.0)
+            for name, phrases in self._phrases.items()
+        }
+        best = max(scores, key=lambda name: scores[name])
+        why = f"intent {scores[best]:.2f}"
+        return (best, why) if scores[best] >= _LEAST_COVERED else ("", why)
+
+    async def _by_model(self, ctx: RunContext) -> tuple[str, Usage]:
+        listed = "\n".join(f"- {agent.name}: {agent.description}" for agent in self.sub_agents)
+        names = list(self._phrases)
+        said: tuple[PromptMessage, ...] = ()
+        answer, spent = "", NO_USAGE
+        for _ in range(ctx.config.max_repairs + 1):
+            prompt = Prompt(
+                query=ctx.message,
+                instruction=f"Choose who answers. Reply with one name and nothing else.\n{listed}",
+                messages=said,
+                output_schema={"type": "string", "enum": names},
+            )
+            found, usage = await ask_model(ctx, ctx.services.model(self.model), prompt)
+            answer, spent = found.text.strip(), spent + usage
+            named = [n for n in names if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", answer)]
+            if len(named) == 1:
+                return named[0], spent
+            fault = f"Reply with exactly one of: {', '.join(names)}."
+            said = (
+                *said,
+                PromptMessage(role="agent", author=self.name, parts=(Part(text=answer),)),
+                PromptMessage(role="user", author="system", parts=(Part(text=fault),)),
+            )
+        return answer[:80], spent
+
+
+def _likeness(asked: frozenset[str], phrase: frozenset[str]) -> float:
+    """Return how much two sets of terms share, as a part of the smaller one."""
+    smaller = min(len(asked), len(phrase))
+    return len(asked & phrase) / smaller if smaller else 0.0

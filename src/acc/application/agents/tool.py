@@ -1,0 +1,371 @@
+"""Tools: functions with type hints that a model may call, and agents used as such."""
+
+import functools
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, overload, runtime_checkable
+
+import msgspec
+
+from acc.application.agents.base import BaseAgent, Confirm, check_name
+from acc.application.context import Artifacts, Line, RunContext
+from acc.application.state import StateView
+from acc.domain.errors import InvalidTree
+from acc.ports.outbound.model_ports import ToolSpec
+
+_CONTEXT_NAMES = ("ctx", "context", "tool_context")
+_ARGUMENTS = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[::]\s*$")
+_SECTION = re.compile(r"^\s*(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[::]")
+_ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*[::]\s*(.+)$")
+_FIELD = re.compile(r"^\s*:param\s+(?:[\w\[\], |.]+\s)?(\w+)\s*:\s*(.+)$")
+
+
+@dataclass(slots=True)
+class ToolActions:
+    """What a tool asks of the run. `escalate` ends the innermost loop."""
+
+    escalate: bool = False
+
+
+class ToolContext:
+    """What a tool is given besides its arguments."""
+
+    __slots__ = ("_context", "_staged", "_view", "actions", "artifacts", "call_id")
+
+    def __init__(self, context: RunContext, call_id: str) -> None:
+        self._context = context
+        self._view = StateView(context.state)
+        self._staged: list[tuple[str, str | bytes, str]] = []
+        self.call_id = call_id
+        self.actions = ToolActions()
+        self.artifacts = Artifacts(context)
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        """Return the session's state, as far as it is granted to the agent."""
+        return self._view
+
+    @property
+    def agent_name(self) -> str:
+        """Return who called the tool."""
+        return self._context.agent.name
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self._context.run_id
+
+    @property
+    def session_id(self) -> str:
+        """Return the session's id."""
+        return self._context.session_id
+
+    @property
+    def user_id(self) -> str:
+        """Return the user's id, or nothing where it is not granted."""
+        return self._context.user_id
+
+    @property
+    def request_id(self) -> str:
+        """Return the request's id."""
+        return self._context.call.request_id
+
+    @property
+    def trace_id(self) -> str:
+        """Return the id that ties together the logs of everything this request caused."""
+        return self._context.call.trace_id
+
+    @property
+    def permissions(self) -> frozenset[str] | None:
+        """Return the permissions that the call carries; None stands for all."""
+        return self._context.call.permissions
+
+    def save_artifact(
+        self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
+    ) -> None:
+        """Store a further version of a file once the tool has returned; no await needed."""
+        self._staged.append((name, content, media_type))
+
+    async def progress(self, text: str, **detail: Any) -> None:
+        """Show how far the tool has come; this is not stored."""
+        await self._context.progress(text, **detail)
+
+    async def settle(self) -> None:
+        """Store what the tool staged."""
+        for name, content, media_type in self._staged:
+            await self.artifacts.save(name, content, media_type=media_type)
+
+    def close(self) -> None:
+        """Refuse further writes from a function that was given up on."""
+        self._view.close()
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Anything that a model may call."""
+
+    name: str
+    description: str
+    confirm: Confirm
+    confirm_expires: float | None
+    requires: str
+    timeout: float | None
+    long_running: bool
+    parallel: bool
+    #: Whether it may be begun again in a resumed run, because all it does is on record.
+    replayable: bool
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return the tool as a model sees it."""
+        ...
+
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the tool takes them, or raise msgspec.ValidationError."""
+        ...
+
+    async def invoke(
+        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
+    ) -> Any:
+        """Do what the tool does."""
+        ...
+
+
+@dataclass(eq=False)
+class FunctionTool:
+    """A function as a tool. It can still be called as the function it is.
+
+    `confirm` asks a person first: always (True), by a predicate over the arguments, or always with
+    the words given. `requires` names a permission. A `long_running` function only starts the work:
+    the run pauses, and the outcome is handed in later. With `parallel=False` it never runs beside
+    other calls of the same answer.
+    """
+
+    function: Callable[..., Any]
+    name: str = ""
+    description: str = ""
+    confirm: Confirm = False
+    confirm_expires: float | None = None
+    requires: str = ""
+    timeout: float | None = None
+    long_running: bool = False
+    parallel: bool = True
+    replayable: bool = field(default=False, init=False)
+    _spec: ToolSpec = field(init=False, repr=False)
+    _takes: type[Any] = field(init=False, repr=False)
+    _context_name: str = field(init=False, repr=False, default="")
+    _is_async: bool = field(init=False, repr=False, default=False)
+
+    def __post_init__(self) -> None:
+        target = self.function
+        self.name = self.name or getattr(target, "__name__", "")
+        check_name(self.name, "tool")
+        text, described = read_docstring(inspect.getdoc(target) or "")
+        self.description = self.description or text
+        parameters = self._parameters()
+        fields = [_field(name, parameter) for name, parameter in parameters.items()]
+        try:
+            self._takes = msgspec.defstruct(
+                "arguments", fields, kw_only=True, forbid_unknown_fields=True
+            )
+            schema = _schema(self._takes, described)
+        except (TypeError, ValueError, NameError) as error:
+            raise InvalidTree(f"tool {self.name!r}: its signature has no schema: {error}") from None
+        self._spec = ToolSpec(name=self.name, description=self.description, parameters=schema)
+        self._is_async = inspect.iscoroutinefunction(target)
+        functools.update_wrapper(self, target, updated=())
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the function itself."""
+        return self.function(*arguments, **named)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return the tool as a model sees it."""
+        return self._spec
+
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function takes them, or raise msgspec.ValidationError."""
+        taken = msgspec.convert(arguments, self._takes)
+        return {name: getattr(taken, name) for name in self._takes.__struct_fields__}
+
+    async def invoke(
+        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
+    ) -> Any:
+        """Call the function; one that is not async runs in a thread and blocks nobody."""
+        named = dict(arguments)
+        if self._context_name:
+            named[self._context_name] = tool_context
+        if self._is_async:
+            return await self.function(**named)
+        found = await context.services.threads.call(self.function, **named)
+        return await found if inspect.isawaitable(found) else found
+
+    def _parameters(self) -> dict[str, tuple[Any, Any]]:
+        """Return name, type and default of each argument; the context is not one of them."""
+        try:
+            hints = typing.get_type_hints(self.function, include_extras=True)
+        except NameError as error:
+            raise InvalidTree(f"tool {self.name!r}: {error}; import the type it names") from None
+        found: dict[str, tuple[Any, Any]] = {}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            kind = hints.get(name, Any)
+            if kind is ToolContext or (kind is Any and name in _CONTEXT_NAMES):
+                self._context_name = name
+                continue
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise InvalidTree(f"tool {self.name!r}: *{name} has no schema; name the arguments")
+            if name not in hints:
+                raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
+            found[name] = (kind, parameter.default)
+        return found
+
+
+def _field(name: str, parameter: tuple[Any, Any]) -> Any:
+    kind, default = parameter
+    if default is inspect.Parameter.empty:
+        return (name, kind)
+    if isinstance(default, list | dict | set):
+        return (name, kind, msgspec.field(default_factory=functools.partial(_copied, default)))
+    return (name, kind, default)
+
+
+def _copied(default: Any) -> Any:
+    return type(default)(default)
+
+
+def _schema(takes: type[Any], described: Mapping[str, str]) -> dict[str, Any]:
+    """Return the JSON schema of the arguments, with what the docstring says about each."""
+    schema = msgspec.json.schema(takes)
+    definitions = schema.get("$defs", {})
+    top = definitions.pop("arguments")
+    top.pop("title", None)
+    for name, text in described.items():
+        if name in top.get("properties", {}):
+            top["properties"][name].setdefault("description", text)
+    if definitions:
+        top["$defs"] = definitions
+    return dict(top)
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return what a docstring says about a function, and about each of its arguments."""
+    said: list[str] = []
+    described: dict[str, str] = {}
+    within = False
+    last = ""
+    for line in text.splitlines():
+        if _ARGUMENTS.match(line):
+            within = True
+        elif found := _FIELD.match(line):
+            described[found[1]] = found[2].strip()
+        elif _SECTION.match(line):
+            break
+        elif within and (found := _ARGUMENT.match(line)):
+            last = found[1]
+            described[last] = found[2].strip()
+        elif within and last and line.strip():
+            described[last] += f" {line.strip()}"
+        elif not within:
+            said.append(line)
+    return "\n".join(said).strip(), described
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    function: None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    confirm: Confirm = False,
+    confirm_expires: float | None = None,
+    requires: str = "",
+    timeout: float | None = None,
+    long_running: bool = False,
+    parallel: bool = True,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a tool: `@tool`, or `@tool(confirm=True)` with what FunctionTool takes."""
+    if function is not None:
+        return FunctionTool(function, **options)
+    return lambda target: FunctionTool(target, **options)
+
+
+@dataclass(eq=False, kw_only=True)
+class AgentTool:
+    """An agent as a tool: it gets a request, and its answer is the result.
+
+    Its events are those of the run. It shares the state, hears nothing of the conversation, and an
+    escalation inside it ends at it.
+    """
+
+    agent: BaseAgent
+    name: str = ""
+    description: str = ""
+    confirm: Confirm = False
+    confirm_expires: float | None = None
+    requires: str = ""
+    timeout: float | None = math.inf
+    long_running: bool = field(default=False, init=False)
+    parallel: bool = True
+    replayable: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.agent.name
+        self.description = self.description or self.agent.description
+        if not self.description:
+            raise InvalidTree(f"agent {self.name!r} as a tool needs a description to be chosen by")
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return the tool as a model sees it."""
+        request = {"type": "string", "description": "What the agent is asked to do"}
+        parameters = {"type": "object", "properties": {"request": request}, "required": ["request"]}
+        return ToolSpec(name=self.name, description=self.description, parameters=parameters)
+
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the request, or raise msgspec.ValidationError."""
+        return {"request": msgspec.convert(arguments, _Request).request}
+
+    async def invoke(
+        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
+    ) -> Any:
+        """Run the agent on the request."""
+        quiet = context.fork("alone")
+        quiet.history = False
+        quiet.line = Line(context.line.state, branch=context.line.branch)
+        done = await quiet.run_agent(self.agent, message=arguments["request"])
+        return done.text
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    request: str
+
+
+@tool
+def exit_loop(ctx: ToolContext) -> str:
+    """End the loop: call this when its work is done and no further round is needed."""
+    ctx.actions.escalate = True
+    return "The loop ends."
+
+
+def as_tool(item: "Tool | BaseAgent | Callable[..., Any]") -> Tool:
+    """Return anything that may stand in a list of tools as a tool."""
+    if isinstance(item, BaseAgent):
+        return AgentTool(agent=item)
+    if isinstance(item, Tool):
+        return item
+    if callable(item):
+        return FunctionTool(item)
+    raise InvalidTree(f"{item!r} is no tool: give a function with type hints, a tool or an agent")

@@ -1,0 +1,315 @@
+"""Carrying out the tool calls of one answer: checked, allowed, confirmed, bounded, on record."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from acc.application.agents.base import Callback, called
+from acc.application.agents.tool import Tool, ToolContext
+from acc.application.context import RunContext
+from acc.application.control import RunPaused, RunRejected
+from acc.application.state import plain
+from acc.domain.errors import (
+    BudgetExceeded,
+    ReplayMismatch,
+    SessionConflict,
+    StateNotStorable,
+    StorageFailed,
+)
+from acc.domain.value_objects.event import (
+    NO_ACTIONS,
+    Event,
+    EventActions,
+    EventKind,
+    InputAnswer,
+    InputRequest,
+    Part,
+    RequestKind,
+    ToolCall,
+    ToolResult,
+    Verdict,
+)
+
+log = logging.getLogger("acc.run")
+
+_MOST_FAULT = 2_000
+_WRONG = (msgspec.ValidationError, TypeError, ValueError)
+#: What no model can mend.
+_FATAL = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How one call ended. `at_fault` means the model asked for something that cannot be."""
+
+    result: ToolResult
+    escalate: bool = False
+    at_fault: bool = False
+
+
+class _Batch:
+    """Collects how calls end that run at the same time; a pause waits for the others."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Outcome] = {}
+        self._requests: list[InputRequest] = []
+        self._rejected: list[RunRejected] = []
+
+    async def one(self, place: int, work: Coroutine[Any, Any, Outcome]) -> None:
+        try:
+            self._found[place] = await work
+        except RunPaused as pause:
+            self._requests += pause.requests
+        except RunRejected as rejection:
+            self._rejected.append(rejection)
+
+    def outcomes(self) -> list[Outcome]:
+        if self._rejected:
+            raise self._rejected[0]
+        if self._requests:
+            raise RunPaused(self._requests)
+        return [self._found[place] for place in sorted(self._found)]
+
+
+class ToolCalls:
+    """Carries out the calls that one agent's model makes."""
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        tools: Mapping[str, Tool],
+        *,
+        before: Callback | None,
+        after: Callback | None,
+    ) -> None:
+        self._ctx = ctx
+        self._tools = tools
+        self._before = before
+        self._after = after
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[Outcome]:
+        """Return the outcomes in the order of the calls, which run at the same time.
+
+        Where one of them waits for a person, the others are finished first.
+        """
+        scopes = [self._ctx.fork(call.name or "tool") for call in calls]
+        if len(calls) == 1:
+            return [await self._call(scopes[0], calls[0])]
+        batch = _Batch()
+        together = [n for n, call in enumerate(calls) if self._may_run_beside(call)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for place in together:
+                    group.create_task(batch.one(place, self._call(scopes[place], calls[place])))
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        for place in range(len(calls)):
+            if place not in together:
+                await batch.one(place, self._call(scopes[place], calls[place]))
+        return batch.outcomes()
+
+    def _may_run_beside(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is None or tool.parallel
+
+    async def _call(self, scope: RunContext, call: ToolCall) -> Outcome:
+        tool = self._tools.get(call.name)
+        if tool is None or not tool.replayable:
+            recorded = scope.on_record()
+            result = recorded[-1].result if recorded else None
+            if result is not None:
+                scope.run.ledger.before_tool_call(scope.path)
+                return await _replayed(scope, recorded, result)
+        fault = self._fault(call, tool)
+        if tool is None or fault:
+            return await self._close(scope, Outcome(result=_error(call, fault), at_fault=True))
+        try:
+            arguments = tool.checked(call.arguments)
+        except _WRONG as error:
+            said = f"wrong arguments for {tool.name}: {error}"
+            return await self._close(scope, Outcome(result=_error(call, said), at_fault=True))
+        if tool.requires and not scope.call.allows(tool.requires):
+            said = f"{tool.name} needs the permission {tool.requires!r}, which this call lacks"
+            return await self._close(scope, Outcome(result=_error(call, said)))
+        return await self._close(scope, await self._carry_out(scope, call, tool, arguments))
+
+    def _fault(self, call: ToolCall, tool: Tool | None) -> str:
+        if tool is None:
+            known = ", ".join(sorted(self._tools)) or "none"
+            return f"there is no tool {call.name!r}; the tools are: {known}"
+        return f"the arguments of {call.name} could not be read: {call.fault}" if call.fault else ""
+
+    async def _carry_out(
+        self, scope: RunContext, call: ToolCall, tool: Tool, arguments: dict[str, Any]
+    ) -> Outcome:
+        if self._before is not None and scope.upcoming() is None:
+            found = await called(self._before, tool, arguments, scope)
+            if found is not None:
+                return Outcome(result=_plain_result(call, found))
+        if await self._must_ask(scope, tool, arguments):
+            request, answer = await self._ask(scope, tool, arguments)
+            if answer.verdict is not Verdict.APPROVE:
+                return Outcome(result=_refused(call, answer))
+            if self._was_begun(scope, tool, answer):
+                said = "it was approved and begun earlier, and how it ended is not known"
+                return Outcome(result=_error(call, f"{tool.name}: {said}"))
+            approved = request.arguments if answer.arguments is None else answer.arguments
+            try:
+                arguments = tool.checked(approved)
+            except _WRONG as error:
+                said = f"{tool.name}: the edited arguments are wrong: {error}"
+                return Outcome(result=_error(call, said))
+        scope.run.ledger.before_tool_call(scope.path)
+        return await self._invoke(scope, call, tool, arguments)
+
+    async def _must_ask(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        recorded = scope.upcoming()
+        if recorded is not None and recorded.request is not None:
+            return recorded.request.kind is RequestKind.CONFIRMATION
+        return await _needs_confirmation(tool, arguments)
+
+    async def _ask(
+        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]
+    ) -> tuple[InputRequest, InputAnswer]:
+        """Return what a person was shown and the answer; what was shown is what will run."""
+        words = tool.confirm if isinstance(tool.confirm, str) else f"May {tool.name} be called?"
+        return await scope.ask(
+            words,
+            kind=RequestKind.CONFIRMATION,
+            tool=tool.name,
+            arguments=msgspec.to_builtins(arguments),
+            schema=tool.spec.parameters,
+            expires_after=tool.confirm_expires,
+        )
+
+    def _was_begun(self, scope: RunContext, tool: Tool, answer: InputAnswer) -> bool:
+        """Tell whether an earlier process may have called the tool already: never twice."""
+        if tool.replayable or answer.request_id in scope.run.fresh:
+            return False
+        return scope.upcoming() is None
+
+    async def _invoke(
+        self, scope: RunContext, call: ToolCall, tool: Tool, arguments: Mapping[str, Any]
+    ) -> Outcome:
+        tool_context = ToolContext(scope, call.id)
+        if log.isEnabledFor(logging.INFO):
+            log.info(
+                "tool called",
+                extra={
+                    "trace_id": scope.call.trace_id,
+                    "run_id": scope.run_id,
+                    "agent": scope.agent.name,
+                    "tool": tool.name,
+                },
+            )
+        recorded = scope.upcoming()
+        if tool.long_running and recorded is not None and recorded.request is not None:
+            result = _plain_result(call, recorded.request.arguments.get("ticket"))
+        else:
+            result = await _guarded(scope, call, tool, arguments, tool_context)
+        if tool.long_running and not result.is_error:
+            result = await self._outcome(scope, call, tool, result)
+        if self._after is not None:
+            found = await called(self._after, tool, arguments, scope, result)
+            if found is not None:
+                result = _plain_result(call, found)
+        return Outcome(result=result, escalate=tool_context.actions.escalate)
+
+    async def _outcome(
+        self, scope: RunContext, call: ToolCall, tool: Tool, ticket: ToolResult
+    ) -> ToolResult:
+        """Wait for someone outside to report how a long-running tool ended."""
+        answer = await scope.ask_person(
+            f"{tool.name} has been started; hand in its outcome when it is done.",
+            kind=RequestKind.OUTCOME,
+            tool=tool.name,
+            arguments={"ticket": ticket.content},
+        )
+        if answer.verdict is not Verdict.APPROVE:
+            return _refused(call, answer)
+        return _plain_result(call, answer.value)
+
+    async def _close(self, scope: RunContext, outcome: Outcome) -> Outcome:
+        await scope.emit(
+            EventKind.TOOL_RESULT,
+            parts=(Part(result=outcome.result),),
+            actions=EventActions(escalate=True) if outcome.escalate else NO_ACTIONS,
+            detail={"at_fault": True} if outcome.at_fault else None,
+        )
+        return outcome
+
+
+async def _replayed(scope: RunContext, recorded: Sequence[Event], result: ToolResult) -> Outcome:
+    """Return how a call ended in an earlier process, without calling again."""
+    last = recorded[-1]
+    for event in recorded:
+        await scope.emit(event.kind)
+    return Outcome(
+        result=result,
+        escalate=last.actions.escalate,
+        at_fault=bool(last.detail.get("at_fault")),
+    )
+
+
+async def _needs_confirmation(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    if not callable(tool.confirm):
+        return bool(tool.confirm)
+    try:
+        return bool(await called(tool.confirm, arguments))
+    except Exception:
+        # A predicate that cannot decide must not wave a payment through.
+        log.exception("the confirmation predicate of %s failed; a person is asked", tool.name)
+        return True
+
+
+async def _guarded(
+    scope: RunContext,
+    call: ToolCall,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    tool_context: ToolContext,
+) -> ToolResult:
+    """Call the tool; whatever goes wrong in it is told to the model."""
+    limit = tool.timeout if tool.timeout is not None else scope.config.tool_timeout
+    try:
+        async with asyncio.timeout(None if limit == math.inf else limit) as bound:
+            found = await tool.invoke(scope, tool_context, arguments)
+        await tool_context.settle()
+    except _FATAL:
+        raise
+    except Exception as error:
+        log.info("tool %s failed", tool.name, exc_info=True)
+        if isinstance(error, TimeoutError) and bound.expired():
+            return _error(call, f"{tool.name} did not finish within {limit:g} seconds")
+        return _error(call, f"{tool.name} failed: {type(error).__name__}: {error}")
+    finally:
+        tool_context.close()
+    return _plain_result(call, found)
+
+
+def _plain_result(call: ToolCall, content: Any) -> ToolResult:
+    """Return a result as plain data; what is none is told as an error."""
+    try:
+        if not isinstance(content, str | int | bool | None):
+            content = plain(msgspec.to_builtins(content), call.name)
+    except (TypeError, StateNotStorable, RecursionError) as error:
+        return _error(call, f"{call.name} returned something that cannot be kept: {error}")
+    return ToolResult(call_id=call.id, name=call.name, content=content)
+
+
+def _error(call: ToolCall, text: str) -> ToolResult:
+    content = {"error": text[:_MOST_FAULT]}
+    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
+
+
+def _refused(call: ToolCall, answer: InputAnswer) -> ToolResult:
+    status = "expired" if answer.verdict is Verdict.EXPIRED else "denied"
+    content = {"status": status, "reason": answer.reason or f"a person has {status} this call"}
+    if status == "expired":
+        content["reason"] = answer.reason or "nobody approved it in time"
+    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)

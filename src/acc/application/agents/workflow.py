@@ -1,0 +1,200 @@
+"""Agents that run others: one after another, at the same time, or again and again."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Literal
+
+from acc.application.agents.base import BaseAgent
+from acc.application.context import Line, RunContext
+from acc.application.control import RunPaused, RunRejected
+from acc.application.state import MergeRule, check_merge_rule, merge_branches
+from acc.domain.errors import AccError, BranchFailed, InvalidTree
+from acc.domain.value_objects.event import EventKind, InputRequest, text_part
+
+
+@dataclass(kw_only=True, eq=False)
+class SequentialAgent(BaseAgent):
+    """Runs its sub-agents in order; each hears what those before it said and wrote."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_has_steps(self)
+
+    async def run(self, ctx: RunContext) -> None:
+        """Run them; the answer is the last one's. A step that escalates ends the sequence."""
+        for agent in self.sub_agents:
+            done = await ctx.run_agent(agent)
+            ctx.text = done.text
+            if done.escalated:
+                ctx.escalated = True
+                return
+
+
+@dataclass(kw_only=True, eq=False)
+class LoopAgent(BaseAgent):
+    """Repeats its sub-agents until one escalates or calls `exit_loop`, at most so many times."""
+
+    max_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_has_steps(self)
+        bound = self.max_iterations
+        if not isinstance(bound, int) or isinstance(bound, bool) or bound < 1:
+            raise InvalidTree(
+                f"loop {self.name!r} needs max_iterations of at least 1, not {bound!r}: nothing "
+                "else is sure to end it"
+            )
+
+    async def run(self, ctx: RunContext) -> None:
+        """Repeat; whoever escalates ends this loop and no other."""
+        for _ in range(self.max_iterations or 0):
+            for agent in self.sub_agents:
+                done = await ctx.run_agent(agent)
+                ctx.text = done.text
+                if done.escalated:
+                    return
+
+
+@dataclass(kw_only=True, eq=False)
+class ParallelAgent(BaseAgent):
+    """Runs its sub-agents at the same time, each in a branch with a state of its own.
+
+    Every branch starts from the state as it is. When all are done, what they wrote is joined; a key
+    that two of them wrote is an error, unless `merge` names a rule for it: first, last, list, sum,
+    union, or a function. With `on_error="collect"` a branch that fails is put on record and the
+    others count; otherwise it cancels them. `max_concurrency` limits how many run at once.
+    """
+
+    merge: Mapping[str, MergeRule] = field(default_factory=dict)
+    on_error: Literal["cancel", "collect"] = "cancel"
+    max_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_has_steps(self)
+        for rule in self.merge.values():
+            check_merge_rule(rule)
+        if self.on_error not in ("cancel", "collect"):
+            raise InvalidTree(f'{self.name!r}: on_error is "cancel" or "collect"')
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            raise InvalidTree(f"{self.name!r}: max_concurrency must be at least 1")
+
+    async def run(self, ctx: RunContext) -> None:
+        """Run the branches and join them; the answer holds all of theirs, by name."""
+        branches = Branches(
+            ctx, merge=self.merge, on_error=self.on_error, most=self.max_concurrency
+        )
+        done = await branches.run(self.sub_agents)
+        ctx.text = "\n".join(f"{name}: {context.text}" for name, context in done.items())
+
+
+def check_has_steps(agent: BaseAgent) -> None:
+    """Refuse a workflow with nothing in it."""
+    if not agent.sub_agents:
+        raise InvalidTree(f"{agent.name!r} has no sub_agents to run")
+
+
+class Branches:
+    """Runs agents at the same time, each on a line of its own, and joins what they wrote."""
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        *,
+        merge: Mapping[str, MergeRule],
+        on_error: str = "cancel",
+        most: int | None = None,
+    ) -> None:
+        self._ctx = ctx
+        self._merge = merge
+        self._collect = on_error == "collect"
+        self._gate = None if most is None else asyncio.Semaphore(most)
+        self._requests: list[InputRequest] = []
+        self._rejected: RunRejected | None = None
+        self._errors: dict[str, BranchFailed] = {}
+
+    async def run(self, agents: Sequence[BaseAgent]) -> dict[str, RunContext]:
+        """Return the finished contexts by the agents' names.
+
+        A branch that pauses lets the others finish first: what they did is on record then.
+        """
+        ctx = self._ctx
+        contexts = [
+            (ctx.child(agent, line=self._line(agent)), ctx.fork(f"{agent.name}.fault"))
+            for agent in agents
+        ]
+        done: dict[str, RunContext] = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                for context, fault in contexts:
+                    group.create_task(self._branch(context, fault, done))
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        if self._rejected is not None:
+            raise self._rejected
+        if self._requests:
+            raise RunPaused(self._requests)
+        if self._errors and len(self._errors) == len(contexts):
+            raise next(iter(self._errors.values()))
+        return self._joined(agents, done)
+
+    async def _branch(
+        self, context: RunContext, fault: RunContext, done: dict[str, RunContext]
+    ) -> None:
+        name = context.agent.name
+        recorded = fault.upcoming()
+        if recorded is not None:
+            self._errors[name] = BranchFailed(name, recorded.text)
+            return
+        async with AsyncExitStack() as stack:
+            if self._gate is not None:
+                await stack.enter_async_context(self._gate)
+            try:
+                await context.agent.execute(context)
+                done[name] = await self._followed(context)
+            except RunPaused as pause:
+                self._requests += pause.requests
+            except RunRejected as rejected:
+                self._rejected = rejected
+            except AccError as error:
+                if not self._collect:
+                    raise
+                self._errors[name] = BranchFailed(name, str(error))
+                await fault.emit(
+                    EventKind.FAULT,
+                    parts=text_part(str(error)),
+                    detail={"code": error.code, "agent": name, "branch": context.branch},
+                )
+
+    async def _followed(self, context: RunContext) -> RunContext:
+        """Follow the transfers out of a branch's agent."""
+        message = context.message
+        while (target := context.transfer_to) is not None:
+            context = self._ctx.child(target, line=context.line, message=message)
+            await target.execute(context)
+        return context
+
+    def _line(self, agent: BaseAgent) -> Line:
+        ctx = self._ctx
+        outer = ctx.branch
+        if not outer:
+            outer = ctx.agent.name
+        elif not outer.endswith(f".{ctx.agent.name}"):
+            outer = f"{outer}.{ctx.agent.name}"
+        return Line(ctx.line.state.branch(), branch=f"{outer}.{agent.name}", thread=ctx.line.thread)
+
+    def _joined(
+        self, agents: Sequence[BaseAgent], done: dict[str, RunContext]
+    ) -> dict[str, RunContext]:
+        ctx = self._ctx
+        ordered = {agent.name: done[agent.name] for agent in agents if agent.name in done}
+        written = [(name, context.line.state.written()) for name, context in ordered.items()]
+        ctx.line.state.write(*merge_branches(ctx.line.state, written, self._merge))
+        heard = len(ctx.line.thread)
+        for context in ordered.values():
+            ctx.line.thread += context.line.thread[heard:]
+            ctx.escalated = ctx.escalated or context.escalated
+        return ordered

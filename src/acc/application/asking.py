@@ -1,0 +1,83 @@
+"""Asking a model: within the budget, streamed if someone watches, and bounded in length."""
+
+from acc.application.context import RunContext
+from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
+from acc.domain.value_objects.event import EventKind, Usage, text_part
+from acc.ports.outbound.model_ports import (
+    LanguageModelPort,
+    ModelAnswer,
+    Prompt,
+    StreamingModelPort,
+)
+
+_ONE_CALL = Usage(llm_calls=1)
+
+
+async def ask_model(
+    ctx: RunContext, model: LanguageModelPort, prompt: Prompt, *, memory_tokens: int = 0
+) -> tuple[ModelAnswer, Usage]:
+    """Return a model's answer and what it cost, counted against the run's budget."""
+    run = ctx.run
+    run.ledger.before_model_call(ctx.path)
+    try:
+        if run.streaming and isinstance(model, StreamingModelPort):
+            answer = await _streamed(ctx, model, prompt)
+        else:
+            answer = await model.complete(prompt)
+    except AccError:
+        raise
+    except Exception as error:
+        raise ModelFailed(f"{ctx.path}: {type(error).__name__}: {error}") from error
+    if not isinstance(answer, ModelAnswer):
+        raise ModelFailed(f"{ctx.path}: the model returned {type(answer).__name__}, no ModelAnswer")
+    _check_length(ctx, len(answer.text))
+    usage = _priced(ctx, prompt, answer, memory_tokens)
+    run.ledger.spent(usage)
+    return answer, usage
+
+
+async def _streamed(ctx: RunContext, model: StreamingModelPort, prompt: Prompt) -> ModelAnswer:
+    length = 0
+    pieces = model.stream(prompt)
+    try:
+        async for piece in pieces:
+            if isinstance(piece, ModelAnswer):
+                return piece
+            length += len(piece)
+            _check_length(ctx, length)
+            await ctx.emit(EventKind.DELTA, parts=text_part(piece))
+    finally:
+        close = getattr(pieces, "aclose", None)
+        if close is not None:
+            await close()
+    raise ModelFailed(f"{ctx.path}: the stream ended without an answer")
+
+
+def _check_length(ctx: RunContext, length: int) -> None:
+    most = ctx.config.max_answer_characters
+    if length > most:
+        raise ModelOutputInvalid(ctx.agent.name, f"an answer of more than {most} characters", 1)
+
+
+def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens: int) -> Usage:
+    """Return the usage of a call; where a budget hangs on tokens that were not told, count them."""
+    told = answer.usage
+    spent_in, spent_out = told.input_tokens, told.output_tokens
+    if ctx.config.token_budget is not None and not spent_in:
+        counter = ctx.services.tokens()
+        heard = (
+            prompt.instruction,
+            prompt.memory,
+            prompt.query,
+            *(m.text for m in prompt.messages),
+        )
+        spent_in = sum(counter.count(text) for text in heard)
+        spent_out = spent_out or counter.count(answer.text)
+    if not spent_in and not spent_out and not memory_tokens:
+        return _ONE_CALL
+    return Usage(
+        llm_calls=1,
+        input_tokens=spent_in,
+        output_tokens=spent_out,
+        memory_tokens=memory_tokens,
+    )

@@ -1,0 +1,499 @@
+"""What an agent is given while it runs: the question, the state, the services, a way to tell."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from acc.application.control import RunPaused
+from acc.application.ledger import Ledger
+from acc.application.state import State, StateView
+from acc.domain.errors import InvalidInput, ReplayMismatch
+from acc.domain.value_objects.event import (
+    NO_ACTIONS,
+    PASSING,
+    Event,
+    EventActions,
+    EventKind,
+    InputAnswer,
+    InputRequest,
+    Part,
+    RequestKind,
+    RunStatus,
+    Usage,
+    text_part,
+)
+from acc.domain.value_objects.run import CallContext, Grant, RunConfig
+from acc.domain.value_objects.session import SessionKey, StoredArtifact
+from acc.ports.outbound.memory_ports import MemoryPort
+from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
+from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
+from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+
+if TYPE_CHECKING:
+    from acc.application.agents.base import BaseAgent
+    from acc.application.remembering import MemoryShelf, Remembering
+
+log = logging.getLogger("acc.run")
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """The ports that a run may use. `models` and `memories` turn names into things."""
+
+    sessions: SessionStorePort
+    artifacts: ArtifactStorePort
+    models: Callable[[str], LanguageModelPort]
+    memories: Callable[[str], MemoryPort]
+    tokens: Callable[[], TokenCounterPort]
+    threads: ThreadsPort
+    clock: ClockPort
+    ids: IdsPort
+    shelf: "MemoryShelf"
+    _known: dict[str, LanguageModelPort] = field(default_factory=dict)
+
+    def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
+        """Return a model by its name, made once, or the model itself."""
+        if not isinstance(model, str):
+            return model
+        if model not in self._known:
+            self._known[model] = self.models(model)
+        return self._known[model]
+
+
+class Run:
+    """One run: what was asked, what may be spent, what is on record, and who listens."""
+
+    __slots__ = (
+        "_requests",
+        "active",
+        "answers",
+        "call",
+        "config",
+        "events",
+        "finished",
+        "first_seq",
+        "fresh",
+        "holder",
+        "journal",
+        "key",
+        "ledger",
+        "listen",
+        "message",
+        "root",
+        "run_id",
+        "seq",
+        "services",
+        "streaming",
+        "taken",
+        "turn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        services: Services,
+        key: SessionKey,
+        root: "BaseAgent",
+        config: RunConfig,
+        call: CallContext,
+        run_id: str,
+    ) -> None:
+        self.services = services
+        self.key = key
+        self.root = root
+        self.config = config
+        self.call = call
+        self.run_id = run_id
+        self.holder = run_id
+        self.ledger = Ledger(config)
+        #: Who was transferred to last, and so keeps the conversation.
+        self.active: BaseAgent | None = None
+        self.message: tuple[Part, ...] = ()
+        self.turn_id = 0
+        self.seq = 0
+        self.first_seq = 1
+        self.events: list[Event] = []
+        self.listen: Callable[[Event], Awaitable[None]] | None = None
+        self.streaming = False
+        #: What is on record of a run that is being resumed, by step.
+        self.journal: dict[str, Event] = {}
+        self.answers: dict[str, InputAnswer] = {}
+        self.fresh: frozenset[str] = frozenset()
+        #: What the memories are to be told once the turn is over.
+        self.finished: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.taken: dict[str, Remembering] = {}
+        self._requests = 0
+
+    def next_request_id(self) -> str:
+        """Return an id for a further request of this run."""
+        self._requests += 1
+        return f"{self.run_id}-{self._requests}"
+
+    def load_journal(self, events: Sequence[Event]) -> None:
+        """Take over what is on record of the run so far."""
+        for event in events:
+            if event.step:
+                self.journal[event.step] = event
+            if event.request is not None:
+                self._requests += 1
+            if event.answer is not None:
+                self.answers[event.answer.request_id] = event.answer
+
+    async def record(self, event: Event) -> None:
+        """Store an event, then show it."""
+        await self.services.sessions.append(self.key, (event,), holder=self.holder)
+        self.events.append(event)
+        if self.listen is not None:
+            await self.listen(event)
+
+    async def show(self, event: Event) -> None:
+        """Show an event that is not to be stored."""
+        self.events.append(event)
+        if self.listen is not None:
+            await self.listen(event)
+
+
+class Line:
+    """One strand of a run: the main one, or a parallel branch with a state of its own."""
+
+    __slots__ = ("branch", "main", "state", "thread")
+
+    def __init__(
+        self, state: State, *, branch: str = "", thread: Sequence[PromptMessage] = ()
+    ) -> None:
+        self.state = state
+        self.branch = branch
+        self.main = not branch
+        #: What agents have said so far in this run, as those who come after hear it.
+        self.thread = list(thread)
+
+
+class RunContext:
+    """What one agent is given for one run of its `run` method."""
+
+    __slots__ = (
+        "_children",
+        "_steps",
+        "agent",
+        "call",
+        "escalated",
+        "history",
+        "identity",
+        "line",
+        "message",
+        "path",
+        "run",
+        "state",
+        "text",
+        "transfer_to",
+    )
+
+    def __init__(
+        self,
+        run: Run,
+        agent: "BaseAgent",
+        line: Line,
+        *,
+        path: str,
+        message: str,
+        parent: "RunContext | None" = None,
+    ) -> None:
+        self.run = run
+        self.agent = agent
+        self.line = line
+        self.path = path
+        self.message = message
+        self.text = ""
+        self.escalated = False
+        self.transfer_to: BaseAgent | None = None
+        self.state: MutableMapping[str, Any] = line.state
+        self.call: CallContext = run.call if parent is None else parent.call
+        self.history: bool = parent is None or parent.history
+        self.identity: bool = parent is None or parent.identity
+        self._steps = 0
+        self._children: dict[str, int] = {}
+
+    @property
+    def services(self) -> Services:
+        """Return the ports that a run may use."""
+        return self.run.services
+
+    @property
+    def config(self) -> RunConfig:
+        """Return the run's limits."""
+        return self.run.config
+
+    @property
+    def branch(self) -> str:
+        """Return the parallel branch this runs in, such as `root.left.a`, or nothing."""
+        return self.line.branch
+
+    @property
+    def run_id(self) -> str:
+        """Return the run's id."""
+        return self.run.run_id
+
+    @property
+    def session_id(self) -> str:
+        """Return the session's id."""
+        return self.run.key.session_id
+
+    @property
+    def user_id(self) -> str:
+        """Return the user's id, or nothing where the parent does not grant it."""
+        return self.run.key.user_id if self.identity else ""
+
+    @property
+    def artifacts(self) -> "Artifacts":
+        """Return the files that the agents of this session share."""
+        return Artifacts(self)
+
+    async def emit(
+        self,
+        kind: EventKind,
+        *,
+        parts: tuple[Part, ...] = (),
+        usage: Usage | None = None,
+        request: InputRequest | None = None,
+        actions: EventActions = NO_ACTIONS,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Event:
+        """Put something on record, with what was written to the state since the last event."""
+        run, line = self.run, self.line
+        if kind in PASSING:
+            event = self._event(kind, parts=parts, detail=detail or {})
+            await run.show(event)
+            return event
+        step = f"{self.path}#{self._steps}"
+        self._steps += 1
+        if run.journal and (recorded := run.journal.get(step)) is not None:
+            return self._replay(recorded, kind)
+        delta, removed = line.state.take()
+        if delta or removed:
+            actions = EventActions(
+                state_delta=delta if line.main else {},
+                state_removed=removed if line.main else (),
+                branch_delta={} if line.main else delta,
+                branch_removed=() if line.main else removed,
+                transfer_to_agent=actions.transfer_to_agent,
+                escalate=actions.escalate,
+            )
+        run.seq += 1
+        event = self._event(
+            kind,
+            step=step,
+            seq=run.seq,
+            parts=parts,
+            actions=actions,
+            usage=usage,
+            request=request,
+            detail=detail or {},
+        )
+        await run.record(event)
+        return event
+
+    def _event(self, kind: EventKind, **fields: Any) -> Event:
+        run, call = self.run, self.call
+        return Event(
+            kind=kind,
+            run_id=run.run_id,
+            author=self.agent.name,
+            branch=self.line.branch,
+            at=run.services.clock.now(),
+            request_id=call.request_id,
+            trace_id=call.trace_id,
+            caller=call.caller,
+            **fields,
+        )
+
+    def _replay(self, recorded: Event, kind: EventKind) -> Event:
+        if recorded.kind is not kind:
+            raise ReplayMismatch(
+                f"{recorded.step}: {recorded.kind} is on record, and now {kind} came; an agent that"
+                " is resumed must do again what it did, so take time and chance from the state"
+            )
+        actions = recorded.actions
+        if self.line.main:
+            self.line.state.apply(actions.state_delta, actions.state_removed)
+        else:
+            self.line.state.apply(actions.branch_delta, actions.branch_removed)
+        return recorded
+
+    def upcoming(self) -> Event | None:
+        """Return what is on record for the next step, where the run is being resumed."""
+        journal = self.run.journal
+        return journal.get(f"{self.path}#{self._steps}") if journal else None
+
+    def on_record(self) -> list[Event]:
+        """Return everything that is on record for this context from here on."""
+        found: list[Event] = []
+        journal = self.run.journal
+        while (event := journal.get(f"{self.path}#{self._steps + len(found)}")) is not None:
+            found.append(event)
+        return found
+
+    async def say(self, text: str, *, usage: Usage | None = None) -> Event:
+        """Answer: put a message on record, and let the agents after this one hear it."""
+        parts = text_part(text)
+        event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
+        self.text = event.text
+        self.line.thread.append(
+            PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
+        )
+        return event
+
+    async def progress(self, text: str, **detail: Any) -> None:
+        """Show how far a long piece of work has come; this is not stored."""
+        await self.emit(EventKind.PROGRESS, parts=text_part(text), detail=detail)
+
+    async def ask_person(self, message: str, **fields: Any) -> InputAnswer:
+        """Return a person's answer; until there is one, the run pauses here.
+
+        The fields are those of InputRequest: `schema` for what to answer, `expires_after` seconds.
+        """
+        return (await self.ask(message, **fields))[1]
+
+    async def ask(
+        self,
+        message: str,
+        *,
+        kind: RequestKind = RequestKind.INPUT,
+        tool: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        expires_after: float | None = None,
+    ) -> tuple[InputRequest, InputAnswer]:
+        """Return what a person was asked and the answer; until there is one, the run pauses."""
+        run = self.run
+        event = self.upcoming()
+        request = None if event is None else event.request
+        if request is None:
+            ttl = expires_after if expires_after is not None else run.config.approval_ttl
+            request = InputRequest(
+                id=run.next_request_id(),
+                kind=kind,
+                agent=self.agent.name,
+                message=message,
+                tool=tool,
+                arguments=dict(arguments or {}),
+                schema=dict(schema or {}),
+                expires_at=None if ttl is None else run.services.clock.now() + ttl,
+            )
+        await self.emit(EventKind.INPUT_REQUIRED, request=request)
+        answer = run.answers.get(request.id)
+        if answer is None:
+            raise RunPaused([request])
+        return request, answer
+
+    async def run_agent(self, agent: "BaseAgent", *, message: str | None = None) -> "RunContext":
+        """Run another agent, and whoever it transfers to, and return its finished context."""
+        context = self.child(agent, message=message)
+        await agent.execute(context)
+        while (target := context.transfer_to) is not None:
+            context = self.child(target, message=message)
+            await target.execute(context)
+        return context
+
+    def child(
+        self, agent: "BaseAgent", *, line: Line | None = None, message: str | None = None
+    ) -> "RunContext":
+        """Return a context for a delegated agent, narrowed by what this agent grants it."""
+        context = RunContext(
+            self.run,
+            agent,
+            line or self.line,
+            path=self._path_of(agent.name),
+            message=self.message if message is None else message,
+            parent=self,
+        )
+        if isinstance(self.state, StateView):
+            context.state = self.state if line is None else self.state.over(line.state)
+        grant = self.agent.grants.get(agent.name)
+        if grant is not None:
+            context._narrow(grant, self)
+        return context
+
+    def fork(self, name: str) -> "RunContext":
+        """Return a context of the same agent with steps of its own, for work beside its loop."""
+        context = RunContext(
+            self.run,
+            self.agent,
+            self.line,
+            path=self._path_of(name),
+            message=self.message,
+            parent=self,
+        )
+        context.state = self.state
+        return context
+
+    def _path_of(self, name: str) -> str:
+        count = self._children.get(name, 0)
+        self._children[name] = count + 1
+        return f"{self.path}/{name}:{count}" if count else f"{self.path}/{name}"
+
+    def _narrow(self, grant: Grant, parent: "RunContext") -> None:
+        if "*" not in grant.read or "*" not in grant.write:
+            self.state = StateView(self.state, grant.read, grant.write)
+        held = parent.call.permissions
+        given = grant.permissions
+        if given is not None and held is not None:
+            given = given & held
+        self.call = CallContext(
+            request_id=self.call.request_id,
+            trace_id=self.call.trace_id,
+            caller=f"agent://{parent.agent.name}",
+            permissions=held if given is None else given,
+        )
+        self.history = parent.history and grant.history
+        self.identity = parent.identity and grant.identity
+
+
+class Artifacts:
+    """The versioned files of a session, as an agent or a tool handles them."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    async def save(
+        self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
+    ) -> int:
+        """Store a further version, put that on record, and return its number."""
+        if not name.strip() or len(name) > 256 or not name.isprintable():
+            raise InvalidInput(f"{name!r} is no name for an artifact")
+        context = self._context
+        recorded = context.upcoming()
+        if recorded is not None and recorded.kind is EventKind.ARTIFACT:
+            await context.emit(EventKind.ARTIFACT)
+            return int(recorded.detail["version"])
+        data = content.encode() if isinstance(content, str) else content
+        run = context.run
+        version = await run.services.artifacts.save(run.key, name, data, media_type)
+        detail = {"name": name, "version": version, "media_type": media_type, "size": len(data)}
+        await context.emit(EventKind.ARTIFACT, detail=detail)
+        return version
+
+    async def load(self, name: str, version: int | None = None) -> StoredArtifact | None:
+        """Return a version, the newest if none is named, or None."""
+        run = self._context.run
+        return await run.services.artifacts.load(run.key, name, version)
+
+    async def names(self) -> tuple[str, ...]:
+        """Return what there is."""
+        run = self._context.run
+        return await run.services.artifacts.names(run.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended: its answer, and all that led to it."""
+
+    run_id: str
+    status: RunStatus
+    text: str
+    events: tuple[Event, ...]
+    state: Mapping[str, Any]
+    usage: Usage
+    requests: tuple[InputRequest, ...] = ()

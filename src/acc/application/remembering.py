@@ -1,0 +1,210 @@
+"""The memories of running conversations: made when needed, told what they missed, let go."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acc.application.context import Run, RunContext
+from acc.application.memory import trace_fields
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.event import Event, EventKind, RunStatus, ToolResult
+from acc.domain.value_objects.session import SessionKey
+from acc.domain.value_objects.turn import Decision, Source, TurnSignal
+from acc.ports.outbound.memory_ports import MemoryPort, MemoryView, RestorableMemoryPort
+
+#: A memory by name, a function that makes one, or one that serves a single session.
+MemoryChoice = str | MemoryPort | Callable[[], MemoryPort]
+
+_TOLD = (EventKind.MESSAGE, EventKind.TOOL_RESULT, EventKind.ENDED)
+_MOST_TOOL_TEXT = 4_000
+_PAGE = 500
+
+
+@dataclass(slots=True)
+class Kept:
+    """One agent's memory of one session, and how much of the session it has been told."""
+
+    memory: MemoryPort
+    seen: int = 0
+
+
+class MemoryShelf:
+    """Holds the memories in use, the least used given up first.
+
+    A memory that was given up, or was in a process that is gone, is made anew: it is told the
+    session's turns, and a state that it wrote down is taken up. So is one that missed turns because
+    another agent answered them.
+    """
+
+    def __init__(self, *, most: int = 512) -> None:
+        self._kept: OrderedDict[tuple[SessionKey, str], Kept] = OrderedDict()
+        self._most = most
+        self._owned: dict[int, SessionKey] = {}
+
+    async def take(self, context: RunContext, choice: MemoryChoice) -> "Remembering":
+        """Return what an agent does with its memory in this run, told everything before it."""
+        run, agent_name = context.run, context.agent.name
+        remembering = run.taken.get(agent_name)
+        if remembering is None:
+            kept = await self._take(run, agent_name, choice)
+            remembering = run.taken[agent_name] = Remembering(kept)
+        remembering.enter(context)
+        return remembering
+
+    async def _take(self, run: Run, agent_name: str, choice: MemoryChoice) -> Kept:
+        place = (run.key, agent_name)
+        kept = self._kept.get(place)
+        if kept is None:
+            kept = self._kept[place] = Kept(self._make(run, choice))
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(place)
+        if kept.seen < run.first_seq - 1:
+            await _catch_up(run, agent_name, kept, before=run.first_seq)
+        return kept
+
+    def forget(self, key: SessionKey, agent_name: str) -> None:
+        """Give a memory up; it is made anew from what is on record."""
+        self._kept.pop((key, agent_name), None)
+
+    def _make(self, run: Run, choice: MemoryChoice) -> MemoryPort:
+        if isinstance(choice, str):
+            return run.services.memories(choice)
+        if isinstance(choice, MemoryPort):
+            owner = self._owned.setdefault(id(choice), run.key)
+            if owner != run.key:
+                raise InvalidInput(
+                    f"this memory already serves session {owner.session_id!r} and must not be shown"
+                    f" to {run.key.session_id!r}; give the agent a function that makes one"
+                )
+            return choice
+        return choice()
+
+
+async def _catch_up(run: Run, agent_name: str, kept: Kept, *, before: int) -> None:
+    sessions = run.services.sessions
+    while True:
+        page = await sessions.events(run.key, after=kept.seen, limit=_PAGE, kinds=_TOLD)
+        page = tuple(event for event in page if event.seq < before)
+        for turn in _turns(page):
+            await _tell_turn(kept, agent_name, turn)
+        if len(page) < _PAGE:
+            break
+        kept.seen = _last_whole(page)
+    if isinstance(kept.memory, RestorableMemoryPort):
+        newest = await sessions.newest(run.key, kind=EventKind.MEMORY, author=agent_name)
+        if newest is not None and newest.seq < before:
+            kept.memory.restore(newest.detail["snapshot"])
+    kept.seen = before - 1
+
+
+def _turns(events: Sequence[Event]) -> list[list[Event]]:
+    """Return the events of each run that is over, a user's message first."""
+    runs: dict[str, list[Event]] = {}
+    for event in events:
+        runs.setdefault(event.run_id, []).append(event)
+    return [found for found in runs.values() if found[-1].kind is EventKind.ENDED]
+
+
+def _last_whole(page: Sequence[Event]) -> int:
+    ends = [event.seq for event in page if event.kind is EventKind.ENDED]
+    return ends[-1] if ends else page[-1].seq
+
+
+async def _tell_turn(kept: Kept, agent_name: str, events: Sequence[Event]) -> None:
+    if events[-1].status is not RunStatus.COMPLETED:
+        return
+    signals: list[TurnSignal] = []
+    text = events[-1].text
+    for event in events:
+        if event.kind is EventKind.MESSAGE and event.author == "user":
+            signals.append(TurnSignal(turn_id=event.detail["turn"], text=event.text))
+        elif event.kind is EventKind.MESSAGE and event.author == agent_name:
+            text = event.text
+        elif signals and event.author == agent_name and event.result is not None:
+            signals.append(tool_signal(signals[0], len(signals), event.result))
+    await tell(kept.memory, signals, text)
+
+
+async def tell(memory: MemoryPort, signals: Sequence[TurnSignal], text: str) -> None:
+    """Tell a memory what an agent was faced with in a turn, and what it answered in the end."""
+    for signal in signals[:-1]:
+        await memory.keep(signal, Decision(turn_id=signal.turn_id, text=""))
+    for signal in signals[-1:]:
+        await memory.keep(signal, Decision(turn_id=signal.turn_id, text=text))
+
+
+def tool_signal(first: TurnSignal, step: int, result: ToolResult) -> TurnSignal:
+    """Return a tool's result as what the agent is faced with next."""
+    content = result.content if isinstance(result.content, str) else _one_line(result.content)
+    return TurnSignal(
+        turn_id=first.turn_id,
+        text=content[:_MOST_TOOL_TEXT],
+        author=result.name,
+        source=Source.TOOL,
+        step=step,
+    )
+
+
+def _one_line(content: Any) -> str:
+    if isinstance(content, Mapping):
+        return "; ".join(f"{key}: {value}" for key, value in content.items())
+    return str(content)
+
+
+class Remembering:
+    """What one agent does with its memory in one run, also where it is run several times."""
+
+    __slots__ = ("_context", "_kept", "_signals", "tokens")
+
+    def __init__(self, kept: Kept) -> None:
+        self._context: RunContext
+        self._kept = kept
+        self._signals: list[TurnSignal] = []
+        self.tokens = 0
+
+    def enter(self, context: RunContext) -> None:
+        """Begin a round of the agent's work."""
+        self._context = context
+        if not self._signals:
+            self._signals.append(TurnSignal(turn_id=context.run.turn_id, text=context.message))
+
+    def face(self, result: ToolResult) -> None:
+        """Note a tool's result as what the agent is faced with next."""
+        self._signals.append(tool_signal(self._signals[0], len(self._signals), result))
+
+    async def view(self) -> str:
+        """Return what is remembered in the face of the newest signal; a commit is on record."""
+        context = self._context
+        recorded = context.upcoming()
+        if recorded is not None and recorded.kind is EventKind.MEMORY:
+            await context.emit(EventKind.MEMORY)
+            if isinstance(self._kept.memory, RestorableMemoryPort):
+                self._kept.memory.restore(recorded.detail["snapshot"])
+        if context.upcoming() is not None:
+            return ""  # the model's answer is on record too, so nobody will read this
+        view = await self._kept.memory.view(self._signals[-1])
+        self.tokens = view.tokens
+        if view.trace is not None:
+            await context.emit(EventKind.MEMORY, detail=_detail(self._kept.memory, view))
+        return view.text
+
+    def finish(self, text: str) -> None:
+        """Have the memory told the turn, once the whole run has succeeded."""
+        run, name = self._context.run, self._context.agent.name
+        run.finished[name] = lambda: self._tell(text, run)
+
+    async def _tell(self, text: str, run: Run) -> None:
+        await tell(self._kept.memory, self._signals, text)
+        self._kept.seen = run.seq
+
+
+def _detail(memory: MemoryPort, view: MemoryView) -> dict[str, Any]:
+    detail: dict[str, Any] = {"tokens": view.tokens}
+    if view.trace is not None:
+        detail |= trace_fields(view.trace)
+    if isinstance(memory, RestorableMemoryPort):
+        detail["snapshot"] = memory.snapshot()
+    return detail

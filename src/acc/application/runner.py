@@ -1,0 +1,471 @@
+"""One turn of a session: open it, run the tree, record all that happens, close it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from acc.application.agents.base import BaseAgent
+from acc.application.agents.llm import LlmAgent
+from acc.application.context import Line, Run, RunContext, RunResult, Services
+from acc.application.control import RunPaused, RunRejected
+from acc.application.state import State
+from acc.domain.errors import (
+    AccError,
+    AgentFailed,
+    InvalidInput,
+    NothingPending,
+    RunTimedOut,
+    SessionBusy,
+    SessionWaiting,
+)
+from acc.domain.value_objects.event import (
+    Event,
+    EventActions,
+    EventKind,
+    InputAnswer,
+    InputRequest,
+    Part,
+    RunStatus,
+    Verdict,
+    text_part,
+)
+from acc.domain.value_objects.run import CallContext, RunConfig
+from acc.domain.value_objects.session import Session, SessionKey
+
+log = logging.getLogger("acc.run")
+
+#: Who keeps the conversation after a transfer.
+ACTIVE_AGENT = "_active_agent"
+_CHANNEL_SIZE = 256
+_BUSY_POLL = 0.05
+
+Message = str | Part | Sequence[Part]
+Channel = asyncio.Queue[Event | None]
+T = TypeVar("T")
+
+
+class SessionRunner:
+    """Runs one tree of agents for the sessions of one application."""
+
+    def __init__(
+        self,
+        agent: BaseAgent,
+        *,
+        app_name: str,
+        services: Services,
+        config: RunConfig | None = None,
+        busy_timeout: float = 60.0,
+    ) -> None:
+        if not isinstance(agent, BaseAgent):
+            raise InvalidInput(f"{agent!r} is no agent")
+        if agent.parent is not None:
+            raise InvalidInput(
+                f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
+            )
+        self.agent = agent
+        self.app_name = app_name
+        self.services = services
+        self.config = config or RunConfig()
+        self._busy_timeout = busy_timeout
+        self._locks: dict[SessionKey, tuple[asyncio.Lock, int]] = {}
+
+    async def run(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        message: Message,
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+    ) -> RunResult:
+        """Run one turn and return its answer; a failure is raised once it is on record.
+
+        A run that has to wait for a person returns with status input_required and the requests.
+        """
+        run = self._new_run(user_id, session_id, config, context)
+        return await self._hold(run, lambda session: self._turn(run, session, message))
+
+    async def resume(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        answers: Iterable[InputAnswer] = (),
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+    ) -> RunResult:
+        """Go on with a run that waits, given answers to its requests, in any process."""
+        run = self._new_run(user_id, session_id, config, context)
+        given = tuple(answers)
+        return await self._hold(run, lambda session: self._resumed(run, session, given))
+
+    async def stream(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        message: Message | None = None,
+        answers: Iterable[InputAnswer] = (),
+        config: RunConfig | None = None,
+        context: CallContext | None = None,
+    ) -> AsyncIterator[Event]:
+        """Give the events of a turn, or of a resumed run, as they happen.
+
+        Every event that is not partial has been stored before it is given. Whoever stops listening
+        cancels the run.
+        """
+        run = self._new_run(user_id, session_id, config, context)
+        run.streaming = True
+        given = tuple(answers)
+
+        async def work(session: Session) -> RunResult:
+            if message is None:
+                return await self._resumed(run, session, given)
+            return await self._turn(run, session, message)
+
+        channel: Channel = asyncio.Queue(_CHANNEL_SIZE)
+        run.listen = channel.put
+
+        async def produce() -> None:
+            try:
+                await self._hold(run, work)
+            finally:
+                run.listen = None
+                await channel.put(None)
+
+        # Not a task group: yielding inside one breaks cancellation (PEP 789). The generator owns
+        # the task and does not end before it has.
+        task = asyncio.get_running_loop().create_task(produce())
+        try:
+            while (event := await channel.get()) is not None:
+                yield event
+            await task
+        finally:
+            await _ended(run, task, channel)
+
+    async def pending(self, *, user_id: str, session_id: str) -> tuple[InputRequest, ...]:
+        """Return the requests that a session waits on, none if it does not wait."""
+        key = self._key(user_id, session_id)
+        session = await self.services.sessions.read(key)
+        if session is None or session.status is not RunStatus.INPUT_REQUIRED:
+            return ()
+        events = await self.services.sessions.events(key, run_id=session.run_id)
+        return _open_requests(events)
+
+    async def abandon(self, *, user_id: str, session_id: str, reason: str = "") -> None:
+        """Give up a run that waits, so that the session can take another message."""
+        run = self._new_run(user_id, session_id, None, None)
+
+        async def give_up(session: Session) -> None:
+            self._check_waits(session)
+            run.run_id = session.run_id
+            run.seq = session.seq
+            await self._end(run, RunStatus.CANCELED, reason or "abandoned")
+
+        await self._hold(run, give_up)
+
+    async def state(self, *, user_id: str, session_id: str) -> Mapping[str, Any]:
+        """Return the state of a session, with that of its user and app."""
+        session = await self.services.sessions.read(self._key(user_id, session_id))
+        return {} if session is None else session.state
+
+    async def events(
+        self, *, user_id: str, session_id: str, after: int = 0, limit: int | None = None
+    ) -> tuple[Event, ...]:
+        """Return the stored events of a session, in order."""
+        key = self._key(user_id, session_id)
+        return await self.services.sessions.events(key, after=after, limit=limit)
+
+    async def aclose(self) -> None:
+        """Let go of the store."""
+        await self.services.sessions.aclose()
+
+    def _key(self, user_id: str, session_id: str) -> SessionKey:
+        try:
+            return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+
+    def _new_run(
+        self,
+        user_id: str,
+        session_id: str,
+        config: RunConfig | None,
+        context: CallContext | None,
+    ) -> Run:
+        ids = self.services.ids
+        run_id = ids.new()
+        if context is None:
+            context = CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")
+        return Run(
+            services=self.services,
+            key=self._key(user_id, session_id),
+            root=self.agent,
+            config=config or self.config,
+            call=context,
+            run_id=run_id,
+        )
+
+    async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Do work while holding the session: one run at a time, here and in other processes."""
+        lock, waiting = self._locks.get(run.key) or (asyncio.Lock(), 0)
+        self._locks[run.key] = (lock, waiting + 1)
+        try:
+            async with lock:
+                session = await self._open(run)
+                try:
+                    return await work(session)
+                finally:
+                    await self.services.sessions.release(run.key, holder=run.holder)
+        finally:
+            lock, waiting = self._locks[run.key]
+            if waiting == 1:
+                del self._locks[run.key]
+            else:
+                self._locks[run.key] = (lock, waiting - 1)
+
+    async def _open(self, run: Run) -> Session:
+        """Take hold of the session; where another process has it, wait for a while."""
+        deadline: float | None = None
+        while True:
+            try:
+                session = await self.services.sessions.open(run.key, holder=run.holder)
+            except SessionBusy:
+                now = asyncio.get_running_loop().time()
+                deadline = now + self._busy_timeout if deadline is None else deadline
+                if now >= deadline:
+                    raise
+                await asyncio.sleep(_BUSY_POLL)
+            else:
+                run.seq = session.seq
+                return session
+
+    async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
+        if session.status is RunStatus.INPUT_REQUIRED:
+            raise SessionWaiting(
+                f"session {run.key.session_id!r} waits for a person: answer with resume(...), or "
+                "give the waiting run up with abandon(...)"
+            )
+        run.message = _parts(message)
+        if session.status is RunStatus.WORKING:
+            await self._close_interrupted(run, session)
+        run.turn_id = session.turns + 1
+        run.seq += 1
+        run.first_seq = run.seq
+        detail = {"turn": run.turn_id}
+        await run.record(self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail))
+        return await self._drive(run, State(session.state))
+
+    async def _resumed(
+        self, run: Run, session: Session, answers: Sequence[InputAnswer]
+    ) -> RunResult:
+        self._check_waits(session)
+        run.run_id = session.run_id
+        events = await self.services.sessions.events(run.key, run_id=run.run_id)
+        run.load_journal(events)
+        first = events[0]
+        run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
+        given = self._checked(run, _open_requests(events), answers)
+        run.fresh = frozenset(given)
+        run.answers |= given
+        for answer in given.values():
+            run.seq += 1
+            await run.record(self._event(run, EventKind.INPUT, answer=answer))
+        state = State(session.state)
+        undo = events[-1].detail
+        state.apply(undo["undo"], undo["undo_removed"])
+        return await self._drive(run, State(state.copy()))
+
+    def _checked(
+        self, run: Run, waiting: Sequence[InputRequest], answers: Sequence[InputAnswer]
+    ) -> dict[str, InputAnswer]:
+        """Return the answers that count, by request; what came too late is a no."""
+        known = {request.id: request for request in waiting}
+        given: dict[str, InputAnswer] = {}
+        for answer in answers:
+            if answer.request_id not in known or answer.request_id in given:
+                asked = ", ".join(known)
+                raise NothingPending(f"nobody waits for {answer.request_id!r}, only for {asked}")
+            given[answer.request_id] = answer
+        now = self.services.clock.now()
+        for request in waiting:
+            if request.expires_at is not None and now >= request.expires_at:
+                given[request.id] = InputAnswer(request_id=request.id, verdict=Verdict.EXPIRED)
+        return given
+
+    def _check_waits(self, session: Session) -> None:
+        if session.status is not RunStatus.INPUT_REQUIRED:
+            raise NothingPending(
+                f"session {session.key.session_id!r} waits for nothing; its last run is "
+                f"{session.status.value}"
+            )
+
+    async def _drive(self, run: Run, state: State) -> RunResult:
+        """Run the tree to its end, and put on record how it ended."""
+        status, text = RunStatus.FAILED, "the process was interrupted"
+        requests: tuple[InputRequest, ...] = ()
+        detail: dict[str, Any] = {}
+        try:
+            try:
+                text = await self._run_tree(run, state)
+                status = RunStatus.COMPLETED
+            except RunPaused as pause:
+                status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
+                undo, removed = state.undo()
+                detail = {"undo": undo, "undo_removed": list(removed)}
+            except RunRejected as rejected:
+                status, text = RunStatus.REJECTED, f"rejected: {rejected}"
+            except asyncio.CancelledError:
+                status, text = RunStatus.CANCELED, "canceled"
+                raise
+            except AccError as error:
+                text, detail = str(error), {"code": error.code}
+                raise
+        finally:
+            if status is not RunStatus.INPUT_REQUIRED and status is not RunStatus.COMPLETED:
+                for name in run.taken:
+                    self.services.shelf.forget(run.key, name)
+            await self._end(run, status, text, detail, state)
+        if status is RunStatus.COMPLETED:
+            await self._tell_memories(run)
+        return RunResult(
+            run_id=run.run_id,
+            status=status,
+            text=text,
+            events=tuple(run.events),
+            state=state.copy(),
+            usage=run.ledger.usage,
+            requests=requests,
+        )
+
+    async def _run_tree(self, run: Run, state: State) -> str:
+        start = self._start(state)
+        said = "".join(part.text for part in run.message if part.text is not None)
+        top = RunContext(run, start, Line(state), path="", message=said)
+        if run.config.timeout is None:
+            done = await top.run_agent(start)
+        else:
+            try:
+                async with asyncio.timeout(run.config.timeout) as bound:
+                    done = await top.run_agent(start)
+            except TimeoutError as error:
+                if not bound.expired():
+                    raise AgentFailed(start.name, "TimeoutError") from error
+                raise RunTimedOut("timeout", run.config.timeout, start.name) from None
+        if run.active is not None:
+            self._remember_active(run.active, state)
+        return done.text
+
+    def _start(self, state: State) -> BaseAgent:
+        """Return who keeps the conversation, if a transfer gave it to someone, else the root."""
+        name = state.get(ACTIVE_AGENT)
+        found = self.agent.find(name) if isinstance(name, str) else None
+        return found if found is not None and _can_keep(found) else self.agent
+
+    def _remember_active(self, agent: BaseAgent, state: State) -> None:
+        if agent is self.agent:
+            state.pop(ACTIVE_AGENT, None)
+        elif _can_keep(agent):
+            state[ACTIVE_AGENT] = agent.name
+
+    async def _end(
+        self,
+        run: Run,
+        status: RunStatus,
+        text: str,
+        detail: Mapping[str, Any] | None = None,
+        state: State | None = None,
+    ) -> None:
+        delta, removed = state.take() if state is not None else ({}, ())
+        if status is not RunStatus.COMPLETED:
+            delta, removed = {}, ()
+        run.seq += 1
+        event = self._event(
+            run,
+            EventKind.ENDED,
+            parts=text_part(text) if text else (),
+            actions=EventActions(state_delta=delta, state_removed=tuple(removed)),
+            usage=run.ledger.usage,
+            status=status,
+            detail=dict(detail or {}),
+        )
+        await run.record(event)
+        if log.isEnabledFor(logging.INFO):
+            call = run.call
+            extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
+            log.info("run ended", extra={**extra, "run_id": run.run_id, "caller": call.caller})
+
+    async def _close_interrupted(self, run: Run, session: Session) -> None:
+        """Put an end to a run whose process died in the middle of it."""
+        run.seq += 1
+        event = self._event(
+            run,
+            EventKind.ENDED,
+            status=RunStatus.FAILED,
+            parts=text_part("the process was interrupted"),
+            detail={"code": "interrupted"},
+        )
+        await run.record(replace(event, run_id=session.run_id))
+
+    async def _tell_memories(self, run: Run) -> None:
+        for name, told in run.finished.items():
+            try:
+                await told()
+            except BaseException:
+                # It was told half of the turn: the next one finds it made anew.
+                self.services.shelf.forget(run.key, name)
+                raise
+
+    def _event(self, run: Run, kind: EventKind, **fields: Any) -> Event:
+        call = run.call
+        return Event(
+            kind=kind,
+            run_id=run.run_id,
+            author="user" if kind in (EventKind.MESSAGE, EventKind.INPUT) else self.agent.name,
+            seq=run.seq,
+            at=self.services.clock.now(),
+            request_id=call.request_id,
+            trace_id=call.trace_id,
+            caller=call.caller,
+            **fields,
+        )
+
+
+def _can_keep(agent: BaseAgent) -> bool:
+    """Tell whether an agent can keep the conversation: only models pass it on down to it."""
+    if getattr(agent, "returns_control", False):
+        return False
+    above = agent.parent
+    while above is not None:
+        if not isinstance(above, LlmAgent):
+            return False
+        above = above.parent
+    return isinstance(agent, LlmAgent)
+
+
+def _parts(message: Message) -> tuple[Part, ...]:
+    if isinstance(message, str):
+        if not message.strip():
+            raise InvalidInput("the message is empty")
+        return text_part(message)
+    parts = (message,) if isinstance(message, Part) else tuple(message)
+    if not parts or not all(isinstance(part, Part) for part in parts):
+        raise InvalidInput("a message is a text, a Part, or a list of Parts")
+    return parts
+
+
+def _open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
+    answered = {event.answer.request_id for event in events if event.answer is not None}
+    asked = [event.request for event in events if event.request is not None]
+    return tuple(request for request in asked if request.id not in answered)
+
+
+async def _ended(run: Run, task: "asyncio.Task[None]", channel: Channel) -> None:
+    """Cancel a producer that is still at work, and wait until it is gone."""
+    run.listen = None
+    while not channel.empty():
+        channel.get_nowait()
+    task.cancel()
+    await asyncio.wait([task])
