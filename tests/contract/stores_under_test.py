@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
+from acc.adapters.stores.sqlite_database import SqliteDatabase
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
@@ -28,7 +30,13 @@ def in_memory(_: Path) -> Stores:
     return Stores(sessions, artifacts, clock)
 
 
-MAKERS: dict[str, Callable[[Path], Stores]] = {"in_memory": in_memory}
+def sqlite(folder: Path) -> Stores:
+    clock, database = FrozenClock(), SqliteDatabase(folder / "acc.db")
+    sessions = SqliteSessionStore(database, clock=clock, lease=LEASE)
+    return Stores(sessions, SqliteArtifactStore(database), clock)
+
+
+MAKERS: dict[str, Callable[[Path], Stores]] = {"in_memory": in_memory, "sqlite": sqlite}
 
 
 def key(session_id: str = "s1", user_id: str = "ann", app_name: str = "desk") -> SessionKey:
