@@ -1,0 +1,374 @@
+"""Sessions and artifacts in one SQLite file, which several processes may use at once."""
+
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_order, starts_run
+from acc.adapters.stores.processes import Process, this_process
+from acc.adapters.stores.sqlite_database import SqliteDatabase
+from acc.domain.errors import InvalidInput, StorageFailed
+from acc.domain.value_objects.event import Event, EventKind, RunStatus
+from acc.domain.value_objects.session import (
+    Scope,
+    Session,
+    SessionKey,
+    StoredArtifact,
+    scope_of,
+)
+from acc.ports.outbound.runtime_ports import ClockPort
+
+_BETWEEN = "\x1f"  # stands in no id, because ids are printable
+_ENCODER = msgspec.json.Encoder()
+_EVENTS = msgspec.json.Decoder(Event)
+_VALUES = msgspec.json.Decoder()
+
+_THIS_SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
+_FIND = f"SELECT id, seq, holder FROM sessions WHERE {_THIS_SESSION}"  # noqa: S608 - constants
+_READ = (
+    "SELECT seq, turns, run_id, status, updated_at, holder, holder_host, holder_pid,"  # noqa: S608 - constants
+    f" holder_started, lease_until FROM sessions WHERE {_THIS_SESSION}"
+)
+_MAKE = (
+    "INSERT INTO sessions (app_name, user_id, session_id, seq, turns, run_id, status, updated_at,"
+    " lease_until) VALUES (?, ?, ?, 0, 0, '', ?, ?, 0)"
+)
+_HOLD = (
+    "UPDATE sessions SET holder = ?, holder_host = ?, holder_pid = ?, holder_started = ?,"  # noqa: S608 - constants
+    f" lease_until = ? WHERE {_THIS_SESSION}"
+)
+_RENEW = f"UPDATE sessions SET lease_until = ? WHERE {_THIS_SESSION} AND holder = ?"  # noqa: S608 - constants
+_RELEASE = f"UPDATE sessions SET holder = NULL WHERE {_THIS_SESSION} AND holder = ?"  # noqa: S608 - constants
+_LIST = (
+    "SELECT session_id, seq, turns, run_id, status, updated_at FROM sessions"
+    " WHERE app_name = ? AND user_id = ? ORDER BY updated_at DESC, id DESC"
+)
+# The fence: whoever was put out, or counts from another number, changes nothing.
+_ADVANCE = (
+    "UPDATE sessions SET seq = ?, turns = turns + ?, run_id = coalesce(?, run_id),"
+    " status = coalesce(?, status), updated_at = ?, lease_until = ?"
+    " WHERE id = ? AND seq = ? AND holder = ?"
+)
+_ADD = "INSERT INTO events (session, seq, kind, author, run_id, body) VALUES (?, ?, ?, ?, ?, ?)"
+_NEWEST = (
+    "SELECT body FROM events INDEXED BY events_by_kind WHERE session = ? AND kind = ? AND author = ?"
+    " ORDER BY seq DESC LIMIT 1"
+)
+_STATE = "SELECT key, value FROM state WHERE scope IN (?, ?, ?) ORDER BY scope, id"
+_SET = (
+    "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
+    " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value"
+)
+_UNSET = "DELETE FROM state WHERE scope = ? AND key = ?"
+
+_Row = tuple[Any, ...]
+
+
+class SqliteSessionStore:
+    """Keeps sessions in a file; what a call costs does not grow with a session's history.
+
+    It takes a path, or the database that it shares with other stores. Closing it closes that.
+    """
+
+    def __init__(
+        self, database: SqliteDatabase | str | Path, *, clock: ClockPort, lease: float = 30.0
+    ) -> None:
+        self.database = _database(database)
+        self._clock = clock
+        self._lease = lease
+
+    async def open(self, key: SessionKey, *, holder: str) -> Session:
+        """Take hold of a session and return it, made anew if need be; SessionBusy if it is held."""
+        now = self._clock.now()
+        me = self._process
+
+        def take(connection: sqlite3.Connection) -> Session:
+            row = connection.execute(_READ, _names(key)).fetchone()
+            if row is None:
+                fresh = (RunStatus.COMPLETED.value, now)
+                connection.execute(_MAKE, (*_names(key), *fresh))
+                row = (0, 0, "", *fresh)
+            elif _is_held_by_another(row, holder, me, now):
+                raise busy(key, row[5])
+            mine = (holder, me.host, me.pid, me.started, now + self._lease)
+            connection.execute(_HOLD, (*mine, *_names(key)))
+            return _session(key, row, _state(connection, key))
+
+        return await self.database.write(take)
+
+    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+        """Store events, all or none, and apply their state deltas; returning acknowledges them."""
+        # Encoded before anything else can run: what is stored is what the caller had.
+        rows = [_encoded(event) for event in events]
+        changes = [change for event in events for change in _changes(key, event)]
+        progress = _progress(events)
+        is_gapless = not events or continues(events[0].seq - 1, events)
+        now = self._clock.now()
+
+        def store(connection: sqlite3.Connection) -> None:
+            found = connection.execute(_FIND, _names(key)).fetchone()
+            number, seq, held_by = found or (0, 0, None)
+            before = events[0].seq - 1 if events else seq
+            moved = (before + len(events), *progress, now, now + self._lease)
+            fence = (number, before, holder)
+            if not is_gapless or connection.execute(_ADVANCE, (*moved, *fence)).rowcount != 1:
+                raise not_held(key, holder) if held_by != holder else out_of_order(key, seq, events)
+            connection.executemany(_ADD, [(number, *row) for row in rows])
+            for statement, values in changes:
+                connection.execute(statement, values)
+
+        await self.database.write(store)
+
+    async def renew(self, key: SessionKey, *, holder: str) -> None:
+        """Keep hold for another lease."""
+        until = self._clock.now() + self._lease
+
+        def renew(connection: sqlite3.Connection) -> None:
+            if connection.execute(_RENEW, (until, *_names(key), holder)).rowcount != 1:
+                raise not_held(key, holder)
+
+        await self.database.write(renew)
+
+    async def release(self, key: SessionKey, *, holder: str) -> None:
+        """Let go of the session; harmless if it is not held."""
+        await self.database.write(lambda c: c.execute(_RELEASE, (*_names(key), holder)).close())
+
+    async def read(self, key: SessionKey) -> Session | None:
+        """Return a session as it is now, held by someone or not."""
+
+        def read(connection: sqlite3.Connection) -> Session | None:
+            row = connection.execute(_READ, _names(key)).fetchone()
+            return None if row is None else _session(key, row, _state(connection, key))
+
+        return await self.database.read(read)
+
+    async def events(
+        self,
+        key: SessionKey,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        kinds: Collection[EventKind] | None = None,
+        run_id: str = "",
+    ) -> tuple[Event, ...]:
+        """Return stored events in order, those that pass all the filters given."""
+        query, values = events_query(after, limit, kinds, run_id)
+
+        def read(connection: sqlite3.Connection) -> tuple[Event, ...]:
+            found = connection.execute(_FIND, _names(key)).fetchone()
+            rows = connection.execute(query, (found[0], *values)) if found else ()
+            return tuple(self._decoded(body) for (body,) in rows)
+
+        return await self.database.read(read)
+
+    async def newest(self, key: SessionKey, *, kind: EventKind, author: str) -> Event | None:
+        """Return the last event of one kind and author."""
+
+        def read(connection: sqlite3.Connection) -> Event | None:
+            found = connection.execute(_FIND, _names(key)).fetchone()
+            if found is None:
+                return None
+            row = connection.execute(_NEWEST, (found[0], kind.value, author)).fetchone()
+            return None if row is None else self._decoded(row[0])
+
+        return await self.database.read(read)
+
+    async def sessions(self, app_name: str, user_id: str) -> tuple[Session, ...]:
+        """Return a user's sessions, the last used first, without their state."""
+
+        def read(connection: sqlite3.Connection) -> tuple[Session, ...]:
+            return tuple(
+                _session(SessionKey(app_name=app_name, user_id=user_id, session_id=name), row, {})
+                for name, *row in connection.execute(_LIST, (app_name, user_id))
+            )
+
+        return await self.database.read(read)
+
+    async def delete(self, key: SessionKey) -> None:
+        """Forget a session, its events and artifacts; state of user and app stays."""
+        scope = _scope(key, Scope.SESSION)
+
+        def delete(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM state WHERE scope = ?", (scope,))
+            connection.execute("DELETE FROM artifacts WHERE scope = ?", (scope,))
+            found = connection.execute(_FIND, _names(key)).fetchone()
+            if found is not None:
+                connection.execute("DELETE FROM events WHERE session = ?", found[:1])
+                connection.execute("DELETE FROM sessions WHERE id = ?", found[:1])
+
+        await self.database.write(delete)
+
+    async def aclose(self) -> None:
+        """Let go of the file and its thread, once all that was submitted is done."""
+        await self.database.aclose()
+
+    @cached_property
+    def _process(self) -> Process:
+        return this_process()
+
+    def _decoded(self, body: bytes) -> Event:
+        try:
+            return _EVENTS.decode(body)
+        except msgspec.MsgspecError as error:
+            raise StorageFailed(
+                f"{self.database.path}: it holds an event that cannot be read ({error}); "
+                "it was damaged, or written by a newer acc"
+            ) from error
+
+
+class SqliteArtifactStore:
+    """Keeps versioned files in a database, usually that of the sessions."""
+
+    def __init__(self, database: SqliteDatabase | str | Path) -> None:
+        self.database = _database(database)
+
+    async def save(self, key: SessionKey, name: str, data: bytes, media_type: str) -> int:
+        """Store a further version and return its number, from 1 on."""
+        scope = _scope(key, _artifact_scope(name))
+
+        def save(connection: sqlite3.Connection) -> int:
+            version: int
+            (version,) = connection.execute(
+                "SELECT coalesce(max(version), 0) + 1 FROM artifacts WHERE scope = ? AND name = ?",
+                (scope, name),
+            ).fetchone()
+            connection.execute(
+                "INSERT INTO artifacts (scope, name, version, media_type, data)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (scope, name, version, media_type, data),
+            )
+            return version
+
+        return await self.database.write(save)
+
+    async def load(
+        self, key: SessionKey, name: str, version: int | None = None
+    ) -> StoredArtifact | None:
+        """Return a version, the newest if none is named."""
+        wanted = (_scope(key, _artifact_scope(name)), name, version)
+
+        def load(connection: sqlite3.Connection) -> StoredArtifact | None:
+            row = connection.execute(
+                "SELECT version, media_type, data FROM artifacts WHERE scope = ? AND name = ?"
+                " AND version = coalesce(?, version) ORDER BY version DESC LIMIT 1",
+                wanted,
+            ).fetchone()
+            if row is None:
+                return None
+            return StoredArtifact(name=name, version=row[0], media_type=row[1], data=row[2])
+
+        return await self.database.read(load)
+
+    async def names(self, key: SessionKey) -> tuple[str, ...]:
+        """Return the names that can be loaded, sorted."""
+        scopes = (_scope(key, Scope.USER), _scope(key, Scope.SESSION))
+        query = "SELECT DISTINCT name FROM artifacts WHERE scope IN (?, ?) ORDER BY name"
+        return await self.database.read(lambda c: tuple(n for (n,) in c.execute(query, scopes)))
+
+    async def versions(self, key: SessionKey, name: str) -> tuple[int, ...]:
+        """Return the version numbers of one name."""
+        where = (_scope(key, _artifact_scope(name)), name)
+        query = "SELECT version FROM artifacts WHERE scope = ? AND name = ? ORDER BY version"
+        return await self.database.read(lambda c: tuple(n for (n,) in c.execute(query, where)))
+
+
+def events_query(
+    after: int, limit: int | None, kinds: Collection[EventKind] | None, run_id: str
+) -> tuple[str, list[Any]]:
+    """Return the query for a session's events, and its values after the session's number."""
+    # Which index serves best is known here and not to SQLite, which keeps no statistics of a run.
+    index, where, values = "", "session = ?", list[Any]()
+    if kinds is not None:
+        index = " INDEXED BY events_by_kind"
+        where += f" AND kind IN ({', '.join('?' * len(kinds))})"
+        values += [kind.value for kind in kinds]
+    if run_id:
+        index = " INDEXED BY events_by_run"
+        where += " AND run_id = ?"
+        values.append(run_id)
+    values += [after, -1 if limit is None else max(limit, 0)]
+    query = f"SELECT body FROM events{index} WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - placeholders only
+    return query, values
+
+
+def _database(given: SqliteDatabase | str | Path) -> SqliteDatabase:
+    return given if isinstance(given, SqliteDatabase) else SqliteDatabase(given)
+
+
+def _names(key: SessionKey) -> tuple[str, str, str]:
+    return (key.app_name, key.user_id, key.session_id)
+
+
+def _scope(key: SessionKey, scope: Scope) -> str:
+    """Return what a scope is called in the tables: sorted, the app comes first."""
+    parts = {Scope.APP: 1, Scope.USER: 2, Scope.SESSION: 3}[scope]
+    return _BETWEEN.join(_names(key)[:parts])
+
+
+def _artifact_scope(name: str) -> Scope:
+    return Scope.USER if name.startswith(Scope.USER) else Scope.SESSION
+
+
+def _is_held_by_another(row: _Row, holder: str, me: Process, now: float) -> bool:
+    held_by, host, pid, started, lease_until = row[5:]
+    if held_by is None or lease_until <= now:
+        return False
+    process = Process(host, pid, started)
+    return not (held_by == holder and process == me) and not process.is_gone(me)
+
+
+def _session(key: SessionKey, row: Sequence[Any], state: dict[str, Any]) -> Session:
+    seq, turns, run_id, status, updated_at = row[:5]
+    return Session(
+        key=key,
+        state=state,
+        seq=seq,
+        turns=turns,
+        run_id=run_id,
+        status=RunStatus(status),
+        updated_at=updated_at,
+    )
+
+
+def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
+    scopes = [_scope(key, scope) for scope in (Scope.APP, Scope.USER, Scope.SESSION)]
+    return {name: _VALUES.decode(value) for name, value in connection.execute(_STATE, scopes)}
+
+
+def _encode(value: object, what: str) -> bytes:
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"{what} cannot be stored: {error}") from error
+
+
+def _encoded(event: Event) -> tuple[int, str, str, str, bytes]:
+    body = _encode(event, f"event {event.seq} of {event.author!r}")
+    return (event.seq, event.kind.value, event.author, event.run_id, body)
+
+
+def _progress(events: Sequence[Event]) -> tuple[int, str | None, str | None]:
+    """Return how many turns events begin, and the run and status they lead to, if to another."""
+    turns, run_id, status = 0, None, None
+    for event in events:
+        if starts_run(event):
+            turns += 1
+            run_id = event.run_id
+            status = RunStatus.WORKING.value
+        elif event.kind is EventKind.ENDED and event.status is not None:
+            status = event.status.value
+    return turns, run_id, status
+
+
+def _changes(key: SessionKey, event: Event) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the statements that an event's state delta comes to."""
+    for name, value in event.actions.state_delta.items():
+        if (scope := scope_of(name)) is not Scope.TEMP:
+            yield _SET, (_scope(key, scope), name, _encode(value, f"state {name!r}"))
+    for name in event.actions.state_removed:
+        if (scope := scope_of(name)) is not Scope.TEMP:
+            yield _UNSET, (_scope(key, scope), name)

@@ -1,0 +1,64 @@
+"""The stores that the contract suites are run against, and events to put into them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
+from acc.adapters.stores.sqlite_database import SqliteDatabase
+from acc.domain.value_objects.event import Event, EventActions, EventKind
+from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.testing import FrozenClock
+
+LEASE = 30.0
+KEY = SessionKey(app_name="desk", user_id="ann", session_id="s1")
+
+
+@dataclass(frozen=True)
+class Stores:
+    sessions: SessionStorePort
+    artifacts: ArtifactStorePort
+    clock: FrozenClock
+
+
+def in_memory(_: Path) -> Stores:
+    clock, artifacts = FrozenClock(), InMemoryArtifactStore()
+    sessions = InMemorySessionStore(clock=clock, lease=LEASE, artifacts=artifacts)
+    return Stores(sessions, artifacts, clock)
+
+
+def sqlite(folder: Path) -> Stores:
+    clock, database = FrozenClock(), SqliteDatabase(folder / "acc.db")
+    sessions = SqliteSessionStore(database, clock=clock, lease=LEASE)
+    return Stores(sessions, SqliteArtifactStore(database), clock)
+
+
+MAKERS: dict[str, Callable[[Path], Stores]] = {"in_memory": in_memory, "sqlite": sqlite}
+
+
+def key(session_id: str = "s1", user_id: str = "ann", app_name: str = "desk") -> SessionKey:
+    return SessionKey(app_name=app_name, user_id=user_id, session_id=session_id)
+
+
+def event(seq: int, kind: EventKind = EventKind.STATE, **fields: Any) -> Event:
+    return Event(**{"kind": kind, "run_id": "r1", "author": "helper", "seq": seq, **fields})
+
+
+def writes(seq: int, delta: dict[str, Any] | None = None, *removed: str, **fields: Any) -> Event:
+    actions = EventActions(state_delta=delta or {}, state_removed=removed)
+    return event(seq, actions=actions, **fields)
+
+
+async def put(store: SessionStorePort, where: SessionKey, *events: Event) -> None:
+    await store.open(where, holder="setup")
+    await store.append(where, events, holder="setup")
+    await store.release(where, holder="setup")
+
+
+async def state_of(store: SessionStorePort, where: SessionKey) -> dict[str, Any]:
+    session = await store.read(where)
+    assert session is not None
+    return dict(session.state)
