@@ -18,9 +18,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from acc import bootstrap
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
+from acc.bootstrap import evaluation as bootstrap
+from acc.bootstrap import parts
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -177,7 +178,7 @@ def bench_long_session() -> list[Line]:
     budget, turns = 512, 1000
 
     async def one_session(seed: int) -> tuple[list[float], int]:
-        memory = bootstrap.acc_memory(budget=budget)
+        memory = parts.acc_memory(budget=budget)
         costs: list[float] = []
         most = 0
         for number, text in enumerate(conversation(turns, seed), start=1):
@@ -189,7 +190,7 @@ def bench_long_session() -> list[Line]:
             most = max(most, view.tokens)
         return costs, most
 
-    bootstrap.token_counter()
+    parts.token_counter()
     asyncio.run(one_session(9000))
     sessions = [asyncio.run(one_session(seed)) for seed in (0, 3000, 6000)]
     # The same 50 queries of a scenario, early and late, so that like is compared with like.

@@ -5,22 +5,33 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from acc.adapters.evaluation.rubric_judge import RubricJudge
-    from acc.application.memory import (
-        AccMemory,
-        OracleMemory,
-        RetrievalMemory,
-        TranscriptMemory,
-    )
+    from acc.application.agents.base import BaseAgent
+    from acc.application.agents.graph import Edge, GraphAgent
+    from acc.application.agents.llm import Agent, LlmAgent
+    from acc.application.agents.router import RouterAgent
+    from acc.application.agents.tool import AgentTool, FunctionTool, ToolContext, exit_loop, tool
+    from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
+    from acc.application.context import RunContext, RunResult
+    from acc.application.memory import AccMemory, OracleMemory, RetrievalMemory, TranscriptMemory
     from acc.application.use_cases.live_multi_agent_evaluation import (
         LiveMultiAgentEvaluationUseCase,
     )
-    from acc.bootstrap import acc_memory, make_agent, make_memory
+    from acc.bootstrap.agents import Runner
+    from acc.bootstrap.evaluation import make_agent
+    from acc.bootstrap.parts import acc_memory, make_memory
     from acc.domain.errors import AccError
     from acc.domain.value_objects.ccs import CompressedCognitiveState
-    from acc.domain.value_objects.evaluation import (
-        DriftAudit,
-        HallucinationAudit,
-        OutcomeScores,
+    from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
+    from acc.domain.value_objects.event import (
+        Event,
+        EventKind,
+        InputRequest,
+        Part,
+        RunStatus,
+        ToolCall,
+        Usage,
+        approve,
+        deny,
     )
     from acc.domain.value_objects.live_evaluation import (
         AgentTurnResponse,
@@ -28,52 +39,116 @@ if TYPE_CHECKING:
         JudgeAgentEvaluation,
         JudgeTurnResult,
     )
+    from acc.domain.value_objects.run import CallContext, Grant, RunConfig
     from acc.domain.value_objects.turn import Decision, TurnSignal
+    from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 _HOMES = {
     "AccError": "acc.domain.errors",
     "AccMemory": "acc.application.memory",
+    "Agent": "acc.application.agents.llm",
+    "AgentTool": "acc.application.agents.tool",
     "AgentTurnResponse": "acc.domain.value_objects.live_evaluation",
+    "BaseAgent": "acc.application.agents.base",
+    "CallContext": "acc.domain.value_objects.run",
     "CompressedCognitiveState": "acc.domain.value_objects.ccs",
     "Decision": "acc.domain.value_objects.turn",
     "DriftAudit": "acc.domain.value_objects.evaluation",
+    "Edge": "acc.application.agents.graph",
     "EvaluationTurnQuery": "acc.domain.value_objects.live_evaluation",
+    "Event": "acc.domain.value_objects.event",
+    "EventKind": "acc.domain.value_objects.event",
+    "FunctionTool": "acc.application.agents.tool",
+    "Grant": "acc.domain.value_objects.run",
+    "GraphAgent": "acc.application.agents.graph",
     "HallucinationAudit": "acc.domain.value_objects.evaluation",
+    "InputRequest": "acc.domain.value_objects.event",
     "JudgeAgentEvaluation": "acc.domain.value_objects.live_evaluation",
     "JudgeTurnResult": "acc.domain.value_objects.live_evaluation",
     "LiveMultiAgentEvaluationUseCase": "acc.application.use_cases.live_multi_agent_evaluation",
+    "LlmAgent": "acc.application.agents.llm",
+    "LoopAgent": "acc.application.agents.workflow",
+    "ModelAnswer": "acc.ports.outbound.model_ports",
     "OracleMemory": "acc.application.memory",
     "OutcomeScores": "acc.domain.value_objects.evaluation",
+    "ParallelAgent": "acc.application.agents.workflow",
+    "Part": "acc.domain.value_objects.event",
+    "Prompt": "acc.ports.outbound.model_ports",
     "RetrievalMemory": "acc.application.memory",
+    "RouterAgent": "acc.application.agents.router",
     "RubricJudge": "acc.adapters.evaluation.rubric_judge",
+    "RunConfig": "acc.domain.value_objects.run",
+    "RunContext": "acc.application.context",
+    "RunResult": "acc.application.context",
+    "RunStatus": "acc.domain.value_objects.event",
+    "Runner": "acc.bootstrap.agents",
+    "SequentialAgent": "acc.application.agents.workflow",
+    "ToolCall": "acc.domain.value_objects.event",
+    "ToolContext": "acc.application.agents.tool",
     "TranscriptMemory": "acc.application.memory",
     "TurnSignal": "acc.domain.value_objects.turn",
-    "acc_memory": "acc.bootstrap",
-    "make_agent": "acc.bootstrap",
-    "make_memory": "acc.bootstrap",
+    "Usage": "acc.domain.value_objects.event",
+    "acc_memory": "acc.bootstrap.parts",
+    "approve": "acc.domain.value_objects.event",
+    "deny": "acc.domain.value_objects.event",
+    "exit_loop": "acc.application.agents.tool",
+    "make_agent": "acc.bootstrap.evaluation",
+    "make_memory": "acc.bootstrap.parts",
+    "tool": "acc.application.agents.tool",
 }
 
 __all__ = [
     "AccError",
     "AccMemory",
+    "Agent",
+    "AgentTool",
     "AgentTurnResponse",
+    "BaseAgent",
+    "CallContext",
     "CompressedCognitiveState",
     "Decision",
     "DriftAudit",
+    "Edge",
     "EvaluationTurnQuery",
+    "Event",
+    "EventKind",
+    "FunctionTool",
+    "Grant",
+    "GraphAgent",
     "HallucinationAudit",
+    "InputRequest",
     "JudgeAgentEvaluation",
     "JudgeTurnResult",
     "LiveMultiAgentEvaluationUseCase",
+    "LlmAgent",
+    "LoopAgent",
+    "ModelAnswer",
     "OracleMemory",
     "OutcomeScores",
+    "ParallelAgent",
+    "Part",
+    "Prompt",
     "RetrievalMemory",
+    "RouterAgent",
     "RubricJudge",
+    "RunConfig",
+    "RunContext",
+    "RunResult",
+    "RunStatus",
+    "Runner",
+    "SequentialAgent",
+    "ToolCall",
+    "ToolContext",
     "TranscriptMemory",
     "TurnSignal",
+    "Usage",
     "acc_memory",
+    "approve",
+    "deny",
+    "exit_loop",
     "make_agent",
     "make_memory",
+    "tool",
 ]
 
 

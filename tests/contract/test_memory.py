@@ -4,7 +4,7 @@ import pytest
 
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.adapters.models.embeddings import StaticEmbedder
-from acc.bootstrap import MEMORIES, make_memory
+from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
 
 

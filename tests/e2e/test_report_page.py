@@ -9,9 +9,10 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from acc import bootstrap
 from acc.adapters.runs.page.turns import embedded, shown_jobs
 from acc.adapters.runs.run_directory import RunDirectory
+from acc.bootstrap import evaluation as bootstrap
+from acc.bootstrap.parts import version
 from acc.domain.value_objects.evaluation_run import RunConfiguration, jobs_of
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
@@ -43,7 +44,7 @@ class Hostile:
 
 def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> RunDirectory:
     configuration = RunConfiguration(
-        version=bootstrap.version(),
+        version=version(),
         scenarios=bootstrap.choose_scenarios("it-operations"),
         agents=bootstrap.parse_agents(agents),
         judge="rubric",

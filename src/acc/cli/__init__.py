@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from acc import bootstrap
+from acc.bootstrap.parts import version
 from acc.cli import evaluate, scenarios
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
@@ -16,7 +16,7 @@ from acc.domain.errors import AccError, InvalidInput, RunMismatch
 app = App(
     name="acc",
     help="Evaluate agents over long conversations, and build ones whose memory stays bounded.",
-    version=bootstrap.version,
+    version=version,
     help_epilogue="Start with: acc eval",
 )
 app.command(evaluate.run, name="eval")

@@ -11,9 +11,10 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from acc import bootstrap
 from acc.adapters.runs.results import GATE_METRICS
 from acc.adapters.runs.run_directory import RunDirectory
+from acc.bootstrap import evaluation
+from acc.bootstrap.parts import version
 from acc.cli.screen import (
     RunScreen,
     comparison_table,
@@ -109,7 +110,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         outcome = _run_episodes(directory, how)
         if not how.quiet and sys.stderr.isatty():
             say_error("writing the report")
-        results = bootstrap.write_results(directory, gates=gates, errors=outcome.errors)
+        results = evaluation.write_results(directory, gates=gates, errors=outcome.errors)
     if how.json:
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
     elif not how.quiet:
@@ -148,12 +149,12 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
     ):
         if value is not None and not least <= value < math.inf:
             raise InvalidInput(f"--{name} must be at least {least}, not {value}")
-    if options.judge not in bootstrap.JUDGES:
-        raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(bootstrap.JUDGES)}")
+    if options.judge not in evaluation.JUDGES:
+        raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(evaluation.JUDGES)}")
     return RunConfiguration(
-        version=bootstrap.version(),
-        scenarios=bootstrap.choose_scenarios(options.scenario),
-        agents=bootstrap.parse_agents(options.agents),
+        version=version(),
+        scenarios=evaluation.choose_scenarios(options.scenario),
+        agents=evaluation.parse_agents(options.agents),
         judge=options.judge,
         episodes=options.episodes,
         turns=options.turns,
@@ -166,15 +167,15 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
 
 def default_directory(configuration: RunConfiguration) -> Path:
     """Return a directory that the same configuration finds again."""
-    return Path("runs") / bootstrap.run_name(configuration)
+    return Path("runs") / evaluation.run_name(configuration)
 
 
 def _planned(job: EpisodeJob, turns: int | None) -> int:
-    count = len(bootstrap.load_scenario(job.scenario.reference).turns)
+    count = len(evaluation.load_scenario(job.scenario.reference).turns)
     return min(count, turns) if turns else count
 
 
-def _run_episodes(directory: RunDirectory, how: RunOptions) -> bootstrap.EvaluationOutcome:
+def _run_episodes(directory: RunDirectory, how: RunOptions) -> evaluation.EvaluationOutcome:
     configuration = directory.configuration
     planned = {job: _planned(job, configuration.turns) for job in directory.jobs()}
     recorded = {job: len(directory.lines(job)) for job in planned}
@@ -188,10 +189,12 @@ def _run_episodes(directory: RunDirectory, how: RunOptions) -> bootstrap.Evaluat
     )
     # What an agent prints is not our output.
     with screen, redirect_stdout(sys.stderr):
-        return bootstrap.run_evaluation(directory, waiting, workers=workers, on_turn=screen.on_turn)
+        return evaluation.run_evaluation(
+            directory, waiting, workers=workers, on_turn=screen.on_turn
+        )
 
 
-def _show(directory: RunDirectory, results: "bootstrap.Results") -> None:
+def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     screen = console()
     summary = results.summary
     episodes = summary["episodes"]
@@ -231,7 +234,7 @@ def report(directory: Path, /, *, detail: int = 10) -> int:
         detail: Episodes to show turn by turn on the page.
     """
     run_directory = RunDirectory.open(directory)
-    results = bootstrap.write_results(run_directory, detail=detail)
+    results = evaluation.write_results(run_directory, detail=detail)
     _show(run_directory, results)
     return 0
 
@@ -244,7 +247,7 @@ def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
         second: Another one.
         json: Print the comparison as JSON.
     """
-    rows = bootstrap.compare_runs(RunDirectory.open(first), RunDirectory.open(second))
+    rows = evaluation.compare_runs(RunDirectory.open(first), RunDirectory.open(second))
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return 0

@@ -7,8 +7,8 @@ import msgspec
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from acc import bootstrap
 from acc.adapters.evaluation import scenario_files
+from acc.bootstrap.evaluation import load_scenario
 from acc.cli.screen import console, print_json, say_error
 from acc.domain.errors import InvalidInput, StorageFailed
 
@@ -56,7 +56,7 @@ def show(scenario: str, /, *, seed: int = 0, json: _Json = False) -> int:
         seed: The episode's seed.
         json: Print as JSON.
     """
-    rendered = bootstrap.load_scenario(scenario).render(seed)
+    rendered = load_scenario(scenario).render(seed)
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(rendered), indent=2))
         return 0
@@ -86,7 +86,7 @@ def validate(*files: str) -> int:
     status = 0
     for reference in files or scenario_files.shipped_ids():
         try:
-            template = bootstrap.load_scenario(reference)
+            template = load_scenario(reference)
         except InvalidInput as error:
             say_error(f"error: {error}")
             status = 2

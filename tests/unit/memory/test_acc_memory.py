@@ -3,7 +3,7 @@
 import pytest
 
 from acc.application.memory import AccMemory, artifacts_of
-from acc.bootstrap import acc_memory
+from acc.bootstrap.parts import acc_memory
 from acc.domain.ccs_text import parse_text, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState

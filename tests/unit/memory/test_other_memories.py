@@ -4,7 +4,7 @@ import pytest
 
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.application.memory import OracleMemory, RetrievalMemory, TranscriptMemory
-from acc.bootstrap import MEMORIES, make_memory
+from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.turn import Decision, TurnSignal
 from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort

@@ -1,4 +1,4 @@
-"""The composition root: the only place that chooses adapters, imported when needed."""
+"""What an evaluation is made of: agents, judge, scenarios, workers and results."""
 
 import asyncio
 import gc
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
+from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
 from acc.domain.value_objects.evaluation_run import (
@@ -23,74 +24,15 @@ from acc.domain.value_objects.evaluation_run import (
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
-from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import TokenCounterPort
 
 if TYPE_CHECKING:
     from acc.adapters.evaluation.scenario_files import ScenarioTemplate
     from acc.adapters.runs.run_directory import RunDirectory
-    from acc.application.memory import AccMemory
     from acc.domain.value_objects.scenario import Scenario
 
-MEMORIES = ("transcript", "retrieval", "acc", "oracle")
 #: `baseline` is what the literature calls transcript replay.
 AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
 JUDGES = ("rubric",)
-EMBEDDINGS = ("none", "static")
-
-
-def version() -> str:
-    """Return the installed version."""
-    from importlib.metadata import version as installed
-
-    return installed("acc")
-
-
-@lru_cache(maxsize=1)
-def token_counter() -> TokenCounterPort:
-    """Return the process's token counter; its vocabulary takes a while to load."""
-    from acc.adapters.models.tokens import BpeTokenCounter
-
-    return BpeTokenCounter()
-
-
-def acc_memory(*, budget: int = 512, embeddings: str = "none") -> "AccMemory":
-    """Return an ACC memory on embedded parts. `embeddings="static"` re-ranks recall."""
-    from acc.adapters.memory.compressor import RuleCompressor
-    from acc.adapters.memory.qualifier import RuleQualifier
-    from acc.adapters.memory.recall import Bm25EvidenceStore
-    from acc.application.memory import AccMemory
-
-    embedder = None
-    if embeddings == "static":
-        from acc.adapters.models.embeddings import StaticEmbedder
-
-        embedder = StaticEmbedder()
-    elif embeddings != "none":
-        raise InvalidInput(f"no embeddings {embeddings!r}: choose one of {', '.join(EMBEDDINGS)}")
-    return AccMemory(
-        evidence=Bm25EvidenceStore(embedder=embedder),
-        qualifier=RuleQualifier(),
-        compressor=RuleCompressor(),
-        tokens=token_counter(),
-        budget=budget,
-    )
-
-
-def make_memory(kind: str, *, window: int = 4096, budget: int = 512) -> MemoryPort:
-    """Return a memory by its name: transcript, retrieval, acc or oracle."""
-    from acc.adapters.memory.recall import Bm25EvidenceStore
-    from acc.application.memory import OracleMemory, RetrievalMemory, TranscriptMemory
-
-    if kind == "transcript":
-        return TranscriptMemory(tokens=token_counter(), window=window)
-    if kind == "retrieval":
-        return RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=token_counter())
-    if kind == "acc":
-        return acc_memory(budget=budget)
-    if kind == "oracle":
-        return OracleMemory(tokens=token_counter())
-    raise InvalidInput(f"no memory {kind!r}: choose one of {', '.join(MEMORIES)}")
 
 
 def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:

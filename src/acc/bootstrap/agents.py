@@ -1,0 +1,128 @@
+"""What a run of agents is made of: stores, models, memories, threads, clock."""
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acc.application.agents.base import BaseAgent
+from acc.application.context import Services
+from acc.application.remembering import MemoryShelf
+from acc.application.runner import SessionRunner
+from acc.bootstrap.parts import make_memory, token_counter
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.run import RunConfig
+from acc.ports.outbound.model_ports import LanguageModelPort
+from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
+from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+
+if TYPE_CHECKING:
+    from acc.ports.outbound.memory_ports import MemoryPort
+
+MODELS = ("embedded",)
+MEMORIES = ("transcript", "retrieval", "acc")
+
+
+class Runner(SessionRunner):
+    """Runs a tree of agents for the sessions of an application.
+
+    `store` says where sessions live: "memory", the path of a SQLite file, or a pair of stores of
+    your own for sessions and artifacts. `models` answer to names of your choosing, beside
+    "embedded".
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent,
+        *,
+        app_name: str = "app",
+        store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
+        config: RunConfig | None = None,
+        models: dict[str, LanguageModelPort] | None = None,
+        services: Services | None = None,
+    ) -> None:
+        super().__init__(
+            agent,
+            app_name=app_name,
+            services=services or make_services(store=store, models=models),
+            config=config,
+        )
+
+
+def make_services(
+    *,
+    store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
+    models: dict[str, LanguageModelPort] | None = None,
+    clock: ClockPort | None = None,
+    ids: IdsPort | None = None,
+) -> Services:
+    """Return the ports that a run may use; what is not given is ours."""
+    from acc.adapters.runtime.machine import RandomIds, SystemClock
+
+    clock = clock or SystemClock()
+    sessions, artifacts = store if isinstance(store, tuple) else make_stores(store, clock)
+    named = dict(models or {})
+    return Services(
+        sessions=sessions,
+        artifacts=artifacts,
+        models=lambda name: named[name] if name in named else make_model(name),
+        memories=make_conversation_memory,
+        tokens=token_counter,
+        threads=threads(),
+        clock=clock,
+        ids=ids or RandomIds(),
+        shelf=MemoryShelf(),
+    )
+
+
+def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:
+    """Return stores in memory, or in the SQLite file at a path."""
+    if store == "memory":
+        from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+
+        files = InMemoryArtifactStore()
+        return InMemorySessionStore(clock=clock, artifacts=files), files
+    from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
+
+    path = Path(os.fspath(store).removeprefix("sqlite:"))
+    sessions = SqliteSessionStore(path, clock=clock)
+    return sessions, SqliteArtifactStore(sessions.database)
+
+
+def make_model(name: str) -> LanguageModelPort:
+    """Return a model by its name."""
+    if name == "embedded":
+        from acc.adapters.models.embedded import EmbeddedModel
+
+        return EmbeddedModel()
+    raise InvalidInput(
+        f"no model {name!r}: choose {', '.join(MODELS)}, or give the agent an object with "
+        "`async complete(prompt)`"
+    )
+
+
+def make_conversation_memory(name: str) -> "MemoryPort":
+    """Return a memory for an agent by its name."""
+    if name not in MEMORIES:
+        raise InvalidInput(f"no memory {name!r}: choose one of {', '.join(MEMORIES)}")
+    return make_memory(name)
+
+
+@lru_cache(maxsize=1)
+def threads() -> ThreadsPort:
+    """Return the process's threads for functions that block."""
+    from acc.adapters.runtime.threads import DaemonThreads
+
+    return DaemonThreads()
+
+
+def load_agent(reference: str) -> BaseAgent:
+    """Return the agent that `MODULE:NAME` names; a function or class is called to make it."""
+    from acc.adapters.evaluation.python_agents import load_object
+
+    found: Any = load_object(reference)
+    if not isinstance(found, BaseAgent) and callable(found):
+        found = found()
+    if not isinstance(found, BaseAgent):
+        raise InvalidInput(f"{reference} is a {type(found).__name__}, not an agent of acc")
+    return found
