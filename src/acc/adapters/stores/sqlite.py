@@ -55,8 +55,8 @@ _ADVANCE = (
 )
 _ADD = "INSERT INTO events (session, seq, kind, author, run_id, body) VALUES (?, ?, ?, ?, ?, ?)"
 _NEWEST = (
-    "SELECT body FROM events INDEXED BY events_by_kind WHERE session = ? AND kind = ? AND author = ?"
-    " ORDER BY seq DESC LIMIT 1"
+    "SELECT body FROM events INDEXED BY events_by_kind"
+    " WHERE session = ? AND kind = ? AND author = ? ORDER BY seq DESC LIMIT 1"
 )
 _STATE = "SELECT key, value FROM state WHERE scope IN (?, ?, ?) ORDER BY scope, id"
 _SET = (
