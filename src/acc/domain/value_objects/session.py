@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from acc.domain.value_objects.event import RunStatus
+from acc.domain.value_objects.quick import quick
 
 _MOST_ID = 256
 
@@ -27,6 +28,7 @@ def scope_of(key: str) -> Scope:
     return {"app": Scope.APP, "user": Scope.USER, "temp": Scope.TEMP}.get(prefix, Scope.SESSION)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionKey:
     """Names a session. Two users may use the same session id and never meet."""
@@ -44,6 +46,7 @@ class SessionKey:
                 raise ValueError(f"{name} must be printable and at most {_MOST_ID} characters long")
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A session as it is opened: its state and where it stands, never its history."""
