@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlite_stores import KEY, event, fill, store_at
 
-from acc.adapters.stores.sqlite import SqliteSessionStore
+from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.value_objects.event import Event, EventActions, EventKind, Part, text_part
 
@@ -185,11 +185,17 @@ def test_another_programs_database_is_named_and_left_alone(
     assert path.read_bytes() == before
 
 
-def test_an_event_that_cannot_be_read_is_named(store: SqliteSessionStore) -> None:
+@pytest.mark.parametrize("damage", ["UPDATE events SET body = '{}'", "UPDATE state SET value = ''"])
+def test_content_that_cannot_be_read_is_named(store: SqliteSessionStore, damage: str) -> None:
+    async def read_everything() -> None:
+        await store.read(KEY)
+        await store.events(KEY)
+
     run(fill(store, 1, 1))
-    run(store.database.write(lambda c: c.execute("UPDATE events SET body = '{}'").close()))
-    with pytest.raises(StorageFailed, match=r"acc\.db: it holds an event that cannot be read"):
-        run(store.events(KEY))
+    run(read_everything())
+    run(store.database.write(lambda c: c.execute(damage).close()))
+    with pytest.raises(StorageFailed, match=r"acc\.db: it holds something that cannot be read"):
+        run(read_everything())
 
 
 def test_an_unforeseen_fault_of_sqlite_is_named(store: SqliteSessionStore) -> None:
@@ -217,3 +223,10 @@ def test_what_cannot_be_written_down_is_refused_whole(
         run(store.append(KEY, [bad], holder="h"))
     assert run(store.events(KEY)) == ()
     run(store.append(KEY, [event(1)], holder="h"))
+
+
+def test_a_name_that_cannot_be_written_down_is_refused(store: SqliteSessionStore) -> None:
+    files = SqliteArtifactStore(store.database)
+    with pytest.raises(InvalidInput, match="not Unicode cannot be stored"):
+        run(files.save(KEY, "\ud800", b"", "text/plain"))
+    assert run(files.save(KEY, "a", b"", "text/plain")) == 1
