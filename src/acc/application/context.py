@@ -315,6 +315,8 @@ class RunContext:
         """Return everything that is on record for this context from here on."""
         found: list[Event] = []
         journal = self.run.journal
+        if not journal:
+            return found
         while (event := journal.get(f"{self.path}#{self._steps + len(found)}")) is not None:
             found.append(event)
         return found

@@ -296,8 +296,8 @@ class SessionRunner:
             run.seq += 1
             await run.record(self._event(run, EventKind.INPUT, answer=answer))
         state = State(session.state)
-        undo = events[-1].detail
-        state.apply(undo["undo"], undo["undo_removed"])
+        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+        state.apply(paused.detail["undo"], paused.detail["undo_removed"])
         return await self._drive(run, State(state.copy()))
 
     def _checked(
