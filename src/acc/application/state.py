@@ -8,7 +8,11 @@ from typing import Any
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 _MOST_DEPTH = 64
-_PLAIN: tuple[type[str] | type[int] | type[float], ...] = (str, int, float)
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int),
+    (float, float),
+)
 
 #: What a branch wrote: new values, and the keys it took away.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
@@ -31,9 +35,9 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
         }
     if isinstance(value, list | tuple):
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
-    for base in _PLAIN:
+    for base, as_plain in _PLAIN:
         if isinstance(value, base):  # floats, and a StrEnum, an IntEnum and the like
-            return base(value)
+            return as_plain(value)
     raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
 
 
