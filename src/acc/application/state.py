@@ -209,7 +209,9 @@ class StateView(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         if not self._may(self._read, key):
             raise KeyError(key)
-        return self._state[key]
+        value = self._state[key]
+        # What may not be written is a copy: a change in place would count as a write.
+        return value if self._open and self._may(self._write, key) else plain(value, key)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._check_write(key)
