@@ -19,6 +19,7 @@ async def ask_model(
     """Return a model's answer and what it cost, counted against the run's budget."""
     run = ctx.run
     run.ledger.before_model_call(ctx.path)
+    run.ledger.asking += 1
     try:
         if run.streaming and isinstance(model, StreamingModelPort):
             answer = await _streamed(ctx, model, prompt)
@@ -28,6 +29,8 @@ async def ask_model(
         raise
     except Exception as error:
         raise ModelFailed(f"{ctx.path}: {type(error).__name__}: {error}") from error
+    finally:
+        run.ledger.asking -= 1
     if not isinstance(answer, ModelAnswer):
         raise ModelFailed(f"{ctx.path}: the model returned {type(answer).__name__}, no ModelAnswer")
     _check_length(ctx, len(answer.text))
