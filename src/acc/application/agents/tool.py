@@ -348,7 +348,9 @@ class AgentTool:
         quiet = context.fork("alone")
         quiet.history = False
         quiet.line = Line(context.line.state, branch=context.line.branch)
+        kept = context.run.active
         done = await quiet.run_agent(self.agent, message=arguments["request"])
+        context.run.active = kept  # a transfer inside it ends with it
         return done.text
 
 
