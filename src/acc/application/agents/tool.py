@@ -167,7 +167,7 @@ class FunctionTool:
     def __post_init__(self) -> None:
         target = self.function
         self.name = self.name or getattr(target, "__name__", "")
-        check_name(self.name, "tool")
+        check_name(self.name, "a tool")
         text, described = read_docstring(inspect.getdoc(target) or "")
         self.description = self.description or text
         parameters = self._parameters()
@@ -214,14 +214,16 @@ class FunctionTool:
             hints = typing.get_type_hints(self.function, include_extras=True)
         except NameError as error:
             raise InvalidTree(f"tool {self.name!r}: {error}; import the type it names") from None
+        except TypeError:
+            raise InvalidTree(f"tool {self.name!r}: give a function with type hints") from None
         found: dict[str, tuple[Any, Any]] = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
             kind = hints.get(name, Any)
             if kind is ToolContext or (kind is Any and name in _CONTEXT_NAMES):
                 self._context_name = name
                 continue
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise InvalidTree(f"tool {self.name!r}: *{name} has no schema; name the arguments")
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise InvalidTree(f"tool {self.name!r}: {name!r} cannot be given by its name")
             if name not in hints:
                 raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
             found[name] = (kind, parameter.default)
@@ -326,6 +328,7 @@ class AgentTool:
 
     def __post_init__(self) -> None:
         self.name = self.name or self.agent.name
+        check_name(self.name, "a tool")
         self.description = self.description or self.agent.description
         if not self.description:
             raise InvalidTree(f"agent {self.name!r} as a tool needs a description to be chosen by")
