@@ -19,7 +19,9 @@ from acc.ports.outbound.model_ports import ToolSpec
 
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
 _ARGUMENTS = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[::]\s*$")
-_SECTION = re.compile(r"^\s*(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[::]")
+_SECTION = re.compile(
+    r"^(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[::]|^:(?:returns?|rtype|raises)\b"
+)
 _ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*[::]\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[\w\[\], |.]+\s)?(\w+)\s*:\s*(.+)$")
 
@@ -267,15 +269,16 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         if _ARGUMENTS.match(line):
             within = True
         elif found := _FIELD.match(line):
-            described[found[1]] = found[2].strip()
+            within, last = True, found[1]
+            described[last] = found[2].strip()
         elif _SECTION.match(line):
             break
         elif within and (found := _ARGUMENT.match(line)):
             last = found[1]
             described[last] = found[2].strip()
-        elif within and last and line.strip():
-            described[last] += f" {line.strip()}"
-        elif not within:
+        elif within and last and line[:1].isspace():
+            described[last] = f"{described[last]} {line.strip()}".strip()
+        elif not line.startswith(":type "):
             said.append(line)
     return "\n".join(said).strip(), described
 
