@@ -18,11 +18,11 @@ from acc.domain.errors import InvalidTree
 from acc.ports.outbound.model_ports import ToolSpec
 
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
-_ARGUMENTS = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[::]\s*$")
+_ARGUMENTS = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[:：]\s*$")
 _SECTION = re.compile(
-    r"^(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[::]|^:(?:returns?|rtype|raises)\b"
+    r"^(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[:：]|^:(?:returns?|rtype|raises)\b"
 )
-_ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*[::]\s*(.+)$")
+_ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:[(（][^)）]*[)）])?\s*[:：]\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[\w\[\], |.]+\s)?(\w+)\s*:\s*(.+)$")
 
 
