@@ -47,7 +47,17 @@ def _text_key(key: Any, place: str) -> str:
     return key
 
 
-class State(MutableMapping[str, Any]):
+class _Mapping(MutableMapping[str, Any]):
+    __slots__ = ()
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return a value, written first where there is none, so that it can be changed in place."""
+        if key not in self:
+            self[key] = default
+        return self.get(key, default)
+
+
+class State(_Mapping):
     """A mapping that remembers what a run wrote.
 
     A list or mapping that is read is a copy of the reader's own; if it is changed in place, that
@@ -181,7 +191,7 @@ class State(MutableMapping[str, Any]):
 _NOTHING_WRITTEN: Written = ({}, ())
 
 
-class StateView(MutableMapping[str, Any]):
+class StateView(_Mapping):
     """A state through a grant: keys outside it are not there, and writing them is refused."""
 
     __slots__ = ("_open", "_read", "_state", "_write")
