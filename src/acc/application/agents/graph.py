@@ -164,7 +164,8 @@ class GraphAgent(BaseAgent):
             return
         left = set(names)
         while left:
-            ends = {name for name in left if not left.intersection(self._followers(name))}
+            led_to = {follower for name in left for follower in self._followers(name)}
+            ends = {n for n in left if n not in led_to or not left.intersection(self._followers(n))}
             if not ends:
                 raise InvalidTree(
                     f"graph {self.name!r} has a cycle through {', '.join(sorted(left))}: give it "
