@@ -6,7 +6,7 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol, overload, runtime_checkable
 
 import msgspec
@@ -173,10 +173,10 @@ class FunctionTool:
         text, described = read_docstring(inspect.getdoc(target) or "")
         self.description = self.description or text
         parameters = self._parameters()
-        fields = [_field(name, parameter) for name, parameter in parameters.items()]
+        found = [_field(name, parameter) for name, parameter in parameters.items()]
         try:
             self._takes = msgspec.defstruct(
-                "arguments", fields, kw_only=True, forbid_unknown_fields=True
+                "arguments", found, kw_only=True, forbid_unknown_fields=True
             )
             schema = _schema(self._takes, described)
         except (TypeError, ValueError, NameError) as error:
@@ -243,6 +243,21 @@ def _field(name: str, parameter: tuple[Any, Any]) -> Any:
 
 def _copied(default: Any) -> Any:
     return type(default)(default)
+
+
+def as_data(value: Any) -> Any:
+    """Return what msgspec read as plain data, with the defaults it left to the classes."""
+    return msgspec.to_builtins(_whole(value))
+
+
+def _whole(value: Any) -> Any:
+    if is_dataclass(value):
+        return {item.name: _whole(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, list | tuple):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return value
 
 
 def _schema(takes: type[Any], described: Mapping[str, str]) -> dict[str, Any]:
