@@ -6,6 +6,7 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping, MutableMapping
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol, overload, runtime_checkable
 
@@ -237,12 +238,8 @@ def _field(name: str, parameter: tuple[Any, Any]) -> Any:
     if default is inspect.Parameter.empty:
         return (name, kind)
     if isinstance(default, list | dict | set):
-        return (name, kind, msgspec.field(default_factory=functools.partial(_copied, default)))
+        return (name, kind, msgspec.field(default_factory=functools.partial(deepcopy, default)))
     return (name, kind, default)
-
-
-def _copied(default: Any) -> Any:
-    return type(default)(default)
 
 
 def as_data(value: Any) -> Any:
