@@ -2,7 +2,7 @@
 
 from acc.application.context import RunContext
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
-from acc.domain.value_objects.event import EventKind, Usage, text_part
+from acc.domain.value_objects.event import EventKind, Part, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -72,10 +72,12 @@ def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens:
             prompt.instruction,
             prompt.memory,
             prompt.query,
-            *(m.text for m in prompt.messages),
+            *(_content(part) for message in prompt.messages for part in message.parts),
+            *(f"{tool.name} {tool.description} {tool.parameters}" for tool in prompt.tools),
         )
         spent_in = sum(counter.count(text) for text in heard)
-        spent_out = spent_out or counter.count(answer.text)
+        said = (answer.text, *(_content(Part(call=call)) for call in answer.calls))
+        spent_out = spent_out or sum(counter.count(text) for text in said)
     if not spent_in and not spent_out and not memory_tokens:
         return _ONE_CALL
     return Usage(
@@ -84,3 +86,10 @@ def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens:
         output_tokens=spent_out,
         memory_tokens=memory_tokens,
     )
+
+
+def _content(part: Part) -> str:
+    """Return what a model reads or writes of a part."""
+    if part.call is not None:
+        return f"{part.call.name} {part.call.arguments}"
+    return part.text or "" if part.result is None else str(part.result.content)
