@@ -185,23 +185,36 @@ async def test_a_stream_without_an_end_is_a_failure() -> None:
         await events_of(Agent(name="a", model=Endless("x")))
 
 
+class Pieces:
+    """An iterator that is no generator."""
+
+    def __init__(self, *pieces: str | ModelAnswer) -> None:
+        self._left = list(pieces)
+
+    def __aiter__(self) -> "Pieces":
+        return self
+
+    async def __anext__(self) -> str | ModelAnswer:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop(0)
+
+
+class Piecewise(ScriptedModel):
+    def __init__(self, *pieces: str | ModelAnswer) -> None:
+        super().__init__()
+        self._pieces = Pieces(*pieces)
+
+    def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        return self._pieces
+
+
 async def test_a_stream_of_any_iterator_is_read_to_its_answer() -> None:
-    class Pieces:
-        def __init__(self) -> None:
-            self._left: list[str | ModelAnswer] = ["a", ModelAnswer(text="ab")]
-
-        def __aiter__(self) -> "Pieces":
-            return self
-
-        async def __anext__(self) -> str | ModelAnswer:
-            return self._left.pop(0)
-
-    class Piecewise(ScriptedModel):
-        def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
-            return Pieces()
-
-    events = await events_of(Agent(name="a", model=Piecewise()))
+    model = Piecewise("a", ModelAnswer(text="ab"), "never read")
+    events = await events_of(Agent(name="a", model=model))
     assert [e.text for e in events] == ["hi", "a", "ab", "ab"]
+    with pytest.raises(ModelFailed, match="without an answer"):
+        await events_of(Agent(name="a", model=Piecewise("a")))
 
 
 async def test_before_model_a_callback_may_answer_in_its_place() -> None:
