@@ -5,7 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, Writes, counts, of_kind, results, said, says, turn
+from small_agents import (
+    WHO,
+    Does,
+    Writes,
+    approved,
+    counts,
+    of_kind,
+    payer,
+    results,
+    said,
+    says,
+    till,
+    turn,
+)
 
 from acc import (
     Agent,
@@ -32,29 +45,6 @@ from acc.testing import ScriptedModel, call
 class Money:
     amount: int
     currency: str = "EUR"
-
-
-def till() -> tuple[FunctionTool, list[int]]:
-    """Return a tool that needs a yes, and what it paid."""
-    paid: list[int] = []
-
-    @tool(confirm=True)
-    def pay(amount: int) -> str:
-        """Pay."""
-        paid.append(amount)
-        return f"paid {amount}"
-
-    return pay, paid
-
-
-def payer(name: str, pay: FunctionTool, *amounts: int, **fields: Any) -> Agent:
-    calls = [call("pay", amount=amount) for amount in amounts]
-    return Agent(name=name, model=ScriptedModel(calls, "done"), tools=[pay], memory=None, **fields)
-
-
-async def approved(runner: Runner, paused: RunResult) -> RunResult:
-    assert paused.status is RunStatus.INPUT_REQUIRED
-    return await runner.resume(**WHO, answers=[approve(r.id) for r in paused.requests])
 
 
 async def to_the_end(agent: BaseAgent) -> RunResult:
