@@ -1,7 +1,8 @@
 """What a run of agents is made of: stores, models, memories, threads, clock."""
 
 import os
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,11 +102,23 @@ def make_model(name: str) -> LanguageModelPort:
     )
 
 
+@lru_cache(maxsize=1)
+def _memory_makers() -> "dict[str, Callable[[], MemoryPort]]":
+    from acc.application.memory import TranscriptMemory
+
+    def transcript() -> "MemoryPort":
+        return TranscriptMemory(tokens=token_counter())
+
+    others = {name: partial(make_memory, name) for name in MEMORIES}
+    return {**others, "transcript": transcript}
+
+
 def make_conversation_memory(name: str) -> "MemoryPort":
     """Return a memory for an agent by its name."""
-    if name not in MEMORIES:
+    make = _memory_makers().get(name)
+    if make is None:
         raise InvalidInput(f"no memory {name!r}: choose one of {', '.join(MEMORIES)}")
-    return make_memory(name)
+    return make()
 
 
 @lru_cache(maxsize=1)
