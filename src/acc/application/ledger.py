@@ -11,13 +11,15 @@ from acc.domain.value_objects.run import RunConfig
 class Ledger:
     """Counts calls, tokens and hops, and refuses the one too many."""
 
-    __slots__ = ("_config", "_path", "_tools", "hops", "spent_by_models")
+    __slots__ = ("_config", "_path", "_tools", "asking", "hops", "spent_by_models")
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
         self._path: list[str] = []
         self._tools = 0
         self.hops = 0
+        #: Model calls under way: branches that run at the same time share the budget too.
+        self.asking = 0
         self.spent_by_models = NO_USAGE
 
     @property
@@ -31,7 +33,7 @@ class Ledger:
         """Refuse a model call that the budget does not cover."""
         config = self._config
         spent = self.spent_by_models
-        if spent.llm_calls >= config.max_llm_calls:
+        if spent.llm_calls + self.asking >= config.max_llm_calls:
             raise BudgetExceeded("max_llm_calls", config.max_llm_calls, where)
         if config.token_budget is not None:
             tokens = spent.input_tokens + spent.output_tokens

@@ -317,7 +317,7 @@ class SessionRunner:
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
         said = _words(run.message)
-        top = RunContext(run, start, Line(state), path="", message=said)
+        top = RunContext(run, self.agent, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
         else:
