@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from acc.application.control import RunPaused
@@ -23,6 +23,7 @@ from acc.domain.value_objects.event import (
     Usage,
     text_part,
 )
+from acc.domain.value_objects.quick import quick
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 from acc.domain.value_objects.session import SessionKey, StoredArtifact
 from acc.ports.outbound.memory_ports import MemoryPort
@@ -260,52 +261,37 @@ class RunContext:
         detail: Mapping[str, Any] | None = None,
     ) -> Event:
         """Put something on record, with what was written to the state since the last event."""
-        run, line = self.run, self.line
-        if kind in PASSING:
-            event = self._event(kind, parts=parts, detail=detail or {})
-            await run.show(event)
-            return event
-        step = f"{self.path}#{self._steps}"
-        self._steps += 1
-        if run.journal and (recorded := run.journal.get(step)) is not None:
-            return self._replay(recorded, kind)
-        delta, removed = line.state.take()
-        if delta or removed:
-            actions = EventActions(
-                state_delta=delta if line.main else {},
-                state_removed=removed if line.main else (),
-                branch_delta={} if line.main else delta,
-                branch_removed=() if line.main else removed,
-                transfer_to_agent=actions.transfer_to_agent,
-                escalate=actions.escalate,
-            )
-        run.seq += 1
-        event = self._event(
-            kind,
+        run, line, call = self.run, self.line, self.call
+        passing = kind in PASSING
+        step = ""
+        if not passing:
+            step = f"{self.path}#{self._steps}"
+            self._steps += 1
+            if run.journal and (recorded := run.journal.get(step)) is not None:
+                return self._replay(recorded, kind)
+            delta, removed = line.state.take()
+            if delta or removed:
+                actions = _with_delta(actions, delta, removed, main=line.main)
+            run.seq += 1
+        event = Event(
+            kind=kind,
+            run_id=run.run_id,
+            author=self.agent.name,
+            seq=0 if passing else run.seq,
             step=step,
-            seq=run.seq,
+            branch=line.branch,
             parts=parts,
             actions=actions,
             usage=usage,
             request=request,
             detail=detail or {},
-        )
-        await run.record(event)
-        return event
-
-    def _event(self, kind: EventKind, **fields: Any) -> Event:
-        run, call = self.run, self.call
-        return Event(
-            kind=kind,
-            run_id=run.run_id,
-            author=self.agent.name,
-            branch=self.line.branch,
             at=run.services.clock.now(),
             request_id=call.request_id,
             trace_id=call.trace_id,
             caller=call.caller,
-            **fields,
         )
+        await (run.show(event) if passing else run.record(event))
+        return event
 
     def _replay(self, recorded: Event, kind: EventKind) -> Event:
         if recorded.kind is not kind:
@@ -329,6 +315,8 @@ class RunContext:
         """Return everything that is on record for this context from here on."""
         found: list[Event] = []
         journal = self.run.journal
+        if not journal:
+            return found
         while (event := journal.get(f"{self.path}#{self._steps + len(found)}")) is not None:
             found.append(event)
         return found
@@ -449,6 +437,15 @@ class RunContext:
         self.identity = parent.identity and grant.identity
 
 
+def _with_delta(
+    actions: EventActions, delta: Mapping[str, Any], removed: tuple[str, ...], *, main: bool
+) -> EventActions:
+    """Return actions with what was written; in a branch it counts only once that has joined."""
+    if main:
+        return replace(actions, state_delta=delta, state_removed=removed)
+    return replace(actions, branch_delta=delta, branch_removed=removed)
+
+
 class Artifacts:
     """The versioned files of a session, as an agent or a tool handles them."""
 
@@ -486,6 +483,7 @@ class Artifacts:
         return await run.services.artifacts.names(run.key)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """How a run ended: its answer, and all that led to it."""

@@ -183,9 +183,16 @@ class TranscriptMemory:
         self._window = window
         self._entries: deque[tuple[str, int]] = deque()
         self._size = 0
+        #: What was said since the last view; it is counted when somebody looks.
+        self._uncounted: list[str] = []
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return as much of the newest conversation as leaves room for the query."""
+        for entry in self._uncounted:
+            size = self._tokens.count(entry)
+            self._entries.append((entry, size))
+            self._size += size
+        self._uncounted.clear()
         room = self._window - self._tokens.count(signal.text)
         while self._entries and self._size > room:
             self._size -= self._entries.popleft()[1]
@@ -194,12 +201,8 @@ class TranscriptMemory:
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Append the turn."""
         for speaker, text in ((signal.author, signal.text), ("assistant", decision.text)):
-            if not text:
-                continue
-            entry = f"{speaker}: {text}\n"
-            size = self._tokens.count(entry)
-            self._entries.append((entry, size))
-            self._size += size
+            if text:
+                self._uncounted.append(f"{speaker}: {text}\n")
 
 
 class RetrievalMemory:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from acc.domain.errors import (
     SessionWaiting,
 )
 from acc.domain.value_objects.event import (
+    NO_ACTIONS,
     Event,
     EventActions,
     EventKind,
@@ -69,7 +71,8 @@ class SessionRunner:
         self.services = services
         self.config = config or RunConfig()
         self._busy_timeout = busy_timeout
-        self._locks: dict[SessionKey, tuple[asyncio.Lock, int]] = {}
+        #: Who waits for a session that another run of this process holds.
+        self._lines: dict[SessionKey, deque[asyncio.Future[None]]] = {}
 
     async def run(
         self,
@@ -210,21 +213,40 @@ class SessionRunner:
 
     async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
         """Do work while holding the session: one run at a time, here and in other processes."""
-        lock, waiting = self._locks.get(run.key) or (asyncio.Lock(), 0)
-        self._locks[run.key] = (lock, waiting + 1)
+        await self._wait_in_line(run.key)
         try:
-            async with lock:
-                session = await self._open(run)
-                try:
-                    return await work(session)
-                finally:
-                    await self.services.sessions.release(run.key, holder=run.holder)
+            session = await self._open(run)
+            try:
+                return await work(session)
+            finally:
+                await self.services.sessions.release(run.key, holder=run.holder)
         finally:
-            lock, waiting = self._locks[run.key]
-            if waiting == 1:
-                del self._locks[run.key]
+            self._call_next(run.key)
+
+    async def _wait_in_line(self, key: SessionKey) -> None:
+        waiting = self._lines.get(key)
+        if waiting is None:
+            self._lines[key] = deque()
+            return
+        turn = asyncio.get_running_loop().create_future()
+        waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._call_next(key)
             else:
-                self._locks[run.key] = (lock, waiting - 1)
+                waiting.remove(turn)
+            raise
+
+    def _call_next(self, key: SessionKey) -> None:
+        waiting = self._lines[key]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._lines[key]
 
     async def _open(self, run: Run) -> Session:
         """Take hold of the session; where another process has it, wait for a while."""
@@ -274,8 +296,8 @@ class SessionRunner:
             run.seq += 1
             await run.record(self._event(run, EventKind.INPUT, answer=answer))
         state = State(session.state)
-        undo = events[-1].detail
-        state.apply(undo["undo"], undo["undo_removed"])
+        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+        state.apply(paused.detail["undo"], paused.detail["undo_removed"])
         return await self._drive(run, State(state.copy()))
 
     def _checked(
@@ -378,15 +400,16 @@ class SessionRunner:
         detail: Mapping[str, Any] | None = None,
         state: State | None = None,
     ) -> None:
-        delta, removed = state.take() if state is not None else ({}, ())
-        if status is not RunStatus.COMPLETED:
-            delta, removed = {}, ()
+        actions = NO_ACTIONS
+        if state is not None and status is RunStatus.COMPLETED and state.pending:
+            delta, removed = state.take()
+            actions = EventActions(state_delta=delta, state_removed=removed)
         run.seq += 1
         event = self._event(
             run,
             EventKind.ENDED,
             parts=text_part(text) if text else (),
-            actions=EventActions(state_delta=delta, state_removed=tuple(removed)),
+            actions=actions,
             usage=run.ledger.usage,
             status=status,
             detail=dict(detail or {}),

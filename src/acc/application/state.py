@@ -92,6 +92,10 @@ class State(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or the default where there is none."""
+        return self[key] if key in self._values else default
+
     def __contains__(self, key: object) -> bool:
         return key in self._values
 

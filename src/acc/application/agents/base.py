@@ -77,15 +77,17 @@ class BaseAgent:
         """Run with all that surrounds it: stand-ins, confirmation, callbacks, snapshots, logs."""
         if log.isEnabledFor(logging.INFO):
             _log(ctx, "agent started")
-        if ctx.config.snapshots:
+        config = ctx.run.config
+        if config.snapshots:
             await _show_state(ctx, "before")
-        stand_in = _stand_in(ctx)
+        stand_in = _stand_in(ctx) if config.stand_ins or config.debug else None
         if stand_in is not None:
             await ctx.say(stand_in)
         else:
             await self._execute(ctx)
-        await flush_state(ctx)
-        if ctx.config.snapshots:
+        if ctx.line.state.pending or ctx.run.journal:
+            await flush_state(ctx)
+        if config.snapshots:
             await _show_state(ctx, "after")
         if log.isEnabledFor(logging.INFO):
             _log(ctx, "agent finished")

@@ -185,10 +185,13 @@ class _Reasoning:
         return await ctx.say(answer.text, usage=usage)
 
     async def _prompt(self, memory: str) -> Prompt:
+        instruction = self._agent.instruction
+        if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
+            instruction = await resolve(self._ctx, instruction)
         return Prompt(
             query=self._ctx.message,
             memory=memory,
-            instruction=await resolve(self._ctx, self._agent.instruction),
+            instruction=instruction,
             messages=(*self._heard, *self._steps),
             tools=self._specs,
             output_schema=self._agent.json_schema,

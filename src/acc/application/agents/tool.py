@@ -34,7 +34,7 @@ class ToolActions:
 class ToolContext:
     """What a tool is given besides its arguments."""
 
-    __slots__ = ("_context", "_staged", "_view", "actions", "artifacts", "call_id")
+    __slots__ = ("_context", "_staged", "_view", "actions", "call_id")
 
     def __init__(self, context: RunContext, call_id: str) -> None:
         self._context = context
@@ -42,12 +42,16 @@ class ToolContext:
         self._staged: list[tuple[str, str | bytes, str]] = []
         self.call_id = call_id
         self.actions = ToolActions()
-        self.artifacts = Artifacts(context)
 
     @property
     def state(self) -> MutableMapping[str, Any]:
         """Return the session's state, as far as it is granted to the agent."""
         return self._view
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Return the files that the agents of this session share."""
+        return self._context.artifacts
 
     @property
     def agent_name(self) -> str:
@@ -190,8 +194,7 @@ class FunctionTool:
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function takes them, or raise msgspec.ValidationError."""
-        taken = msgspec.convert(arguments, self._takes)
-        return {name: getattr(taken, name) for name in self._takes.__struct_fields__}
+        return msgspec.structs.asdict(msgspec.convert(arguments, self._takes))
 
     async def invoke(
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from acc.domain.value_objects.event import RunStatus
+from acc.domain.value_objects.quick import quick
 
 _MOST_ID = 256
 
@@ -27,6 +28,14 @@ def scope_of(key: str) -> Scope:
     return {"app": Scope.APP, "user": Scope.USER, "temp": Scope.TEMP}.get(prefix, Scope.SESSION)
 
 
+def _check_id(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value or value.isspace():
+        raise ValueError(f"{name} must be a text that is not empty, not {value!r}")
+    if len(value) > _MOST_ID or not value.isprintable():
+        raise ValueError(f"{name} must be printable and at most {_MOST_ID} characters long")
+
+
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionKey:
     """Names a session. Two users may use the same session id and never meet."""
@@ -36,14 +45,12 @@ class SessionKey:
     session_id: str
 
     def __post_init__(self) -> None:
-        for name in ("app_name", "user_id", "session_id"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"{name} must be a text that is not empty, not {value!r}")
-            if len(value) > _MOST_ID or not value.isprintable():
-                raise ValueError(f"{name} must be printable and at most {_MOST_ID} characters long")
+        _check_id("app_name", self.app_name)
+        _check_id("user_id", self.user_id)
+        _check_id("session_id", self.session_id)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A session as it is opened: its state and where it stands, never its history."""

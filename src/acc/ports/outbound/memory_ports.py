@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.quick import quick
 from acc.domain.value_objects.turn import (
     Artifact,
     Candidate,
@@ -16,6 +17,7 @@ from acc.domain.value_objects.turn import (
 )
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
     """What an agent carries into a turn, and what that costs."""
