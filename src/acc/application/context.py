@@ -321,6 +321,14 @@ class RunContext:
             found.append(event)
         return found
 
+    def pass_over(self) -> None:
+        """Take over what agents under this context did and wrote, without running them again."""
+        for event in self.run.journal.values():
+            if event.step.startswith(f"{self.path}/"):
+                if event.branch == self.line.branch:
+                    self._replay(event, event.kind)
+                self.run.ledger.passed_over(event)
+
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
         parts = text_part(text)

@@ -45,11 +45,15 @@ _FATAL = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """How one call ended. `at_fault` means the model asked for something that cannot be."""
+    """How one call ended. `at_fault` means the model asked for something that cannot be.
+
+    `ran` tells whether the tool was called at all, and so counts.
+    """
 
     result: ToolResult
     escalate: bool = False
     at_fault: bool = False
+    ran: bool = False
 
 
 class _Batch:
@@ -97,7 +101,9 @@ class ToolCalls:
 
         Where one of them waits for a person, the others are finished first.
         """
-        scopes = [self._ctx.fork(call.name or "tool") for call in calls]
+        # A name that the model made up must not pass for the step of another call.
+        names = [call.name if call.name in self._tools else "tool" for call in calls]
+        scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
             return [await self._call(scopes[0], calls[0])]
         batch = _Batch()
@@ -119,12 +125,11 @@ class ToolCalls:
 
     async def _call(self, scope: RunContext, call: ToolCall) -> Outcome:
         tool = self._tools.get(call.name)
-        if tool is None or not tool.replayable:
-            recorded = scope.on_record()
-            result = recorded[-1].result if recorded else None
-            if result is not None:
-                scope.run.ledger.before_tool_call(scope.path)
-                return await _replayed(scope, recorded, result)
+        recorded = scope.on_record()
+        result = recorded[-1].result if recorded else None
+        if result is not None and (tool is None or not tool.replayable or result.is_error):
+            inner = tool is not None and tool.replayable
+            return await _replayed(scope, recorded, result, inner=inner)
         fault = self._fault(call, tool)
         if tool is None or fault:
             return await self._close(scope, Outcome(result=_error(call, fault), at_fault=True))
@@ -218,7 +223,7 @@ class ToolCalls:
             found = await called(self._after, tool, arguments, scope, result)
             if found is not None:
                 result = _plain_result(call, found)
-        return Outcome(result=result, escalate=tool_context.actions.escalate)
+        return Outcome(result=result, escalate=tool_context.actions.escalate, ran=True)
 
     async def _outcome(
         self, scope: RunContext, call: ToolCall, tool: Tool, ticket: ToolResult
@@ -239,20 +244,28 @@ class ToolCalls:
             EventKind.TOOL_RESULT,
             parts=(Part(result=outcome.result),),
             actions=EventActions(escalate=True) if outcome.escalate else NO_ACTIONS,
-            detail={"at_fault": True} if outcome.at_fault else None,
+            detail=None if outcome.ran else {"ran": False, "at_fault": outcome.at_fault},
         )
         return outcome
 
 
-async def _replayed(scope: RunContext, recorded: Sequence[Event], result: ToolResult) -> Outcome:
+async def _replayed(
+    scope: RunContext, recorded: Sequence[Event], result: ToolResult, *, inner: bool
+) -> Outcome:
     """Return how a call ended in an earlier process, without calling again."""
     last = recorded[-1]
+    ran = bool(last.detail.get("ran", True))
+    if ran:
+        scope.run.ledger.before_tool_call(scope.path)
     for event in recorded:
+        if event is last and inner:
+            scope.pass_over()
         await scope.emit(event.kind)
     return Outcome(
         result=result,
         escalate=last.actions.escalate,
         at_fault=bool(last.detail.get("at_fault")),
+        ran=ran,
     )
 
 
