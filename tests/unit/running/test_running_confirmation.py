@@ -89,9 +89,7 @@ async def test_edited_arguments_are_checked_again(world: World, wrong: dict[str,
 
 
 @pytest.mark.parametrize(("amount", "asked"), [(9_999, False), (10_000, True)])
-async def test_a_predicate_decides_by_the_arguments(
-    world: World, amount: int, asked: bool
-) -> None:
+async def test_a_predicate_decides_by_the_arguments(world: World, amount: int, asked: bool) -> None:
     till, model = Till(), ScriptedModel(call("pay", amount=amount), "done")
     pay = till.tool(confirm=lambda arguments: arguments["amount"] >= 10_000)
     result = await world.desk(clerk(model, pay)).say("pay")

@@ -46,14 +46,18 @@ class Count(BaseAgent):
 
 def in_sequence(till: Till) -> BaseAgent:
     pays = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="payer", output_key="receipt")
-    return SequentialAgent(name="root", sub_agents=[Count(name="before"), pays, Count(name="after")])
+    return SequentialAgent(
+        name="root", sub_agents=[Count(name="before"), pays, Count(name="after")]
+    )
 
 
 def in_parallel(till: Till) -> BaseAgent:
     pays = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="payer", output_key="receipt")
     other = clerk(ScriptedModel("looked"), name="other", output_key="seen")
     both = ParallelAgent(name="both", sub_agents=[pays, other])
-    return SequentialAgent(name="root", sub_agents=[Count(name="before"), both, Count(name="after")])
+    return SequentialAgent(
+        name="root", sub_agents=[Count(name="before"), both, Count(name="after")]
+    )
 
 
 def in_loop(till: Till) -> BaseAgent:
@@ -149,9 +153,7 @@ def deep_down(till: Till) -> BaseAgent:
     model = ScriptedModel("wait", call("payer", request="now"), call("exit_loop"))
     asks = clerk(model, AgentTool(agent=pays, confirm=True), exit_loop, name="asks")
     loop = LoopAgent(name="loop", max_iterations=4, sub_agents=[asks])
-    both = ParallelAgent(
-        name="both", sub_agents=[loop, clerk(ScriptedModel("seen"), name="other")]
-    )
+    both = ParallelAgent(name="both", sub_agents=[loop, clerk(ScriptedModel("seen"), name="other")])
     return SequentialAgent(name="root", sub_agents=[Count(name="a"), both, Count(name="b")])
 
 
@@ -263,7 +265,7 @@ async def test_a_no_to_one_branch_ends_the_run_though_another_waits(world: World
 
 async def test_a_loop_that_pauses_in_each_round_counts_each_round_once(world: World) -> None:
     till = Till()
-    model = ScriptedModel(*([PAY, "paid"] * 3))
+    model = ScriptedModel(PAY, "paid", PAY, "paid", PAY, "paid")
     pays = clerk(model, till.tool(), name="payer")
     desk = world.desk(
         LoopAgent(name="root", max_iterations=3, sub_agents=[Count(name="counts"), pays])
@@ -425,5 +427,39 @@ async def test_the_payment_of_the_guide_waits_for_a_person_from_10_000_on(world:
     done = await desk.restarted().answer(deny(too_much.requests[0].id, "高すぎます"))
     assert (done.text, paid) == ("支払いを中止しました。", [9_999, 10_000])
     assert await desk.state() == {"last_payment": {"amount": 10_000, "payee": "家主"}}
-    told = [e.result.content for e in await desk.events() if e.kind is EventKind.TOOL_RESULT and e.result]
+    told = [
+        e.result.content
+        for e in await desk.events()
+        if e.kind is EventKind.TOOL_RESULT and e.result
+    ]
     assert told[-1] == {"status": "denied", "reason": "高すぎます"}
+
+
+async def test_what_a_failed_agent_wrote_and_spent_still_counts_after_the_pause(
+    world: World,
+) -> None:
+    till = Till()
+    inner = SequentialAgent(
+        name="helper",
+        description="helps",
+        sub_agents=[
+            Count(name="counts"),
+            ParallelAgent(
+                name="both",
+                sub_agents=[
+                    clerk(ScriptedModel(call("nothing"), call("count"), "a"), counting(), name="l"),
+                    clerk(ScriptedModel("b"), name="r"),
+                ],
+            ),
+            clerk(ScriptedModel(ValueError("down")), name="broken"),
+        ],
+    )
+    model = ScriptedModel(call("helper", request="help"), PAY, "done")
+    helper = AgentTool(agent=inner, confirm=True)
+    desk = world.desk(clerk(model, helper, till.tool()))
+    waiting = await desk.say("go")
+    waiting = await desk.restarted().approve_all(waiting.requests)
+    before = waiting.state
+    done = await desk.restarted().approve_all(waiting.requests)
+    assert (done.state["rounds"], done.state) == (2, before)
+    assert (done.usage.llm_calls, done.usage.tool_calls) == (7, 3)
