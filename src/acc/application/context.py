@@ -141,12 +141,13 @@ class Run:
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
 
-    async def record(self, event: Event) -> None:
-        """Store an event, then show it."""
-        await self.services.sessions.append(self.key, (event,), holder=self.holder)
-        self.events.append(event)
-        if self.listen is not None:
-            await self.listen(event)
+    async def record(self, *events: Event) -> None:
+        """Store events, all or none, then show them."""
+        await self.services.sessions.append(self.key, events, holder=self.holder)
+        for event in events:
+            self.events.append(event)
+            if self.listen is not None:
+                await self.listen(event)
 
     async def show(self, event: Event) -> None:
         """Show an event that is not to be stored."""

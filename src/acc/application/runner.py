@@ -292,9 +292,11 @@ class SessionRunner:
         given = self._checked(run, _open_requests(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
+        inputs: list[Event] = []
         for answer in given.values():
             run.seq += 1
-            await run.record(self._event(run, EventKind.INPUT, answer=answer))
+            inputs.append(self._event(run, EventKind.INPUT, answer=answer))
+        await run.record(*inputs)
         state = State(session.state)
         paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
         state.apply(paused.detail["undo"], paused.detail["undo_removed"])
