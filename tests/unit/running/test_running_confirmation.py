@@ -344,6 +344,7 @@ def export(started: list[str], **options: Any) -> Any:
     def start(what: str, ctx: ToolContext) -> dict[str, str]:
         started.append(what)
         ctx.state["started"] = len(started)
+        ctx.save_artifact("ticket.txt", what)
         return {"job": f"job-{len(started)}"}
 
     return start
