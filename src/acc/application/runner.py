@@ -215,10 +215,10 @@ class SessionRunner:
         """Do work while holding the session: one run at a time, here and in other processes."""
         await self._wait_in_line(run.key)
         try:
-            session = await self._open(run)
             try:
-                return await work(session)
+                return await work(await self._open(run))
             finally:
+                # Also where opening was cut off: the store may have given us the session already.
                 await self.services.sessions.release(run.key, holder=run.holder)
         finally:
             self._call_next(run.key)
@@ -233,10 +233,9 @@ class SessionRunner:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            # One that was cancelled is passed by when its turn comes.
+            if not turn.cancelled():
                 self._call_next(key)
-            else:
-                waiting.remove(turn)
             raise
 
     def _call_next(self, key: SessionKey) -> None:
@@ -277,8 +276,18 @@ class SessionRunner:
         run.seq += 1
         run.first_seq = run.seq
         detail = {"turn": run.turn_id}
-        await run.record(self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail))
+        await self._begin(
+            run, self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail)
+        )
         return await self._drive(run, State(session.state))
+
+    async def _begin(self, run: Run, *events: Event) -> None:
+        """Put on record what a run begins with; whoever cancels that has begun it all the same."""
+        try:
+            await run.record(*events)
+        except asyncio.CancelledError:
+            await self._end(run, RunStatus.CANCELED, "canceled")
+            raise
 
     async def _resumed(
         self, run: Run, session: Session, answers: Sequence[InputAnswer]
@@ -296,7 +305,8 @@ class SessionRunner:
         for answer in given.values():
             run.seq += 1
             inputs.append(self._event(run, EventKind.INPUT, answer=answer))
-        await run.record(*inputs)
+        if inputs:
+            await self._begin(run, *inputs)
         state = State(session.state)
         paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
         state.apply(paused.detail["undo"], paused.detail["undo_removed"])
