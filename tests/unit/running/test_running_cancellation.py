@@ -109,7 +109,7 @@ def cancelled_at(
         count += 1
         try:
             yield waits_for
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is for the one who waits
             fault = error
 
 
