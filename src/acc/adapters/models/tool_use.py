@@ -287,13 +287,12 @@ def _arguments(
 
 def _target(prompt: Prompt, happened: Happened, tool: ToolSpec) -> str:
     """Return the colleague whom the query fits clearly better than this agent, or nothing."""
-    if any(result.name == TRANSFER for result in happened.results):
+    listed: dict[str, str] = dict(LISTED.findall(tool.description))
+    handed_over = any(text.endswith(_HANDED_OVER) for text in listed.values())
+    if handed_over or any(result.name == TRANSFER for result in happened.results):
+        # Somebody has chosen this agent for this very query, or has answered it already.
         return ""
-    described: dict[str, str] = {
-        name: text
-        for name, text in LISTED.findall(tool.description)
-        if name not in happened.handed_over and not text.endswith(_HANDED_OVER)
-    }
+    described = {name: t for name, t in listed.items() if name not in happened.handed_over}
     for name in described:
         word = rf"(?<![\w-]){re.escape(name)}(?![A-Za-z0-9_-])"
         if terms(name) and re.search(word, prompt.query, re.I | re.A):
