@@ -53,6 +53,7 @@ class Moody:
 
 mood = Moody()
 moody = LlmAgent(name="moody", model=mood)
+moody_acc = LlmAgent(name="moody", model=mood, memory="acc")
 moody_pair = SequentialAgent(
     name="pair", sub_agents=[Echo(), LlmAgent(name="moody_second", model=mood)]
 )

@@ -129,35 +129,34 @@ def test_what_is_no_agent_is_named() -> None:
 # --- taking up an episode that was cut off ------------------------------------------------------
 
 
-async def test_a_lone_agent_is_replayed_without_asking_its_model() -> None:
-    texts = ("one", "break", "sleep", "four", "five")
-    whole = await episode(python_agent("moody"), texts=texts)
-    before = agents_under_test.mood.asked
+TEXTS = ("The lead is Bo.", "break the rule", "sleep well", "Keep it short.", "Who is the lead?")
+
+
+async def continued(name: str, whole: list[TurnResult]) -> list[TurnResult]:
     found: list[TurnResult] = []
 
     async def keep(result: TurnResult) -> None:
         found.append(result)
 
-    use_case = LiveMultiAgentEvaluationUseCase(
-        agents=[python_agent("moody")], judge=ScriptedJudge()
-    )
-    await use_case.run_episode(queries(*texts), earlier=whole[:4], on_turn=keep)
+    use_case = LiveMultiAgentEvaluationUseCase(agents=[python_agent(name)], judge=ScriptedJudge())
+    await use_case.run_episode(queries(*TEXTS), earlier=whole[:4], on_turn=keep)
+    return found
+
+
+@pytest.mark.parametrize("name", ["moody", "moody_acc"])
+async def test_a_lone_agent_is_replayed_without_asking_its_model(name: str) -> None:
+    whole = await episode(python_agent(name), texts=TEXTS)
+    assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
+    before = agents_under_test.mood.asked
+    found = await continued(name, whole)
     assert agents_under_test.mood.asked == before + 1
     assert [turn.responses for turn in found] == [whole[4].responses]
 
 
 async def test_a_tree_runs_its_turns_again_but_not_one_that_ran_out_of_time() -> None:
-    texts = ("one", "break", "sleep", "four", "five")
-    whole = await episode(python_agent("moody_pair"), texts=texts)
+    whole = await episode(python_agent("moody_pair"), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
-    again = python_agent("moody_pair")
-    use_case = LiveMultiAgentEvaluationUseCase(agents=[again], judge=ScriptedJudge())
-    found: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        found.append(result)
-
-    await use_case.run_episode(queries(*texts), earlier=whole[:4], on_turn=keep)
+    found = await continued("moody_pair", whole)
     assert [turn.responses for turn in found] == [whole[4].responses]
 
 
