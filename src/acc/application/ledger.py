@@ -58,6 +58,11 @@ class Ledger:
         if event.result is not None and event.detail.get("ran", True):
             self._tools += 1
 
+    @property
+    def handed_over(self) -> frozenset[str]:
+        """Return who has given the conversation away in this run."""
+        return frozenset(self._path[:-1])
+
     def hop(self, source: str, target: str) -> Sequence[str]:
         """Count a transfer and return the path so far, or refuse it and show the path."""
         self._path += [target] if self._path and self._path[-1] == source else [source, target]

@@ -1,8 +1,7 @@
 """What a run of agents is made of: stores, models, memories, threads, clock."""
 
 import os
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,23 +101,11 @@ def make_model(name: str) -> LanguageModelPort:
     )
 
 
-@lru_cache(maxsize=1)
-def _memory_makers() -> "dict[str, Callable[[], MemoryPort]]":
-    from acc.application.memory import TranscriptMemory
-
-    def transcript() -> "MemoryPort":
-        return TranscriptMemory(tokens=token_counter())
-
-    others = {name: partial(make_memory, name) for name in MEMORIES}
-    return {**others, "transcript": transcript}
-
-
-def make_conversation_memory(name: str) -> "MemoryPort":
+def make_conversation_memory(name: str, *, window: int = 4096, budget: int = 512) -> "MemoryPort":
     """Return a memory for an agent by its name."""
-    make = _memory_makers().get(name)
-    if make is None:
+    if name not in MEMORIES:
         raise InvalidInput(f"no memory {name!r}: choose one of {', '.join(MEMORIES)}")
-    return make()
+    return make_memory(name, window=window, budget=budget)
 
 
 @lru_cache(maxsize=1)
