@@ -15,14 +15,14 @@ from acc.testing import ScriptedModel, call
 
 
 def gather_user_data(name: str, email: str, tool_context: ToolContext) -> dict[str, str]:
-    """ユーザー名とメールを収集してセッション状態に保存"""  # noqa: D415
+    """ユーザー名とメールを収集してセッション状態に保存"""
     tool_context.state["user_name_collected"] = name
     tool_context.state["user_email_collected"] = email
     return {"status": "success", "message": f"{name}のデータを収集しました"}
 
 
 def validate_email_format(email: str, tool_context: ToolContext) -> dict[str, object]:
-    """メールアドレス形式を検証"""  # noqa: D415
+    """メールアドレス形式を検証"""
     is_valid = re.fullmatch(r"[\w.-]+@[\w.-]+\.\w+", email) is not None
     tool_context.state["email_validated"] = is_valid
     if not is_valid:

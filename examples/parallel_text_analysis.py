@@ -35,7 +35,7 @@ class Analyzer(BaseAgent):
 
 
 class SentimentAnalyzer(Analyzer):
-    """テキスト感情を分析します。"""  # noqa: D415
+    """テキスト感情を分析します。"""
 
     def analyze(self, text: str) -> list[str]:
         """Count good and bad words."""
@@ -45,7 +45,7 @@ class SentimentAnalyzer(Analyzer):
 
 
 class KeywordExtractor(Analyzer):
-    """テキストからキーワードを抽出します。"""  # noqa: D415
+    """テキストからキーワードを抽出します。"""
 
     def analyze(self, text: str) -> list[str]:
         """Return at most three words in kanji, the most frequent first."""

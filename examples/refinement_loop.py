@@ -10,7 +10,7 @@ Run it: python examples/refinement_loop.py
 import asyncio
 
 from acc import Agent, LoopAgent, Prompt, Runner, ToolCall, ToolContext, exit_loop
-from acc.testing import ScriptedModel, call
+from acc.testing import ScriptedModel, call, last_result
 
 DRAFTS = (
     "Our service was down.",
@@ -35,9 +35,7 @@ def judge(prompt: Prompt) -> ToolCall:
 
 def decide(prompt: Prompt) -> ToolCall | str:
     """Leave the loop if the tool found nothing, otherwise say what to do better."""
-    result = prompt.messages[-1].parts[0].result
-    assert result is not None
-    feedback = result.content["feedback"]
+    feedback = last_result(prompt)["feedback"]
     return call("exit_loop") if not feedback else f"add {', '.join(feedback)}"
 
 
