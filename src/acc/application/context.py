@@ -325,7 +325,7 @@ class RunContext:
         """Answer: put a message on record, and let the agents after this one hear it."""
         parts = text_part(text)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
-        self.text = event.text
+        self.text = text if event.parts is parts else event.text
         self.line.thread.append(
             PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
         )

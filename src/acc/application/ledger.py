@@ -23,6 +23,8 @@ class Ledger:
     @property
     def usage(self) -> Usage:
         """Return all that was spent so far."""
+        if not self._tools:
+            return self.spent_by_models
         return replace(self.spent_by_models, tool_calls=self._tools)
 
     def before_model_call(self, where: str) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from acc.application.context import Run, RunContext
-from acc.application.memory import trace_fields
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Event, EventKind, RunStatus, ToolResult
 from acc.domain.value_objects.session import SessionKey
@@ -202,9 +201,7 @@ class Remembering:
 
 
 def _detail(memory: MemoryPort, view: MemoryView) -> dict[str, Any]:
-    detail: dict[str, Any] = {"tokens": view.tokens}
-    if view.trace is not None:
-        detail |= trace_fields(view.trace)
+    detail: dict[str, Any] = {"tokens": view.tokens, **view.detail}
     if isinstance(memory, RestorableMemoryPort):
         detail["snapshot"] = memory.snapshot()
     return detail

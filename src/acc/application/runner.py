@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.context import Line, Run, RunContext, RunResult, Services
 from acc.application.control import RunPaused, RunRejected
+from acc.application.holding import Holding
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -18,7 +18,6 @@ from acc.domain.errors import (
     InvalidInput,
     NothingPending,
     RunTimedOut,
-    SessionBusy,
     SessionWaiting,
 )
 from acc.domain.value_objects.event import (
@@ -41,7 +40,6 @@ log = logging.getLogger("acc.run")
 #: Who keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
-_BUSY_POLL = 0.05
 
 Message = str | Part | Sequence[Part]
 Channel = asyncio.Queue[Event | None]
@@ -70,9 +68,7 @@ class SessionRunner:
         self.app_name = app_name
         self.services = services
         self.config = config or RunConfig()
-        self._busy_timeout = busy_timeout
-        #: Who waits for a session that another run of this process holds.
-        self._lines: dict[SessionKey, deque[asyncio.Future[None]]] = {}
+        self._holding = Holding(services.sessions, busy_timeout=busy_timeout)
 
     async def run(
         self,
@@ -212,57 +208,13 @@ class SessionRunner:
         )
 
     async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Do work while holding the session: one run at a time, here and in other processes."""
-        await self._wait_in_line(run.key)
+        """Do work while holding the session."""
+        session = await self._holding.take(run.key, run.holder)
         try:
-            session = await self._open(run)
-            try:
-                return await work(session)
-            finally:
-                await self.services.sessions.release(run.key, holder=run.holder)
+            run.seq = session.seq
+            return await work(session)
         finally:
-            self._call_next(run.key)
-
-    async def _wait_in_line(self, key: SessionKey) -> None:
-        waiting = self._lines.get(key)
-        if waiting is None:
-            self._lines[key] = deque()
-            return
-        turn = asyncio.get_running_loop().create_future()
-        waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._call_next(key)
-            else:
-                waiting.remove(turn)
-            raise
-
-    def _call_next(self, key: SessionKey) -> None:
-        waiting = self._lines[key]
-        while waiting:
-            turn = waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        del self._lines[key]
-
-    async def _open(self, run: Run) -> Session:
-        """Take hold of the session; where another process has it, wait for a while."""
-        deadline: float | None = None
-        while True:
-            try:
-                session = await self.services.sessions.open(run.key, holder=run.holder)
-            except SessionBusy:
-                now = asyncio.get_running_loop().time()
-                deadline = now + self._busy_timeout if deadline is None else deadline
-                if now >= deadline:
-                    raise
-                await asyncio.sleep(_BUSY_POLL)
-            else:
-                run.seq = session.seq
-                return session
+            await self._holding.give_back(run.key, run.holder)
 
     async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
         if session.status is RunStatus.INPUT_REQUIRED:
@@ -364,7 +316,7 @@ class SessionRunner:
 
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
-        said = "".join(part.text for part in run.message if part.text is not None)
+        said = _words(run.message)
         top = RunContext(run, start, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
@@ -466,6 +418,12 @@ def _can_keep(agent: BaseAgent) -> bool:
             return False
         above = above.parent
     return isinstance(agent, LlmAgent)
+
+
+def _words(parts: Sequence[Part]) -> str:
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join(part.text for part in parts if part.text is not None)
 
 
 def _parts(message: Message) -> tuple[Part, ...]:
