@@ -301,8 +301,8 @@ _READS = re.compile(
 _GRAVE = re.compile(
     r"\b(?:pay(?:ment|out)?s?|refunds?|charge|withdraw(?:al)?|wire|deletes?|remove|drop|destroy|purge"
     r"|wipe|erase|truncate|sends?|purchase|buy|transfer (?:money|funds?)"
-    r"|(?:money|funds?) transfer|place order|deploy|execute|exec|shell|run (?:command|code|sql)|grant"
-    r"|revoke|terminate|shut ?down|format disk)\b"
+    r"|(?:money|funds?) transfer|place order|deploy|execute|exec|shell|run (?:command|code|sql)"
+    r"|grant|revoke|terminate|shut ?down|format disk)\b"
     r"|支払|送金|振込|振り込|返金|払い?戻|課金|決済|削除|消去|破棄|送信|購入|発注|解約|権限|出金|公開|停止|実行",
     re.I,
 )
