@@ -141,12 +141,13 @@ class Run:
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
 
-    async def record(self, event: Event) -> None:
-        """Store an event, then show it."""
-        await self.services.sessions.append(self.key, (event,), holder=self.holder)
-        self.events.append(event)
-        if self.listen is not None:
-            await self.listen(event)
+    async def record(self, *events: Event) -> None:
+        """Store events, all or none, then show them."""
+        await self.services.sessions.append(self.key, events, holder=self.holder)
+        for event in events:
+            self.events.append(event)
+            if self.listen is not None:
+                await self.listen(event)
 
     async def show(self, event: Event) -> None:
         """Show an event that is not to be stored."""
@@ -321,11 +322,19 @@ class RunContext:
             found.append(event)
         return found
 
+    def pass_over(self) -> None:
+        """Take over what agents under this context did and wrote, without running them again."""
+        for event in self.run.journal.values():
+            if event.step.startswith(f"{self.path}/"):
+                if event.branch == self.line.branch:
+                    self._replay(event, event.kind)
+                self.run.ledger.passed_over(event)
+
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
         parts = text_part(text)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
-        self.text = event.text
+        self.text = text if event.parts is parts else event.text
         self.line.thread.append(
             PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
         )

@@ -209,12 +209,12 @@ class SessionRunner:
 
     async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
         """Do work while holding the session."""
-        session, renewal = await self._holding.take(run.key, run.holder)
+        session = await self._holding.take(run.key, run.holder)
         try:
             run.seq = session.seq
             return await work(session)
         finally:
-            await self._holding.give_back(run.key, run.holder, renewal)
+            await self._holding.give_back(run.key, run.holder)
 
     async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
         if session.status is RunStatus.INPUT_REQUIRED:
@@ -229,8 +229,18 @@ class SessionRunner:
         run.seq += 1
         run.first_seq = run.seq
         detail = {"turn": run.turn_id}
-        await run.record(self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail))
+        await self._begin(
+            run, self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail)
+        )
         return await self._drive(run, State(session.state))
+
+    async def _begin(self, run: Run, *events: Event) -> None:
+        """Put on record what a run begins with; whoever cancels that has begun it all the same."""
+        try:
+            await run.record(*events)
+        except asyncio.CancelledError:
+            await self._end(run, RunStatus.CANCELED, "canceled")
+            raise
 
     async def _resumed(
         self, run: Run, session: Session, answers: Sequence[InputAnswer]
@@ -244,9 +254,12 @@ class SessionRunner:
         given = self._checked(run, _open_requests(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
+        inputs: list[Event] = []
         for answer in given.values():
             run.seq += 1
-            await run.record(self._event(run, EventKind.INPUT, answer=answer))
+            inputs.append(self._event(run, EventKind.INPUT, answer=answer))
+        if inputs:
+            await self._begin(run, *inputs)
         state = State(session.state)
         paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
         state.apply(paused.detail["undo"], paused.detail["undo_removed"])
@@ -316,7 +329,7 @@ class SessionRunner:
 
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
-        said = "".join(part.text for part in run.message if part.text is not None)
+        said = _words(run.message)
         top = RunContext(run, self.agent, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
@@ -418,6 +431,12 @@ def _can_keep(agent: BaseAgent) -> bool:
             return False
         above = above.parent
     return isinstance(agent, LlmAgent)
+
+
+def _words(parts: Sequence[Part]) -> str:
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join(part.text for part in parts if part.text is not None)
 
 
 def _parts(message: Message) -> tuple[Part, ...]:

@@ -246,7 +246,8 @@ class _Reasoning:
         calls = ToolCalls(
             ctx, self._tools, before=agent.before_tool_callback, after=agent.after_tool_callback
         )
-        outcomes = await calls.run(event.calls)
+        again = event.step in ctx.run.journal
+        outcomes = await calls.run(event.calls, again=again)
         self._note("agent", agent.name, event.parts)
         for outcome in outcomes:
             self._note("tool", outcome.result.name, (Part(result=outcome.result),))

@@ -380,7 +380,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 def exit_loop(ctx: ToolContext) -> str:
     """End the loop: call this when its work is done and no further round is needed."""
     ctx.actions.escalate = True
-    return "The loop ends."
+    return ""
 
 
 def as_tool(item: "Tool | BaseAgent | Callable[..., Any]") -> Tool:

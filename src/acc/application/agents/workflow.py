@@ -49,11 +49,11 @@ class LoopAgent(BaseAgent):
             )
 
     async def run(self, ctx: RunContext) -> None:
-        """Repeat; whoever escalates ends this loop and no other."""
+        """Repeat; whoever escalates ends this loop and no other. The last words are its answer."""
         for _ in range(self.max_iterations or 0):
             for agent in self.sub_agents:
                 done = await ctx.run_agent(agent)
-                ctx.text = done.text
+                ctx.text = done.text or ctx.text
                 if done.escalated:
                     return
 
