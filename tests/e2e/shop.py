@@ -1,19 +1,8 @@
 """Agents for the tests of the command line; their models are scripted, so answers are known."""
 
-import asyncio
-import os
-import sys
-from dataclasses import dataclass
-
 from acc import (
     Agent,
-    BaseAgent,
-    LoopAgent,
-    ParallelAgent,
     Prompt,
-    RunContext,
-    SequentialAgent,
-    exit_loop,
     tool,
 )
 from acc.testing import ScriptedModel, call
@@ -33,7 +22,11 @@ def refund(order: str, amount: int) -> dict[str, object]:
 
 def _said(prompt: Prompt) -> str | list[object]:
     """Answer by what was asked last: tools first, then words."""
-    results = [m.text or str(m.parts[0].result.content) for m in prompt.messages if m.role == "tool" and m.parts[0].result]
+    results = [
+        m.text or str(m.parts[0].result.content)
+        for m in prompt.messages
+        if m.role == "tool" and m.parts[0].result
+    ]
     if results:
         return f"Done: {results[-1]}"
     if "refund" in prompt.query or "返金" in prompt.query:
