@@ -59,7 +59,7 @@ async def test_an_approved_call_in_which_the_process_died_is_not_made_again() ->
     result = await runner.resume(**WHO)
     assert (result.text, paid) == ("done", [1])
     assert results(result) == [
-        {"error": "pay: it was approved and begun earlier, and how it ended is not known"}
+        {"error": "pay: it was begun earlier, and how it ended is not known"}
     ]
 
 
