@@ -265,9 +265,10 @@ async def test_a_long_running_tool_is_not_started_again_and_may_come_to_nothing(
     pay, paid = till()
 
     @tool(long_running=True)
-    def build(name: str) -> str:
+    async def build(name: str, ctx: ToolContext) -> str:
         """Build."""
         started.append(name)
+        await ctx.artifacts.save(f"log {name}", "begun")
         return f"ticket {name}"
 
     calls = [call("build", name="x"), call("build", name="y"), call("pay", amount=1)]
