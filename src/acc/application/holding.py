@@ -35,7 +35,8 @@ class Holding:
         try:
             session = await self._open(key, holder)
         except BaseException:
-            self._call_next(key)
+            # Opening may have been cut off when the store had given us the session already.
+            await self._let_go(key, holder)
             raise
         self._renewal.begin(key, holder)
         return session
@@ -44,6 +45,11 @@ class Holding:
         """Let go of the session and call whoever waits next."""
         try:
             await self._renewal.end(key)
+        finally:
+            await self._let_go(key, holder)
+
+    async def _let_go(self, key: SessionKey, holder: str) -> None:
+        try:
             await self._sessions.release(key, holder=holder)
         finally:
             self._call_next(key)
@@ -71,18 +77,18 @@ class Holding:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if not turn.cancelled():
                 self._call_next(key)  # it was our turn already
-            else:
-                waiting.remove(turn)
             raise
 
     def _call_next(self, key: SessionKey) -> None:
         waiting = self._lines[key]
-        if waiting:
-            waiting.popleft().set_result(None)
-        else:
-            del self._lines[key]
+        while waiting:
+            turn = waiting.popleft()
+            if not turn.cancelled():  # who was cancelled has left the line
+                turn.set_result(None)
+                return
+        del self._lines[key]
 
 
 class _Renewal:

@@ -71,7 +71,8 @@ class MemoryShelf:
     def _make(self, run: Run, choice: MemoryChoice) -> MemoryPort:
         if isinstance(choice, str):
             return run.services.memories(choice)
-        if isinstance(choice, MemoryPort):
+        # A class has the methods of what it makes, and is none itself.
+        if isinstance(choice, MemoryPort) and not isinstance(choice, type):
             owner = self._owned.setdefault(id(choice), run.key)
             if owner != run.key:
                 raise InvalidInput(

@@ -229,8 +229,18 @@ class SessionRunner:
         run.seq += 1
         run.first_seq = run.seq
         detail = {"turn": run.turn_id}
-        await run.record(self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail))
+        await self._begin(
+            run, self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail)
+        )
         return await self._drive(run, State(session.state))
+
+    async def _begin(self, run: Run, *events: Event) -> None:
+        """Put on record what a run begins with; whoever cancels that has begun it all the same."""
+        try:
+            await run.record(*events)
+        except asyncio.CancelledError:
+            await self._end(run, RunStatus.CANCELED, "canceled")
+            raise
 
     async def _resumed(
         self, run: Run, session: Session, answers: Sequence[InputAnswer]
@@ -244,9 +254,12 @@ class SessionRunner:
         given = self._checked(run, _open_requests(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
+        inputs: list[Event] = []
         for answer in given.values():
             run.seq += 1
-            await run.record(self._event(run, EventKind.INPUT, answer=answer))
+            inputs.append(self._event(run, EventKind.INPUT, answer=answer))
+        if inputs:
+            await self._begin(run, *inputs)
         state = State(session.state)
         paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
         state.apply(paused.detail["undo"], paused.detail["undo_removed"])
@@ -317,7 +330,7 @@ class SessionRunner:
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
         said = _words(run.message)
-        top = RunContext(run, start, Line(state), path="", message=said)
+        top = RunContext(run, self.agent, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
         else:
