@@ -5,7 +5,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from acc import BaseAgent, CallContext, Event, EventKind, RunConfig, RunContext, Runner, RunResult
+from acc import (
+    Agent,
+    BaseAgent,
+    CallContext,
+    Event,
+    EventKind,
+    FunctionTool,
+    RunConfig,
+    RunContext,
+    Runner,
+    RunResult,
+    RunStatus,
+    approve,
+    tool,
+)
+from acc.testing import ScriptedModel, call
 
 
 class Who(TypedDict):
@@ -86,3 +101,26 @@ def results(result: RunResult) -> list[Any]:
     """Return the content of all tool results."""
     found = [event.result for event in of_kind(result, EventKind.TOOL_RESULT)]
     return [item.content for item in found if item is not None]
+
+
+def till() -> tuple[FunctionTool, list[int]]:
+    """Return a tool that needs a yes, and what it paid."""
+    paid: list[int] = []
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    return pay, paid
+
+
+def payer(name: str, pay: FunctionTool, *amounts: int, **fields: Any) -> Agent:
+    calls = [call("pay", amount=amount) for amount in amounts]
+    return Agent(name=name, model=ScriptedModel(calls, "done"), tools=[pay], memory=None, **fields)
+
+
+async def approved(runner: Runner, paused: RunResult) -> RunResult:
+    assert paused.status is RunStatus.INPUT_REQUIRED
+    return await runner.resume(**WHO, answers=[approve(r.id) for r in paused.requests])

@@ -163,6 +163,29 @@ async def test_everything_that_is_delegated_draws_on_the_same_budget(
     assert ended.usage.llm_calls <= 5
 
 
+async def test_branches_whose_calls_are_under_way_do_not_exceed_the_budget_together() -> None:
+    asked: list[str] = []
+
+    class Slow:
+        async def complete(self, prompt: Prompt) -> ModelAnswer:
+            asked.append(prompt.query)
+            await asyncio.sleep(0.01)
+            return ModelAnswer(text="x")
+
+    agents = [Agent(name=f"a{n}", model=Slow(), memory=None) for n in range(4)]
+    tree = ParallelAgent(name="p", sub_agents=agents, on_error="collect")
+    result = await turn(tree, config=RunConfig(max_llm_calls=2))
+    assert (len(asked), result.usage.llm_calls) == (2, 2)
+    assert [e.detail["code"] for e in of_kind(result, EventKind.FAULT)] == ["budget_exceeded"] * 2
+
+
+async def test_a_call_that_failed_is_given_back_to_the_budget() -> None:
+    flaky = ScriptedModel(ConnectionError("down"))
+    agents = [Agent(name="a", model=flaky), Agent(name="b", model=ScriptedModel("fine"))]
+    tree = ParallelAgent(name="p", sub_agents=agents, on_error="collect", max_concurrency=1)
+    assert (await turn(tree, config=RunConfig(max_llm_calls=1))).text == "b: fine"
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_everything_that_is_delegated_ends_with_the_runs_time(way: str) -> None:
     class Slow:

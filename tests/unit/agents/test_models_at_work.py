@@ -88,6 +88,13 @@ async def test_defaults_of_the_schema_are_filled_in() -> None:
     assert (await turn(agent)).state == {"p": {"x": 1, "y": 0}}
 
 
+async def test_defaults_are_filled_in_however_deep_they_are() -> None:
+    answer = '[{"a": {"title": "Fire"}}]'
+    schema = list[dict[str, Ticket]]
+    agent = Agent(name="a", model=ScriptedModel(answer), output_schema=schema, output_key="list")
+    assert (await turn(agent)).state == {"list": [{"a": {"title": "Fire", "urgency": "low"}}]}
+
+
 async def test_an_answer_that_does_not_fit_is_told_why_and_repaired() -> None:
     bad = '{"title": "Fire", "urgency": "extreme"}'
     model = ScriptedModel(bad, "no JSON at all", '{"title": "Fire"}')

@@ -101,7 +101,7 @@ class GraphAgent(BaseAgent):
     async def _step(self, ctx: RunContext, agents: list[BaseAgent]) -> Mapping[str, RunContext]:
         if len(agents) == 1:
             done = await ctx.run_agent(agents[0])
-            ctx.text = done.text
+            ctx.text = done.text or ctx.text
             ctx.escalated = done.escalated
             return {agents[0].name: done}
         branches = Branches(ctx, merge=self.merge, on_error=self.on_error)

@@ -23,10 +23,10 @@ class SequentialAgent(BaseAgent):
         check_has_steps(self)
 
     async def run(self, ctx: RunContext) -> None:
-        """Run them; the answer is the last one's. A step that escalates ends the sequence."""
+        """Run them; the last words are the answer. A step that escalates ends the sequence."""
         for agent in self.sub_agents:
             done = await ctx.run_agent(agent)
-            ctx.text = done.text
+            ctx.text = done.text or ctx.text
             if done.escalated:
                 ctx.escalated = True
                 return
