@@ -369,6 +369,10 @@ class SessionRunner:
         if state is not None and status is RunStatus.COMPLETED and state.pending:
             delta, removed = state.take()
             actions = EventActions(state_delta=delta, state_removed=removed)
+        if status is RunStatus.FAILED:
+            # What the store refused took no number, so ours may be ahead.
+            session = await self.services.sessions.read(run.key)
+            run.seq = run.seq if session is None else session.seq
         run.seq += 1
         event = self._event(
             run,

@@ -12,7 +12,7 @@ import msgspec
 from acc.application.agents.base import Callback, called
 from acc.application.agents.tool import Tool, ToolContext
 from acc.application.context import RunContext
-from acc.application.control import RunPaused, RunRejected
+from acc.application.control import RunPaused, RunRejected, must_pass
 from acc.application.state import plain
 from acc.domain.errors import (
     BudgetExceeded,
@@ -313,7 +313,9 @@ async def _guarded(
         await tool_context.settle()
     except _FATAL:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if must_pass(error):
+            raise
         log.info("tool %s failed", tool.name, exc_info=True)
         if isinstance(error, TimeoutError) and bound.expired():
             return _error(call, f"{tool.name} did not finish within {limit:g} seconds")
