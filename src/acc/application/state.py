@@ -33,7 +33,7 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
     for base in _PLAIN:
         if isinstance(value, base):  # floats, and a StrEnum, an IntEnum and the like
-            return base(value)
+            return str.__str__(value) if base is str else base(value)
     raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
 
 

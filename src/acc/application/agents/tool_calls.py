@@ -329,8 +329,10 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
     """Return a result as plain data; what is none is told as an error."""
     try:
         if not isinstance(content, str | int | bool | None):
-            content = plain(msgspec.to_builtins(content), call.name)
-    except (TypeError, StateNotStorable, RecursionError) as error:
+            content = msgspec.to_builtins(content)
+        content = plain(content, call.name)
+        msgspec.json.encode(content)  # half a character, say, has no place in a record
+    except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error(call, f"{call.name} returned something that cannot be kept: {error}")
     return ToolResult(call_id=call.id, name=call.name, content=content)
 
