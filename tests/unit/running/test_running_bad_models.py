@@ -345,7 +345,7 @@ async def test_a_callback_that_raises_fails_the_run_as_its_agents_fault(
     agent = clerk(
         ScriptedModel([pay, pay] if many else pay, "done"),
         Till().tool(confirm=False),
-        **{name: broken},
+        **dict[str, Any]({name: broken}),
     )
     desk = world.desk(SequentialAgent(name="root", sub_agents=[agent]))
     with pytest.raises(AgentFailed, match="'clerk' failed: KeyError: 'broken'"):
