@@ -143,7 +143,11 @@ class Run:
 
     async def record(self, *events: Event) -> None:
         """Store events, all or none, then show them."""
-        await self.services.sessions.append(self.key, events, holder=self.holder)
+        try:
+            await self.services.sessions.append(self.key, events, holder=self.holder)
+        except InvalidInput:
+            self.seq -= len(events)  # they were refused before they took a number
+            raise
         for event in events:
             self.events.append(event)
             if self.listen is not None:
@@ -332,6 +336,10 @@ class RunContext:
 
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
+        if not isinstance(text, str):
+            raise InvalidInput(
+                f"{self.agent.name!r} said a {type(text).__name__}, which is no text"
+            )
         parts = text_part(text)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text

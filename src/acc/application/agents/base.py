@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acc.application.context import RunContext
-from acc.application.control import RunRejected
+from acc.application.control import RunRejected, must_pass
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
 from acc.domain.value_objects.event import EventKind, RequestKind, Verdict
 from acc.domain.value_objects.run import Grant
@@ -110,7 +110,9 @@ class BaseAgent:
                     await ctx.say(str(found))
         except AccError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if must_pass(error):
+                raise
             raise AgentFailed(self.name, f"{type(error).__name__}: {error}") from error
 
     def _check_names(self) -> None:

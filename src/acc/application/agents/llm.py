@@ -16,7 +16,7 @@ from acc.application.asking import ask_model
 from acc.application.context import RunContext
 from acc.application.remembering import MemoryChoice, Remembering
 from acc.domain.errors import InvalidTree, ModelOutputInvalid
-from acc.domain.value_objects.event import Event, EventKind, Part, Usage, text_part
+from acc.domain.value_objects.event import Event, EventKind, Part, ToolCall, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -29,6 +29,7 @@ _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S)
 _MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
 _EMPTY = "the answer is empty"
+_UNSOUND = "a call needs an id and a name, which are texts, and named arguments"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -217,7 +218,7 @@ class _Reasoning:
     def _fault(self, answer: ModelAnswer) -> str:
         """Return what is wrong with an answer; a good one goes to the state where it should."""
         if answer.calls:
-            return ""
+            return "" if all(map(_is_sound, answer.calls)) else _UNSOUND
         if not answer.text.strip():
             return _EMPTY
         agent = self._agent
@@ -272,6 +273,11 @@ class _Reasoning:
         self._faults += 1
         if self._faults > self._ctx.config.max_repairs:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
+
+
+def _is_sound(call: ToolCall) -> bool:
+    texts = isinstance(call.id, str) and isinstance(call.name, str)
+    return texts and isinstance(call.arguments, Mapping)
 
 
 def _last_text(outcomes: Sequence[Outcome]) -> str:

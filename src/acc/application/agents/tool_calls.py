@@ -12,7 +12,7 @@ import msgspec
 from acc.application.agents.base import Callback, called
 from acc.application.agents.tool import Tool, ToolContext, as_data
 from acc.application.context import RunContext
-from acc.application.control import RunPaused, RunRejected
+from acc.application.control import RunPaused, RunRejected, must_pass
 from acc.application.state import plain
 from acc.domain.errors import (
     BudgetExceeded,
@@ -313,7 +313,9 @@ async def _guarded(
         await tool_context.settle()
     except _FATAL:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if must_pass(error):
+            raise
         log.info("tool %s failed", tool.name, exc_info=True)
         if isinstance(error, TimeoutError) and bound.expired():
             return _error(call, f"{tool.name} did not finish within {limit:g} seconds")
@@ -327,8 +329,10 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
     """Return a result as plain data; what is none is told as an error."""
     try:
         if not isinstance(content, str | int | bool | None):
-            content = plain(msgspec.to_builtins(content), call.name)
-    except (TypeError, StateNotStorable, RecursionError) as error:
+            content = msgspec.to_builtins(content)
+        content = plain(content, call.name)
+        msgspec.json.encode(content)  # half a character, say, has no place in a record
+    except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error(call, f"{call.name} returned something that cannot be kept: {error}")
     return ToolResult(call_id=call.id, name=call.name, content=content)
 
