@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from acc.application.context import Run, RunContext
-from acc.application.memory import trace_fields
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Event, EventKind, RunStatus, ToolResult
 from acc.domain.value_objects.session import SessionKey
@@ -72,7 +71,8 @@ class MemoryShelf:
     def _make(self, run: Run, choice: MemoryChoice) -> MemoryPort:
         if isinstance(choice, str):
             return run.services.memories(choice)
-        if isinstance(choice, MemoryPort):
+        # A class has the methods of what it makes, and is none itself.
+        if isinstance(choice, MemoryPort) and not isinstance(choice, type):
             owner = self._owned.setdefault(id(choice), run.key)
             if owner != run.key:
                 raise InvalidInput(
@@ -202,9 +202,7 @@ class Remembering:
 
 
 def _detail(memory: MemoryPort, view: MemoryView) -> dict[str, Any]:
-    detail: dict[str, Any] = {"tokens": view.tokens}
-    if view.trace is not None:
-        detail |= trace_fields(view.trace)
+    detail: dict[str, Any] = {"tokens": view.tokens, **view.detail}
     if isinstance(memory, RestorableMemoryPort):
         detail["snapshot"] = memory.snapshot()
     return detail

@@ -10,6 +10,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.context import Line, Run, RunContext, RunResult, Services
 from acc.application.control import RunPaused, RunRejected
+from acc.application.holding import Holding
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -17,10 +18,10 @@ from acc.domain.errors import (
     InvalidInput,
     NothingPending,
     RunTimedOut,
-    SessionBusy,
     SessionWaiting,
 )
 from acc.domain.value_objects.event import (
+    NO_ACTIONS,
     Event,
     EventActions,
     EventKind,
@@ -39,7 +40,6 @@ log = logging.getLogger("acc.run")
 #: Who keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
-_BUSY_POLL = 0.05
 
 Message = str | Part | Sequence[Part]
 Channel = asyncio.Queue[Event | None]
@@ -68,8 +68,7 @@ class SessionRunner:
         self.app_name = app_name
         self.services = services
         self.config = config or RunConfig()
-        self._busy_timeout = busy_timeout
-        self._locks: dict[SessionKey, tuple[asyncio.Lock, int]] = {}
+        self._holding = Holding(services.sessions, busy_timeout=busy_timeout)
 
     async def run(
         self,
@@ -209,38 +208,13 @@ class SessionRunner:
         )
 
     async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Do work while holding the session: one run at a time, here and in other processes."""
-        lock, waiting = self._locks.get(run.key) or (asyncio.Lock(), 0)
-        self._locks[run.key] = (lock, waiting + 1)
+        """Do work while holding the session."""
+        session = await self._holding.take(run.key, run.holder)
         try:
-            async with lock:
-                session = await self._open(run)
-                try:
-                    return await work(session)
-                finally:
-                    await self.services.sessions.release(run.key, holder=run.holder)
+            run.seq = session.seq
+            return await work(session)
         finally:
-            lock, waiting = self._locks[run.key]
-            if waiting == 1:
-                del self._locks[run.key]
-            else:
-                self._locks[run.key] = (lock, waiting - 1)
-
-    async def _open(self, run: Run) -> Session:
-        """Take hold of the session; where another process has it, wait for a while."""
-        deadline: float | None = None
-        while True:
-            try:
-                session = await self.services.sessions.open(run.key, holder=run.holder)
-            except SessionBusy:
-                now = asyncio.get_running_loop().time()
-                deadline = now + self._busy_timeout if deadline is None else deadline
-                if now >= deadline:
-                    raise
-                await asyncio.sleep(_BUSY_POLL)
-            else:
-                run.seq = session.seq
-                return session
+            await self._holding.give_back(run.key, run.holder)
 
     async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
         if session.status is RunStatus.INPUT_REQUIRED:
@@ -255,8 +229,18 @@ class SessionRunner:
         run.seq += 1
         run.first_seq = run.seq
         detail = {"turn": run.turn_id}
-        await run.record(self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail))
+        await self._begin(
+            run, self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail)
+        )
         return await self._drive(run, State(session.state))
+
+    async def _begin(self, run: Run, *events: Event) -> None:
+        """Put on record what a run begins with; whoever cancels that has begun it all the same."""
+        try:
+            await run.record(*events)
+        except asyncio.CancelledError:
+            await self._end(run, RunStatus.CANCELED, "canceled")
+            raise
 
     async def _resumed(
         self, run: Run, session: Session, answers: Sequence[InputAnswer]
@@ -270,12 +254,15 @@ class SessionRunner:
         given = self._checked(run, _open_requests(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
+        inputs: list[Event] = []
         for answer in given.values():
             run.seq += 1
-            await run.record(self._event(run, EventKind.INPUT, answer=answer))
+            inputs.append(self._event(run, EventKind.INPUT, answer=answer))
+        if inputs:
+            await self._begin(run, *inputs)
         state = State(session.state)
-        undo = events[-1].detail
-        state.apply(undo["undo"], undo["undo_removed"])
+        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+        state.apply(paused.detail["undo"], paused.detail["undo_removed"])
         return await self._drive(run, State(state.copy()))
 
     def _checked(
@@ -342,8 +329,8 @@ class SessionRunner:
 
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
-        said = "".join(part.text for part in run.message if part.text is not None)
-        top = RunContext(run, start, Line(state), path="", message=said)
+        said = _words(run.message)
+        top = RunContext(run, self.agent, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
         else:
@@ -378,15 +365,16 @@ class SessionRunner:
         detail: Mapping[str, Any] | None = None,
         state: State | None = None,
     ) -> None:
-        delta, removed = state.take() if state is not None else ({}, ())
-        if status is not RunStatus.COMPLETED:
-            delta, removed = {}, ()
+        actions = NO_ACTIONS
+        if state is not None and status is RunStatus.COMPLETED and state.pending:
+            delta, removed = state.take()
+            actions = EventActions(state_delta=delta, state_removed=removed)
         run.seq += 1
         event = self._event(
             run,
             EventKind.ENDED,
             parts=text_part(text) if text else (),
-            actions=EventActions(state_delta=delta, state_removed=tuple(removed)),
+            actions=actions,
             usage=run.ledger.usage,
             status=status,
             detail=dict(detail or {}),
@@ -443,6 +431,12 @@ def _can_keep(agent: BaseAgent) -> bool:
             return False
         above = above.parent
     return isinstance(agent, LlmAgent)
+
+
+def _words(parts: Sequence[Part]) -> str:
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join(part.text for part in parts if part.text is not None)
 
 
 def _parts(message: Message) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from acc.application.agents.base import BaseAgent, Callback, called
 from acc.application.agents.instruction import Instruction, resolve
-from acc.application.agents.tool import AgentTool, Tool, as_tool
+from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool
 from acc.application.agents.tool_calls import Outcome, ToolCalls
 from acc.application.agents.transfer import TRANSFER, TransferTool
 from acc.application.asking import ask_model
@@ -185,10 +185,13 @@ class _Reasoning:
         return await ctx.say(answer.text, usage=usage)
 
     async def _prompt(self, memory: str) -> Prompt:
+        instruction = self._agent.instruction
+        if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
+            instruction = await resolve(self._ctx, instruction)
         return Prompt(
             query=self._ctx.message,
             memory=memory,
-            instruction=await resolve(self._ctx, self._agent.instruction),
+            instruction=instruction,
             messages=(*self._heard, *self._steps),
             tools=self._specs,
             output_schema=self._agent.json_schema,
@@ -226,7 +229,7 @@ class _Reasoning:
                 parsed = msgspec.json.decode(body, type=agent.output_schema)
             except (msgspec.DecodeError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
-            value = msgspec.to_builtins(parsed)
+            value = as_data(parsed)
         if agent.output_key:
             self._ctx.state[agent.output_key] = value
         return ""
@@ -243,7 +246,8 @@ class _Reasoning:
         calls = ToolCalls(
             ctx, self._tools, before=agent.before_tool_callback, after=agent.after_tool_callback
         )
-        outcomes = await calls.run(event.calls)
+        again = event.step in ctx.run.journal
+        outcomes = await calls.run(event.calls, again=again)
         self._note("agent", agent.name, event.parts)
         for outcome in outcomes:
             self._note("tool", outcome.result.name, (Part(result=outcome.result),))

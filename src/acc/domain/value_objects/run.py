@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from acc.domain.value_objects.quick import quick
+
 StandIn = str | Callable[[Any], str]
 
 
@@ -39,6 +41,7 @@ class RunConfig:
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """What travels through every call of a run: who asks, and how to follow it."""
