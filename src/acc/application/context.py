@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from acc.application.control import RunPaused
 from acc.application.ledger import Ledger
 from acc.application.state import State, StateView
-from acc.domain.errors import InvalidInput, ReplayMismatch
+from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
 from acc.domain.value_objects.event import (
     NO_ACTIONS,
     PASSING,
@@ -163,7 +164,7 @@ class Run:
 class Line:
     """One strand of a run: the main one, or a parallel branch with a state of its own."""
 
-    __slots__ = ("branch", "main", "state", "thread")
+    __slots__ = ("branch", "heard", "main", "state", "thread")
 
     def __init__(
         self, state: State, *, branch: str = "", thread: Sequence[PromptMessage] = ()
@@ -171,6 +172,7 @@ class Line:
         self.state = state
         self.branch = branch
         self.main = not branch
+        self.heard = len(thread)
         #: What agents have said so far in this run, as those who come after hear it.
         self.thread = list(thread)
 
@@ -184,6 +186,7 @@ class RunContext:
         "agent",
         "call",
         "escalated",
+        "files",
         "history",
         "identity",
         "line",
@@ -217,6 +220,8 @@ class RunContext:
         self.call: CallContext = run.call if parent is None else parent.call
         self.history: bool = parent is None or parent.history
         self.identity: bool = parent is None or parent.identity
+        #: Patterns of artifact names; a name must fit one of each.
+        self.files: tuple[tuple[str, ...], ...] = () if parent is None else parent.files
         self._steps = 0
         self._children: dict[str, int] = {}
 
@@ -398,7 +403,13 @@ class RunContext:
         while (target := context.transfer_to) is not None:
             context = self.child(target, message=message)
             await target.execute(context)
+        if context.line is not self.line and context.text:
+            self.line.thread.append(context.as_heard())
         return context
+
+    def as_heard(self) -> PromptMessage:
+        """Return the agent's answer as those who come after it hear it."""
+        return PromptMessage(role="agent", author=self.agent.name, parts=text_part(self.text))
 
     def child(
         self, agent: "BaseAgent", *, line: Line | None = None, message: str | None = None
@@ -458,8 +469,12 @@ class RunContext:
             caller=f"agent://{parent}",
             permissions=held if given is None else given,
         )
-        self.history = self.history and grant.history
+        if self.history and not grant.history:
+            self.history = False
+            self.line = Line(self.line.state, branch=self.line.branch)
         self.identity = self.identity and grant.identity
+        if "*" not in grant.artifacts:
+            self.files = (*self.files, grant.artifacts)
 
 
 def _with_delta(
@@ -483,6 +498,8 @@ class Artifacts:
         self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
     ) -> int:
         """Store a further version, put that on record, and return its number."""
+        if not self._granted(name):
+            raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
         if not name.strip() or len(name) > 256 or not name.isprintable():
             raise InvalidInput(f"{name!r} is no name for an artifact")
         context = self._context
@@ -499,13 +516,21 @@ class Artifacts:
 
     async def load(self, name: str, version: int | None = None) -> StoredArtifact | None:
         """Return a version, the newest if none is named, or None."""
+        if not self._granted(name):
+            return None
         run = self._context.run
         return await run.services.artifacts.load(run.key, name, version)
 
     async def names(self) -> tuple[str, ...]:
         """Return what there is."""
         run = self._context.run
-        return await run.services.artifacts.names(run.key)
+        return tuple(filter(self._granted, await run.services.artifacts.names(run.key)))
+
+    def _granted(self, name: str) -> bool:
+        return all(
+            any(fnmatchcase(name, pattern) for pattern in patterns)
+            for patterns in self._context.files
+        )
 
 
 @quick
@@ -520,3 +545,9 @@ class RunResult:
     state: Mapping[str, Any]
     usage: Usage
     requests: tuple[InputRequest, ...] = ()
+
+    @property
+    def answered_by(self) -> str:
+        """Return the name of the agent that spoke last."""
+        spoken = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
+        return next((author for author in spoken if author != "user"), "")

@@ -58,7 +58,7 @@ class SessionRunner:
         app_name: str,
         services: Services,
         config: RunConfig | None = None,
-        busy_timeout: float = 60.0,
+        busy_timeout: float = 300.0,
     ) -> None:
         if not isinstance(agent, BaseAgent):
             raise InvalidInput(f"{agent!r} is no agent")

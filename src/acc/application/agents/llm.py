@@ -142,7 +142,7 @@ class _Reasoning:
         if targets:
             self._tools[TRANSFER] = TransferTool(ctx, targets)
         self._specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
-        self._heard = tuple(ctx.line.thread) if ctx.history else ()
+        self._heard = tuple(ctx.line.thread)
         self._steps: list[PromptMessage] = []
         self._faults = 0
         self._memory: Remembering | None = None
@@ -262,7 +262,7 @@ class _Reasoning:
             return True
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
-            ctx.text = event.text or _last_text(outcomes)
+            ctx.text = event.text or _last_text(outcomes, alone=not ctx.line.thread)
             return True
         return False
 
@@ -280,9 +280,12 @@ def _is_sound(call: ToolCall) -> bool:
     return texts and isinstance(call.arguments, Mapping)
 
 
-def _last_text(outcomes: Sequence[Outcome]) -> str:
+def _last_text(outcomes: Sequence[Outcome], *, alone: bool) -> str:
+    """Return what a tool that ended a loop said; data only where nobody has said anything."""
     content = outcomes[-1].result.content
-    return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+    if isinstance(content, str):
+        return content
+    return msgspec.json.encode(content).decode() if alone else ""
 
 
 Agent = LlmAgent
