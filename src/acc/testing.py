@@ -127,6 +127,15 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(id="", name=name, arguments=arguments)
 
 
+def last_result(prompt: Prompt) -> Any:
+    """Return what the last tool gave back, for a script that answers with it."""
+    parts = (part for message in reversed(prompt.messages) for part in reversed(message.parts))
+    result = next((part.result for part in parts if part.result is not None), None)
+    if result is None:
+        raise AssertionError(f"no tool has been called yet: {prompt!r}")
+    return result.content
+
+
 class ScriptedModel:
     """Answers from a list and keeps what it was asked.
 

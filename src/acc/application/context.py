@@ -345,7 +345,7 @@ class RunContext:
             )
         parts = text_part(text)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
-        self.text = event.text
+        self.text = text if event.parts is parts else event.text
         self.line.thread.append(
             PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
         )
@@ -417,10 +417,18 @@ class RunContext:
         )
         if isinstance(self.state, StateView):
             context.state = self.state if line is None else self.state.over(line.state)
-        grant = self.agent.grants.get(agent.name)
-        if grant is not None:
-            context._narrow(grant, self)
+        for parent, grant in self._grants_for(agent):
+            context._narrow(grant, parent)
         return context
+
+    def _grants_for(self, agent: "BaseAgent") -> list[tuple[str, Grant]]:
+        """Return what all who stand between this agent and another grant, outermost first."""
+        found: list[tuple[str, Grant]] = []
+        while agent is not self.agent and (parent := agent.parent) is not None:
+            if agent.name in parent.grants:
+                found.insert(0, (parent.name, parent.grants[agent.name]))
+            agent = parent
+        return found
 
     def fork(self, name: str) -> "RunContext":
         """Return a context of the same agent with steps of its own, for work beside its loop."""
@@ -440,21 +448,21 @@ class RunContext:
         self._children[name] = count + 1
         return f"{self.path}/{name}:{count}" if count else f"{self.path}/{name}"
 
-    def _narrow(self, grant: Grant, parent: "RunContext") -> None:
+    def _narrow(self, grant: Grant, parent: str) -> None:
         if "*" not in grant.read or "*" not in grant.write:
             self.state = StateView(self.state, grant.read, grant.write)
-        held = parent.call.permissions
+        held = self.call.permissions
         given = grant.permissions
         if given is not None and held is not None:
             given = given & held
         self.call = CallContext(
             request_id=self.call.request_id,
             trace_id=self.call.trace_id,
-            caller=f"agent://{parent.agent.name}",
+            caller=f"agent://{parent}",
             permissions=held if given is None else given,
         )
-        self.history = parent.history and grant.history
-        self.identity = parent.identity and grant.identity
+        self.history = self.history and grant.history
+        self.identity = self.identity and grant.identity
 
 
 def _with_delta(

@@ -25,11 +25,11 @@ class Holding:
     ) -> None:
         self._sessions = sessions
         self._busy_timeout = busy_timeout
-        self._renew_every = renew_every
+        self._renewal = _Renewal(sessions, every=renew_every)
         #: Who waits for a session that another run of this process holds.
         self._lines: dict[SessionKey, deque[asyncio.Future[None]]] = {}
 
-    async def take(self, key: SessionKey, holder: str) -> tuple[Session, "Renewal"]:
+    async def take(self, key: SessionKey, holder: str) -> Session:
         """Wait for the session and take hold of it; `give_back` must follow."""
         await self._wait_in_line(key)
         try:
@@ -38,12 +38,13 @@ class Holding:
             # Opening may have been cut off when the store had given us the session already.
             await self._let_go(key, holder)
             raise
-        return session, Renewal(self._sessions, key, holder, every=self._renew_every)
+        self._renewal.begin(key, holder)
+        return session
 
-    async def give_back(self, key: SessionKey, holder: str, renewal: "Renewal") -> None:
+    async def give_back(self, key: SessionKey, holder: str) -> None:
         """Let go of the session and call whoever waits next."""
         try:
-            await renewal.stop()
+            await self._renewal.end(key)
         finally:
             await self._let_go(key, holder)
 
@@ -90,33 +91,40 @@ class Holding:
         del self._lines[key]
 
 
-class Renewal:
-    """Renews the hold on a session for as long as a run lasts, however silent it is."""
+class _Renewal:
+    """Renews what is held, every so often, for as long as runs last, however silent they are."""
 
-    __slots__ = ("_every", "_handle", "_holder", "_key", "_sessions", "_task")
-
-    def __init__(
-        self, sessions: SessionStorePort, key: SessionKey, holder: str, *, every: float
-    ) -> None:
+    def __init__(self, sessions: SessionStorePort, *, every: float) -> None:
         self._sessions = sessions
-        self._key = key
-        self._holder = holder
         self._every = every
-        self._task: asyncio.Task[None] | None = None
-        self._handle = asyncio.get_running_loop().call_later(every, self._begin)
+        self._held: dict[SessionKey, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: dict[SessionKey, asyncio.Task[None]] = {}
 
-    async def stop(self) -> None:
-        """End it, and wait for a renewal that is under way."""
-        self._handle.cancel()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    def _begin(self) -> None:
-        # No group can own it, as it begins and ends with the run: `stop` waits for it.
+    def begin(self, key: SessionKey, holder: str) -> None:
+        self._held[key] = holder
         loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._renew())
-        self._handle = loop.call_later(self._every, self._begin)
+        if self._timer is None or self._loop is not loop:
+            self._loop = loop
+            self._timer = loop.call_later(self._every, self._tick)
 
-    async def _renew(self) -> None:
+    async def end(self, key: SessionKey) -> None:
+        """Stop for one session, and wait for a renewal that is under way."""
+        del self._held[key]
+        if self._tasks and (task := self._tasks.pop(key, None)) is not None:
+            await asyncio.wait([task])
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._held:
+            return
+        # No group can own these, as they come and go with the runs: `end` waits for each.
+        loop = asyncio.get_running_loop()
+        for key, holder in self._held.items():
+            self._tasks[key] = loop.create_task(self._renew(key, holder))
+        self._timer = loop.call_later(self._every, self._tick)
+
+    async def _renew(self, key: SessionKey, holder: str) -> None:
         with suppress(AccError):  # if it is lost, the next append will say so
-            await self._sessions.renew(self._key, holder=self._holder)
+            await self._sessions.renew(key, holder=holder)

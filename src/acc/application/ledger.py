@@ -11,25 +11,29 @@ from acc.domain.value_objects.run import RunConfig
 class Ledger:
     """Counts calls, tokens and hops, and refuses the one too many."""
 
-    __slots__ = ("_config", "_path", "_tools", "hops", "spent_by_models")
+    __slots__ = ("_config", "_path", "_tools", "asking", "hops", "spent_by_models")
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
         self._path: list[str] = []
         self._tools = 0
         self.hops = 0
+        #: Model calls under way: branches that run at the same time share the budget too.
+        self.asking = 0
         self.spent_by_models = NO_USAGE
 
     @property
     def usage(self) -> Usage:
         """Return all that was spent so far."""
+        if not self._tools:
+            return self.spent_by_models
         return replace(self.spent_by_models, tool_calls=self._tools)
 
     def before_model_call(self, where: str) -> None:
         """Refuse a model call that the budget does not cover."""
         config = self._config
         spent = self.spent_by_models
-        if spent.llm_calls >= config.max_llm_calls:
+        if spent.llm_calls + self.asking >= config.max_llm_calls:
             raise BudgetExceeded("max_llm_calls", config.max_llm_calls, where)
         if config.token_budget is not None:
             tokens = spent.input_tokens + spent.output_tokens
@@ -53,6 +57,11 @@ class Ledger:
             self.spent(event.usage)
         if event.result is not None and event.detail.get("ran", True):
             self._tools += 1
+
+    @property
+    def handed_over(self) -> frozenset[str]:
+        """Return who has given the conversation away in this run."""
+        return frozenset(self._path[:-1])
 
     def hop(self, source: str, target: str) -> Sequence[str]:
         """Count a transfer and return the path so far, or refuse it and show the path."""

@@ -194,6 +194,8 @@ class TranscriptMemory:
             self._entries.append((entry, size))
             self._size += size
         self._uncounted.clear()
+        if not self._entries:
+            return MemoryView(text="", tokens=0)
         room = self._window - self._tokens.count(signal.text)
         while self._entries and self._size > room:
             self._size -= self._entries.popleft()[1]

@@ -77,6 +77,7 @@ class MemoryShelf:
     def _make(self, run: Run, choice: MemoryChoice) -> Kept:
         if isinstance(choice, str):
             return Kept(run.services.memories(choice))
+        # A class has the methods of what it makes, and is none itself.
         if isinstance(choice, type) or not isinstance(choice, MemoryPort):
             return Kept(choice())
         # It cannot be made anew, so what it has been told is told only once.
@@ -120,9 +121,10 @@ async def _tell_turn(kept: Kept, agent_name: str, events: Sequence[Event]) -> No
             signals.append(TurnSignal(turn_id=event.detail["turn"], text=event.text))
         elif event.kind is EventKind.MESSAGE and event.author == agent_name:
             text = event.text
-        elif (result := event.result) is not None and event.author == agent_name:
-            if result.name != TRANSFER:
-                signals.append(tool_signal(signals[0], len(signals), result))
+        elif event.author != agent_name or (result := event.result) is None:
+            continue
+        elif result.name != TRANSFER:
+            signals.append(tool_signal(signals[0], len(signals), result))
     await tell(kept.memory, signals, text)
 
 

@@ -213,12 +213,12 @@ class SessionRunner:
 
     async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
         """Do work while holding the session."""
-        session, renewal = await self._holding.take(run.key, run.holder)
+        session = await self._holding.take(run.key, run.holder)
         try:
             run.seq = session.seq
             return await work(session)
         finally:
-            await self._holding.give_back(run.key, run.holder, renewal)
+            await self._holding.give_back(run.key, run.holder)
 
     async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
         if session.status is RunStatus.INPUT_REQUIRED:
@@ -336,8 +336,8 @@ class SessionRunner:
 
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
-        said = "".join(part.text for part in run.message if part.text is not None)
-        top = RunContext(run, start, Line(state), path="", message=said)
+        said = _words(run.message)
+        top = RunContext(run, self.agent, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
         else:
@@ -442,6 +442,12 @@ def _can_keep(agent: BaseAgent) -> bool:
             return False
         above = above.parent
     return isinstance(agent, LlmAgent)
+
+
+def _words(parts: Sequence[Part]) -> str:
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join(part.text for part in parts if part.text is not None)
 
 
 def _parts(message: Message) -> tuple[Part, ...]:

@@ -42,7 +42,7 @@ class BaseAgent:
     parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_name(self.name, "agent")
+        check_name(self.name, "an agent")
         self.sub_agents = tuple(self.sub_agents)
         for child in self.sub_agents:
             if not isinstance(child, BaseAgent):
@@ -103,7 +103,7 @@ class BaseAgent:
                     return
             text = await self.run(ctx)
             if text is not None:
-                await ctx.say(text)
+                await ctx.say(str(text))
             if self.after_agent_callback is not None:
                 found = await called(self.after_agent_callback, ctx, ctx.text)
                 if found is not None:
@@ -130,7 +130,7 @@ def check_name(name: object, what: str) -> None:
     """Refuse a name that could not be told apart in a path, a branch or a model's answer."""
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
         raise InvalidTree(
-            f"{name!r} is no name for an {what}: use letters, digits, _ and -, not a digit first"
+            f"{name!r} is no name for {what}: use letters, digits, _ and -, not a digit first"
         )
     if len(name) > _MOST_NAME:
         raise InvalidTree(f"{name!r} is longer than {_MOST_NAME} characters")

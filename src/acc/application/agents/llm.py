@@ -9,7 +9,7 @@ import msgspec
 
 from acc.application.agents.base import BaseAgent, Callback, called
 from acc.application.agents.instruction import Instruction, resolve
-from acc.application.agents.tool import AgentTool, Tool, as_tool
+from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool
 from acc.application.agents.tool_calls import Outcome, ToolCalls
 from acc.application.agents.transfer import TRANSFER, TransferTool
 from acc.application.asking import ask_model
@@ -230,7 +230,7 @@ class _Reasoning:
                 parsed = msgspec.json.decode(body, type=agent.output_schema)
             except (msgspec.DecodeError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
-            value = msgspec.to_builtins(parsed)
+            value = as_data(parsed)
         if agent.output_key:
             self._ctx.state[agent.output_key] = value
         return ""

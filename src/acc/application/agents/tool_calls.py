@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import Callback, called
-from acc.application.agents.tool import Tool, ToolContext
+from acc.application.agents.tool import Tool, ToolContext, as_data
 from acc.application.context import RunContext
 from acc.application.control import RunPaused, RunRejected, must_pass
 from acc.application.state import plain
@@ -193,7 +193,7 @@ class ToolCalls:
             words,
             kind=RequestKind.CONFIRMATION,
             tool=tool.name,
-            arguments=msgspec.to_builtins(arguments),
+            arguments=as_data(arguments),
             schema=tool.spec.parameters,
             expires_after=tool.confirm_expires,
         )
