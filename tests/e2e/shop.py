@@ -1,21 +1,18 @@
 """Agents for the tests of the command line; their models are scripted, so answers are known."""
 
-<<<<<<< HEAD
-=======
 import asyncio
 from dataclasses import dataclass
 
->>>>>>> cli
 from acc import (
     Agent,
+    BaseAgent,
+    LoopAgent,
+    ParallelAgent,
     Prompt,
-<<<<<<< HEAD
-=======
     RunContext,
     SequentialAgent,
     ToolCall,
     exit_loop,
->>>>>>> cli
     tool,
 )
 from acc.testing import ScriptedModel, call
@@ -43,19 +40,9 @@ def delete_account(name: str) -> str:
 
 def _said(prompt: Prompt) -> str | list[ToolCall]:
     """Answer by what was asked last: tools first, then words."""
-<<<<<<< HEAD
-    results = [
-        m.text or str(m.parts[0].result.content)
-        for m in prompt.messages
-        if m.role == "tool" and m.parts[0].result
-    ]
-    if results:
-        return f"Done: {results[-1]}"
-=======
     results = [m.parts[0].result for m in prompt.messages if m.role == "tool"]
     if results and results[-1] is not None:
         return f"Done: {results[-1].content}"
->>>>>>> cli
     if "refund" in prompt.query or "返金" in prompt.query:
         return [call("refund", order="A-17", amount=50)]
     if "order" in prompt.query or "注文" in prompt.query:
