@@ -72,6 +72,7 @@ class Run:
         "answers",
         "call",
         "config",
+        "earlier",
         "events",
         "finished",
         "first_seq",
@@ -120,6 +121,7 @@ class Run:
         self.streaming = False
         #: What is on record of a run that is being resumed, by step.
         self.journal: dict[str, Event] = {}
+        self.earlier: tuple[Event, ...] = ()
         self.answers: dict[str, InputAnswer] = {}
         self.fresh: frozenset[str] = frozenset()
         #: What the memories are to be told once the turn is over.
@@ -134,6 +136,7 @@ class Run:
 
     def load_journal(self, events: Sequence[Event]) -> None:
         """Take over what is on record of the run so far."""
+        self.earlier = tuple(events)
         for event in events:
             if event.step:
                 self.journal[event.step] = event

@@ -163,6 +163,8 @@ class SessionRunner:
             self._check_waits(session)
             run.run_id = session.run_id
             run.seq = session.seq
+            for agent in self.agent.walk():  # their memories have seen what now never was
+                self.services.shelf.forget(run.key, agent.name)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
 
         await self._hold(run, give_up)

@@ -74,9 +74,7 @@ async def test_a_session_that_was_never_used_is_empty(world: World) -> None:
     assert (await desk.state(), await desk.events(), await desk.pending()) == ({}, (), ())
 
 
-@pytest.mark.parametrize(
-    "bad", ["", " \n", None, 7, b"hi", [], [7], ["hi"], {}, object()], ids=repr
-)
+@pytest.mark.parametrize("bad", ["", " \n", None, 7, b"hi", [], [7], ["hi"], {}, 2.5], ids=repr)
 async def test_a_message_that_is_none_is_refused(world: World, bad: Any) -> None:
     desk = world.desk(ECHO)
     with pytest.raises(InvalidInput):
@@ -126,7 +124,9 @@ async def test_a_part_that_could_not_be_read_again_is_refused(world: World, bad:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"by": 7}, {"value": object()}, {"reason": None}, {"arguments": [1]}], ids=str
+    "fields",
+    [{"by": 7}, {"value": object()}, {"reason": None}, {"arguments": [1]}],
+    ids=["by", "value", "reason", "arguments"],
 )
 async def test_an_answer_that_could_not_be_read_again_is_refused(
     world: World, fields: dict[str, Any]

@@ -155,7 +155,7 @@ class _Reasoning:
             event = await self._ask()
             if event.kind is EventKind.MESSAGE:
                 if self._memory is not None:
-                    self._memory.finish(ctx.text)
+                    self._memory.finish()
                 return
             if event.kind is EventKind.FAULT:
                 self._complain(event.text, str(event.detail["fault"]))
