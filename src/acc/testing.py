@@ -175,6 +175,10 @@ class ScriptedModel:
         if isinstance(answer, str):
             return ModelAnswer(text=answer, usage=Usage(output_tokens=len(answer.split())))
         calls = (answer,) if isinstance(answer, ToolCall) else tuple(answer)
+        if not all(isinstance(item, ToolCall) for item in calls):
+            raise TypeError(
+                f"a script answers with text, call(...), or a ModelAnswer, not {answer!r}"
+            )
         return ModelAnswer(calls=tuple(self._numbered(item) for item in calls))
 
     def _numbered(self, item: ToolCall) -> ToolCall:

@@ -20,7 +20,7 @@ class Holding:
         self,
         sessions: SessionStorePort,
         *,
-        busy_timeout: float = 60.0,
+        busy_timeout: float = 300.0,
         renew_every: float = _RENEW_EVERY,
     ) -> None:
         self._sessions = sessions
@@ -75,11 +75,17 @@ class Holding:
         turn = asyncio.get_running_loop().create_future()
         waiting.append(turn)
         try:
-            await turn
+            async with asyncio.timeout(self._busy_timeout):
+                await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
                 self._call_next(key)  # it was our turn already
             raise
+        except TimeoutError:
+            raise SessionBusy(
+                f"session {key.session_id!r} was busy for {self._busy_timeout:g} seconds: another "
+                "run of this process holds it; let that end first"
+            ) from None
 
     def _call_next(self, key: SessionKey) -> None:
         waiting = self._lines[key]

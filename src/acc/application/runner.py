@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import msgspec
+
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.context import Line, Run, RunContext, RunResult, Services
@@ -56,7 +58,7 @@ class SessionRunner:
         app_name: str,
         services: Services,
         config: RunConfig | None = None,
-        busy_timeout: float = 60.0,
+        busy_timeout: float = 300.0,
     ) -> None:
         if not isinstance(agent, BaseAgent):
             raise InvalidInput(f"{agent!r} is no agent")
@@ -161,6 +163,8 @@ class SessionRunner:
             self._check_waits(session)
             run.run_id = session.run_id
             run.seq = session.seq
+            for agent in self.agent.walk():  # their memories have seen what now never was
+                self.services.shelf.forget(run.key, agent.name)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
 
         await self._hold(run, give_up)
@@ -269,6 +273,9 @@ class SessionRunner:
         self, run: Run, waiting: Sequence[InputRequest], answers: Sequence[InputAnswer]
     ) -> dict[str, InputAnswer]:
         """Return the answers that count, by request; what came too late is a no."""
+        if not all(isinstance(answer, InputAnswer) for answer in answers):
+            raise InvalidInput("an answer is what approve(...) or deny(...) returns")
+        _check_readable(answers, tuple[InputAnswer, ...], "this answer")
         known = {request.id: request for request in waiting}
         given: dict[str, InputAnswer] = {}
         for answer in answers:
@@ -369,6 +376,10 @@ class SessionRunner:
         if state is not None and status is RunStatus.COMPLETED and state.pending:
             delta, removed = state.take()
             actions = EventActions(state_delta=delta, state_removed=removed)
+        if status is RunStatus.FAILED:
+            # What the store refused took no number, so ours may be ahead.
+            session = await self.services.sessions.read(run.key)
+            run.seq = run.seq if session is None else session.seq
         run.seq += 1
         event = self._event(
             run,
@@ -444,10 +455,20 @@ def _parts(message: Message) -> tuple[Part, ...]:
         if not message.strip():
             raise InvalidInput("the message is empty")
         return text_part(message)
-    parts = (message,) if isinstance(message, Part) else tuple(message)
+    given = (message,) if isinstance(message, Part) else message
+    parts = tuple(given) if isinstance(given, Sequence) else ()
     if not parts or not all(isinstance(part, Part) for part in parts):
         raise InvalidInput("a message is a text, a Part, or a list of Parts")
+    _check_readable(parts, tuple[Part, ...], "this message")
     return parts
+
+
+def _check_readable(value: object, kind: Any, what: str) -> None:
+    """Refuse what could not be read from a record again, and so would spoil the session."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"{what} cannot be kept: {error}") from None
 
 
 def _open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:

@@ -345,6 +345,8 @@ def _show_report(report: TreeReport) -> None:
             + shown(f"{number}. {rule.title}", "bold" if rule.findings else "")
         )
         screen.print(shown(f"{'':<18}{rule.title_ja}", "dim"))
+        if rule.note and not rule.findings:
+            _paragraph(screen, rule.note, style="dim")
         for finding in rule.findings:
             names = ", ".join(finding.agents)
             lead = f"{names}: " if names else ""

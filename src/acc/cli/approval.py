@@ -127,10 +127,9 @@ def commands(request: InputRequest, prefix: Sequence[str]) -> list[str]:
     """Return the commands that answer a request from another process."""
     lines: list[list[str]] = []
     if request.kind is RequestKind.CONFIRMATION:
-        lines = [["--approve", request.id], ["--deny", request.id, "--reason", "..."]]
+        lines = [["--approve", request.id], ["--deny", request.id, "--reason", "WHY"]]
         if request.tool:
             lines.append(["--edit", request.id, "--arguments", encoded(request.arguments)])
     else:
-        value = encoded(request.schema.get("default", "...")) if request.schema else "..."
-        lines = [["--approve", request.id, "--value", value], ["--deny", request.id]]
+        lines = [["--approve", request.id, "--value", "VALUE"], ["--deny", request.id]]
     return [shlex.join([*prefix, *line]) for line in lines]

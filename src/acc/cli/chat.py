@@ -139,7 +139,6 @@ class _Chat:
             return
         self._failed = turn.status is RunStatus.FAILED
         if turn.error is not None:
-            self._speaker.interrupted()
             self._fail(turn.error)
         elif self._ccs:
             show_memory(self._console, turn.events, trace=False)

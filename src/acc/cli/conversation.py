@@ -8,7 +8,15 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from acc.domain.value_objects.event import Event, EventKind, InputRequest, RunStatus, Usage
+from acc.application.agents.transfer import TRANSFER
+from acc.domain.value_objects.event import (
+    Event,
+    EventKind,
+    InputRequest,
+    RequestKind,
+    RunStatus,
+    Usage,
+)
 
 _COLOURS = ("cyan", "green", "magenta", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _MOST_SHOWN = 300
@@ -52,7 +60,7 @@ def _is_default(value: Any, item: "dataclasses.Field[Any]") -> bool:
 
 def shown(text: str, style: str = "") -> Text:
     """Return text for a terminal; signs that would steer it are shown, not sent."""
-    return Text(text.translate(_STEERING), style=style)
+    return Text().append(text.translate(_STEERING), style)
 
 
 def one_line(value: Any, most: int = _MOST_SHOWN) -> str:
@@ -146,7 +154,7 @@ class Speaker:
             self._message(event)
         elif event.kind is EventKind.ENDED:
             self._ended(event)
-        elif not self._alone and event.kind not in _SILENT:
+        elif not self._alone and event.kind not in _SILENT and not _hands_over(event):
             self._close()
             self._console.print(self._did(event))
         if self._events and event.kind is EventKind.ENDED:
@@ -154,7 +162,9 @@ class Speaker:
 
     def interrupted(self) -> None:
         """Begin a new line after a turn that was broken off."""
-        self._close()
+        self._open = None
+        self._streamed = ""
+        self._console.print()
         self._said.clear()
 
     def _delta(self, event: Event) -> None:
@@ -231,6 +241,12 @@ class Speaker:
         self._console.print(line)
 
 
+def _hands_over(event: Event) -> bool:
+    """Tell whether an event is the call behind a transfer, which is told by an event of its own."""
+    named = [call.name for call in event.calls] + ([event.result.name] if event.result else [])
+    return bool(named) and all(name == TRANSFER for name in named)
+
+
 _SILENT = frozenset(
     {
         EventKind.STATE,
@@ -304,7 +320,7 @@ def show_request(console: Console, request: InputRequest) -> None:
     widest = max((len(name) for name in request.arguments), default=0)
     for name, value in request.arguments.items():
         console.print(shown(f"    {name:<{widest}}  ", style="dim") + shown(one_line(value)))
-    if request.schema:
+    if request.schema and request.kind is not RequestKind.CONFIRMATION:
         console.print(shown(f"  expected: {one_line(dict(request.schema))}", style="dim"))
 
 
@@ -313,9 +329,9 @@ def show_usage(console: Console, usage: Usage | None) -> None:
     if usage is not None:
         console.print(
             shown(
-                f"  {usage.llm_calls} model calls, {usage.tool_calls} tool calls, "
-                f"{usage.input_tokens:,} + {usage.output_tokens:,} tokens, "
-                f"memory {usage.memory_tokens:,} tokens",
+                f"  model calls: {usage.llm_calls}, tool calls: {usage.tool_calls}, tokens: "
+                f"{usage.input_tokens:,} in, {usage.output_tokens:,} out, "
+                f"{usage.memory_tokens:,} of memory",
                 style="dim",
             )
         )

@@ -64,7 +64,7 @@ def test_a_function_becomes_a_tool_with_its_name_its_words_and_its_schema() -> N
         "additionalProperties": False,
     }
     assert book("Rome", nights=2) == "2 nights in Rome, False"
-    assert inspect.getdoc(book) == inspect.getdoc(book.function)
+    assert inspect.getdoc(book) == inspect.getdoc(book.func)
 
 
 def test_restructured_text_describes_arguments_too() -> None:

@@ -10,6 +10,7 @@ _DEEPEST = 4
 
 def resolved(schema: Schema, root: Schema) -> tuple[Schema, bool]:
     """Return a schema without references and choices, and whether null will do."""
+    schema = schema if isinstance(schema, Mapping) else {}  # `true` is a schema too
     nullable = False
     for _ in range(_DEEPEST * 2):
         choices = schema.get("anyOf") or schema.get("oneOf")

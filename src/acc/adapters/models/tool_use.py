@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.adapters.models.fields import Sources, read_object
+from acc.adapters.models.fields import Reading, Sources, read_object
 from acc.adapters.models.results import lines_of
 from acc.adapters.models.values import quotations
 from acc.domain.language import (
@@ -21,6 +21,7 @@ from acc.domain.language import (
     term_list,
     terms,
 )
+from acc.domain.rule_reading import is_question
 from acc.domain.value_objects.event import ToolCall, ToolResult
 from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
 
@@ -162,9 +163,11 @@ def _fitting_tool(prompt: Prompt, happened: Happened) -> tuple[str, Mapping[str,
         wanted = candidate.named and (candidate.ordered or not anyone or fresh)
         if not (fresh or wanted):
             continue
-        arguments = _arguments(candidate, prompt, happened)
-        if arguments is not None:
-            return name, arguments
+        reading = _arguments(candidate, prompt, happened)
+        # A greeting is nothing to look up, even where the instruction names the tool.
+        idle = reading.whole_query and not (fresh or candidate.ordered) and not _asks(prompt.query)
+        if not reading.missing and not idle:
+            return name, reading.values
     return None
 
 
@@ -272,14 +275,14 @@ def _matches(candidate: _Candidate) -> bool:
     return len(found) >= _LEAST_TERMS or bool(japanese)
 
 
-def _arguments(
-    candidate: _Candidate, prompt: Prompt, happened: Happened
-) -> Mapping[str, Any] | None:
-    schema = candidate.tool.parameters
+def _asks(query: str) -> bool:
+    return any(is_question(sentence) for sentence in sentences(query))
+
+
+def _arguments(candidate: _Candidate, prompt: Prompt, happened: Happened) -> Reading:
     texts = (*happened.texts, prompt.instruction)
     sources = Sources(query=prompt.query, data=happened.data, texts=texts)
-    reading = read_object(schema, sources, may_take_query=True)
-    return None if reading.missing else reading.values
+    return read_object(candidate.tool.parameters, sources, may_take_query=True)
 
 
 # --- colleagues and loops -----------------------------------------------------------------------

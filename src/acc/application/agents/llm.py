@@ -16,7 +16,7 @@ from acc.application.asking import ask_model
 from acc.application.context import RunContext
 from acc.application.remembering import MemoryChoice, Remembering
 from acc.domain.errors import InvalidTree, ModelOutputInvalid
-from acc.domain.value_objects.event import Event, EventKind, Part, Usage, text_part
+from acc.domain.value_objects.event import Event, EventKind, Part, ToolCall, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -29,6 +29,7 @@ _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S)
 _MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
 _EMPTY = "the answer is empty"
+_UNSOUND = "a call needs an id and a name, which are texts, and named arguments"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -141,7 +142,7 @@ class _Reasoning:
         if targets:
             self._tools[TRANSFER] = TransferTool(ctx, targets)
         self._specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
-        self._heard = tuple(ctx.line.thread) if ctx.history else ()
+        self._heard = tuple(ctx.line.thread)
         self._steps: list[PromptMessage] = []
         self._faults = 0
         self._memory: Remembering | None = None
@@ -154,7 +155,7 @@ class _Reasoning:
             event = await self._ask()
             if event.kind is EventKind.MESSAGE:
                 if self._memory is not None:
-                    self._memory.finish(ctx.text)
+                    self._memory.finish()
                 return
             if event.kind is EventKind.FAULT:
                 self._complain(event.text, str(event.detail["fault"]))
@@ -217,7 +218,7 @@ class _Reasoning:
     def _fault(self, answer: ModelAnswer) -> str:
         """Return what is wrong with an answer; a good one goes to the state where it should."""
         if answer.calls:
-            return ""
+            return "" if all(map(_is_sound, answer.calls)) else _UNSOUND
         if not answer.text.strip():
             return _EMPTY
         agent = self._agent
@@ -261,7 +262,7 @@ class _Reasoning:
             return True
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
-            ctx.text = event.text or _last_text(outcomes)
+            ctx.text = event.text or _last_text(outcomes, alone=not ctx.line.thread)
             return True
         return False
 
@@ -274,9 +275,17 @@ class _Reasoning:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
 
 
-def _last_text(outcomes: Sequence[Outcome]) -> str:
+def _is_sound(call: ToolCall) -> bool:
+    texts = isinstance(call.id, str) and isinstance(call.name, str)
+    return texts and isinstance(call.arguments, Mapping)
+
+
+def _last_text(outcomes: Sequence[Outcome], *, alone: bool) -> str:
+    """Return what a tool that ended a loop said; data only where nobody has said anything."""
     content = outcomes[-1].result.content
-    return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+    if isinstance(content, str):
+        return content
+    return msgspec.json.encode(content).decode() if alone else ""
 
 
 Agent = LlmAgent

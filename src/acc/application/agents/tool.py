@@ -92,10 +92,14 @@ class ToolContext:
         return self._context.call.permissions
 
     def save_artifact(
-        self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
+        self,
+        filename: str,
+        artifact: str | bytes,
+        *,
+        media_type: str = "text/plain; charset=utf-8",
     ) -> None:
         """Store a further version of a file once the tool has returned; no await needed."""
-        self._staged.append((name, content, media_type))
+        self._staged.append((filename, artifact, media_type))
 
     async def progress(self, text: str, **detail: Any) -> None:
         """Show how far the tool has come; this is not stored."""
@@ -152,7 +156,7 @@ class FunctionTool:
     other calls of the same answer.
     """
 
-    function: Callable[..., Any]
+    func: Callable[..., Any]
     name: str = ""
     description: str = ""
     confirm: Confirm = False
@@ -168,7 +172,7 @@ class FunctionTool:
     _is_async: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
-        target = self.function
+        target = self.func
         self.name = self.name or getattr(target, "__name__", "")
         check_name(self.name, "a tool")
         text, described = read_docstring(inspect.getdoc(target) or "")
@@ -188,7 +192,7 @@ class FunctionTool:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the function itself."""
-        return self.function(*arguments, **named)
+        return self.func(*arguments, **named)
 
     @property
     def spec(self) -> ToolSpec:
@@ -207,20 +211,20 @@ class FunctionTool:
         if self._context_name:
             named[self._context_name] = tool_context
         if self._is_async:
-            return await self.function(**named)
-        found = await context.services.threads.call(self.function, **named)
+            return await self.func(**named)
+        found = await context.services.threads.call(self.func, **named)
         return await found if inspect.isawaitable(found) else found
 
     def _parameters(self) -> dict[str, tuple[Any, Any]]:
         """Return name, type and default of each argument; the context is not one of them."""
         try:
-            hints = typing.get_type_hints(self.function, include_extras=True)
+            hints = typing.get_type_hints(self.func, include_extras=True)
         except NameError as error:
             raise InvalidTree(f"tool {self.name!r}: {error}; import the type it names") from None
         except TypeError:
             raise InvalidTree(f"tool {self.name!r}: give a function with type hints") from None
         found: dict[str, tuple[Any, Any]] = {}
-        for name, parameter in inspect.signature(self.function).parameters.items():
+        for name, parameter in inspect.signature(self.func).parameters.items():
             kind = hints.get(name, Any)
             if kind is ToolContext or (kind is Any and name in _CONTEXT_NAMES):
                 self._context_name = name

@@ -12,7 +12,7 @@ import msgspec
 from acc.application.agents.base import Callback, called
 from acc.application.agents.tool import Tool, ToolContext, as_data
 from acc.application.context import RunContext
-from acc.application.control import RunPaused, RunRejected
+from acc.application.control import RunPaused, RunRejected, must_pass
 from acc.application.state import plain
 from acc.domain.errors import (
     BudgetExceeded,
@@ -160,8 +160,9 @@ class ToolCalls:
             if found is not None:
                 return Outcome(result=_plain_result(call, found))
         again = self._again
-        if await self._must_ask(scope, tool, arguments):
-            request, answer = await self._ask(scope, tool, arguments)
+        question = await self._question(scope, tool, arguments)
+        if question:
+            request, answer = await self._ask(scope, tool, arguments, question)
             if answer.verdict is not Verdict.APPROVE:
                 return Outcome(result=_refused(call, answer))
             again = answer.request_id not in scope.run.fresh
@@ -177,20 +178,21 @@ class ToolCalls:
             return Outcome(result=_error(call, said), ran=True)
         return await self._invoke(scope, call, tool, arguments)
 
-    async def _must_ask(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    async def _question(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return what a person is to be asked first, or nothing."""
         recorded = scope.upcoming()
         if recorded is not None:
             request = recorded.request
-            return request is not None and request.kind is RequestKind.CONFIRMATION
-        return await _needs_confirmation(tool, arguments)
+            asked = request is not None and request.kind is RequestKind.CONFIRMATION
+            return request.message if request is not None and asked else ""
+        return await _confirmation(tool, arguments)
 
     async def _ask(
-        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]
+        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any], question: str
     ) -> tuple[InputRequest, InputAnswer]:
         """Return what a person was shown and the answer; what was shown is what will run."""
-        words = tool.confirm if isinstance(tool.confirm, str) else f"May {tool.name} be called?"
         return await scope.ask(
-            words,
+            question,
             kind=RequestKind.CONFIRMATION,
             tool=tool.name,
             arguments=as_data(arguments),
@@ -207,7 +209,10 @@ class ToolCalls:
                 "tool called",
                 extra={
                     "trace_id": scope.call.trace_id,
+                    "request_id": scope.call.request_id,
                     "run_id": scope.run_id,
+                    "caller": scope.call.caller,
+                    "path": scope.path,
                     "agent": scope.agent.name,
                     "tool": tool.name,
                 },
@@ -287,15 +292,19 @@ async def _started(scope: RunContext) -> InputRequest | None:
     return recorded[-1].request if recorded else None
 
 
-async def _needs_confirmation(tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    if not callable(tool.confirm):
-        return bool(tool.confirm)
-    try:
-        return bool(await called(tool.confirm, arguments))
-    except Exception:
-        # A predicate that cannot decide must not wave a payment through.
-        log.exception("the confirmation predicate of %s failed; a person is asked", tool.name)
-        return True
+async def _confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Return the words to ask a person with; a predicate may give them, or just say yes."""
+    needed = tool.confirm
+    if callable(needed):
+        try:
+            needed = await called(needed, arguments)
+        except Exception:
+            # A predicate that cannot decide must not wave a payment through.
+            log.exception("the confirmation predicate of %s failed; a person is asked", tool.name)
+            needed = True
+    if isinstance(needed, str):
+        return needed
+    return f"May {tool.name} be called?" if needed else ""
 
 
 async def _guarded(
@@ -313,7 +322,9 @@ async def _guarded(
         await tool_context.settle()
     except _FATAL:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if must_pass(error):
+            raise
         log.info("tool %s failed", tool.name, exc_info=True)
         if isinstance(error, TimeoutError) and bound.expired():
             return _error(call, f"{tool.name} did not finish within {limit:g} seconds")
@@ -327,8 +338,10 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
     """Return a result as plain data; what is none is told as an error."""
     try:
         if not isinstance(content, str | int | bool | None):
-            content = plain(msgspec.to_builtins(content), call.name)
-    except (TypeError, StateNotStorable, RecursionError) as error:
+            content = msgspec.to_builtins(content)
+        content = plain(content, call.name)
+        msgspec.json.encode(content)  # half a character, say, has no place in a record
+    except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error(call, f"{call.name} returned something that cannot be kept: {error}")
     return ToolResult(call_id=call.id, name=call.name, content=content)
 

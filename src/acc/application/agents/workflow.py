@@ -198,8 +198,7 @@ class Branches:
         ordered = {agent.name: done[agent.name] for agent in agents if agent.name in done}
         written = [(name, context.line.state.written()) for name, context in ordered.items()]
         ctx.line.state.write(*merge_branches(ctx.line.state, written, self._merge))
-        heard = len(ctx.line.thread)
         for context in ordered.values():
-            ctx.line.thread += context.line.thread[heard:]
+            ctx.line.thread += context.line.thread[context.line.heard :]
             ctx.escalated = ctx.escalated or context.escalated
         return ordered

@@ -126,21 +126,21 @@ class StateFlow:
     def _through_graph(self, graph: GraphAgent, known: Known) -> Known:
         """Go round until nothing changes: on a way with a choice, only what all ways bring."""
         nodes = {agent.name: agent for agent in graph.sub_agents}
-        everything = Known(known.sure | self.written_below(graph), known.maybe)
-        ends: dict[str, Known] = dict.fromkeys(nodes, everything)
+        below = self.written_below(graph)
+        ends: dict[str, Keys] = dict.fromkeys(nodes, known.sure | below)
         noted = dict(self._missing)
         while True:
             self._missing = dict(noted)
-            found = {
-                name: self._follow(agent, _before(graph, name, known, ends))
-                for name, agent in nodes.items()
-            }
+            found: dict[str, Keys] = {}
+            for name, agent in nodes.items():
+                maybe = (self.written_below(nodes[other]) for other in _ways_to(graph, name))
+                before = Known(_sure_before(graph, name, known, ends), known.maybe.union(*maybe))
+                found[name] = ends[name] & self._follow(agent, before).sure
             if found == ends:
                 break
             ends = found
         last = [ends[name] for name in nodes if _may_be_last(graph, name)]
-        maybe = frozenset().union(*(end.maybe for end in ends.values()))
-        return _one_of(last or list(ends.values())).plus(maybe=maybe)
+        return known.plus(frozenset.intersection(*(last or ends.values())), below)
 
     def _note(self, agent: BaseAgent, key: str, known: Known) -> None:
         writers = self.writers(key)
@@ -172,11 +172,23 @@ def _writes_unseen(agent: BaseAgent, read: Iterable[str]) -> bool:
     return any("state" in named and not texts.intersection(read) for named, texts in seen)
 
 
-def _before(graph: GraphAgent, name: str, known: Known, ends: Mapping[str, Known]) -> Known:
+def _sure_before(graph: GraphAgent, name: str, known: Known, ends: Mapping[str, Keys]) -> Keys:
     ways = [ends[edge.source] for edge in graph.all_edges if edge.target == name]
     if name == graph.start:
-        return _one_of([known, *ways])
-    return _all_of(ways) if name in graph.joins else _one_of(ways)
+        return known.sure.intersection(*ways)
+    return frozenset().union(*ways) if name in graph.joins else frozenset.intersection(*ways)
+
+
+def _ways_to(graph: GraphAgent, name: str) -> set[str]:
+    """Return the nodes that an edge leads from, in one step or several."""
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        here = todo.pop()
+        sources = {edge.source for edge in graph.all_edges if edge.target == here} - found
+        found |= sources
+        todo += sources
+    return found
 
 
 def _may_be_last(graph: GraphAgent, name: str) -> bool:

@@ -84,14 +84,19 @@ def _many_choices(agent: BaseAgent) -> Finding:
 def descriptions(agents: Sequence[BaseAgent]) -> Outcome:
     """Look for sub-agents that cannot be told apart by what they are said to do."""
     found: list[Finding] = []
+    silent: list[str] = []
     applies = False
     for parent in agents:
         listed = _described(parent)
         applies = applies or bool(listed)
+        silent += [name for name, text in listed.items() if not text]
         for name, text in listed.items():
             found += _description_faults(name, text)
         for first, second in combinations(listed, 2):
             found += _alike(parent, (first, listed[first]), (second, listed[second]))
+    if silent:
+        fix = "give each a description= of one sentence: what it does, and for which requests"
+        found.insert(0, warning("no description", *silent, fix=fix))
     return Outcome(applies=applies, findings=tuple(found))
 
 
@@ -111,8 +116,8 @@ def _described(parent: BaseAgent) -> dict[str, str]:
 def _description_faults(name: str, text: str) -> Iterator[Finding]:
     fix = f"give {name!r} a description= of one sentence: what it does, and for which requests"
     if not text:
-        yield warning("has no description", name, fix=fix)
-    elif len(text) < (_SHORT_JAPANESE if is_japanese(text) else _SHORT):
+        return
+    if len(text) < (_SHORT_JAPANESE if is_japanese(text) else _SHORT):
         yield warning(f"its description {text!r} is too short to choose by", name, fix=fix)
     elif terms(text) <= terms(name.replace("_", " ").replace("-", " ")):
         yield warning(f"its description {text!r} only repeats its name", name, fix=fix)
@@ -267,8 +272,8 @@ def _privilege_of(agent: BaseAgent, tool: Tool) -> Iterator[Finding]:
     named = _spaced(tool.name)
     if _READS.match(named):
         return
-    fix = f"ask a person first: @tool(confirm=True) on {tool.name!r}, or a predicate over its "
-    fix += "arguments such as confirm=lambda a: a['amount'] > 100"
+    fix = f"ask a person first: confirm=True on {tool.name!r}, or confirm= with a predicate over "
+    fix += "its arguments"
     word = _GRAVE.search(named)
     by_code = isinstance(agent, LlmAgent) and agent.before_tool_callback is not None
     if word:
