@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from agents import bench_sessions, bench_turns
 from lines import Line
+from runtime import bench_sessions, bench_turns
 
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase

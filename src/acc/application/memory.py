@@ -92,7 +92,8 @@ class AccMemory:
             notes=proposal.notes,
             tokens=tokens,
         )
-        return MemoryView(text=render_state(state), tokens=tokens, trace=trace)
+        text = render_state(state)
+        return MemoryView(text=text, tokens=tokens, trace=trace, detail=trace_fields(trace, text))
 
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Persist the turn as evidence for later recall; the state stays as it is."""
@@ -125,10 +126,10 @@ class AccMemory:
                 await self._evidence.supersede(older.id, artifact.id)
 
 
-def trace_fields(trace: TurnTrace) -> dict[str, object]:
+def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
     """Return a loop's trace as plain data, for events, records and reports."""
     return {
-        "ccs": render_state(trace.committed),
+        "ccs": ccs,
         "recalled": [c.artifact.id for c in trace.recalled],
         "qualified": [{"id": a.id, "text": a.text} for a in trace.qualified],
         "refused": [
@@ -193,6 +194,8 @@ class TranscriptMemory:
             self._entries.append((entry, size))
             self._size += size
         self._uncounted.clear()
+        if not self._entries:
+            return MemoryView(text="", tokens=0)
         room = self._window - self._tokens.count(signal.text)
         while self._entries and self._size > room:
             self._size -= self._entries.popleft()[1]

@@ -1,6 +1,7 @@
 """The command line: parses, calls, prints.
 
-Exit status: 0; 1 where a gate fails or an episode ends in an error; 2 for bad use; 130 on Ctrl-C.
+Exit status: 0; 1 where a gate fails, an episode or a run ends in an error, or a check finds a
+problem; 2 for bad use; 3 where a run waits for a person; 130 on Ctrl-C.
 """
 
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.parts import version
-from acc.cli import evaluate, scenarios
+from acc.cli import agents, chat, evaluate, scenarios
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
@@ -17,12 +18,17 @@ app = App(
     name="acc",
     help="Evaluate agents over long conversations, and build ones whose memory stays bounded.",
     version=version,
-    help_epilogue="Start with: acc eval",
+    help_epilogue="Start with: acc eval. With an agent of your own: acc check MODULE:AGENT, then "
+    "acc chat MODULE:AGENT",
 )
 app.command(evaluate.run, name="eval")
 app.command(evaluate.report)
 app.command(evaluate.compare)
 app.command(scenarios.app)
+app.command(agents.run)
+app.command(chat.chat)
+app.command(agents.graph)
+app.command(agents.check)
 app.register_install_completion_command()
 
 _BAD_USE = (InvalidInput, RunMismatch)

@@ -334,12 +334,17 @@ def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
 def _encode(value: object, what: str) -> bytes:
     try:
         return _ENCODER.encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"{what} cannot be stored: {error}") from error
 
 
 def _encoded(event: Event) -> tuple[int, str, str, str, bytes]:
-    body = _encode(event, f"event {event.seq} of {event.author!r}")
+    what = f"event {event.seq} of {event.author!r}"
+    body = _encode(event, what)
+    try:
+        _EVENTS.decode(body)  # what cannot be read again would make the session unusable
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{what} cannot be stored: {error}") from error
     return (event.seq, event.kind.value, event.author, event.run_id, body)
 
 

@@ -60,12 +60,14 @@ class CallContext:
 class Grant:
     """The part of its own context that a parent lets a worker have.
 
-    `read` and `write` are patterns of state keys such as `doc_*`. Permissions can only become
-    fewer. Without `history` a worker sees neither the memory nor what others said before it.
+    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of names of files.
+    Permissions can only become fewer. Without `history` a worker sees neither the memory nor what
+    others said before it.
     """
 
     read: tuple[str, ...] = ("*",)
     write: tuple[str, ...] = ("*",)
+    artifacts: tuple[str, ...] = ("*",)
     permissions: frozenset[str] | None = None
     history: bool = True
     identity: bool = True

@@ -1,7 +1,7 @@
 """The one memory seam, and the parts of the ACC loop behind it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
@@ -25,6 +25,8 @@ class MemoryView:
     text: str
     tokens: int
     trace: TurnTrace | None = None
+    #: The trace as plain data, for events and records.
+    detail: Mapping[str, object] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -1,0 +1,60 @@
+"""The log of runs as JSON lines: what happened where and how to follow it, never what was said."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import TextIO
+
+LOGGER = "acc.run"
+_FIELDS = (
+    "trace_id",
+    "request_id",
+    "run_id",
+    "caller",
+    "agent",
+    "tool",
+    "path",
+    "branch",
+    "status",
+    "code",
+)
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one line of JSON.
+
+    Of an error it tells the kind and the place. Its words are left out, for they may hold what
+    a person or a model said.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line, with those fields that it has."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, object] = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        for name in _FIELDS:
+            value = getattr(record, name, "")
+            if value:
+                line[name] = str(value)
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = record.exc_info[0].__name__
+            trace = record.exc_info[2]
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            if trace is not None:
+                line["error_at"] = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        return json.dumps(line, ensure_ascii=False)
+
+
+def log_runs_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
+    """Write the log of runs to a stream as JSON lines, and return what does so."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger(LOGGER)
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    return handler

@@ -1,0 +1,170 @@
+"""Agents for the tests of the command line; their models are scripted, so answers are known."""
+
+import asyncio
+from dataclasses import dataclass
+
+from acc import (
+    Agent,
+    BaseAgent,
+    LoopAgent,
+    ParallelAgent,
+    Prompt,
+    RunContext,
+    SequentialAgent,
+    ToolCall,
+    exit_loop,
+    tool,
+)
+from acc.testing import ScriptedModel, call
+
+print("what a module prints is not the command's output")  # noqa: T201 - that is the point
+
+
+@tool
+def lookup_order(order: str) -> str:
+    """Look up where an order is."""
+    return f"{order} was shipped"
+
+
+@tool(confirm=True)
+def refund(order: str, amount: int) -> dict[str, object]:
+    """Give money back for an order."""
+    return {"refunded": amount, "order": order}
+
+
+@tool
+def delete_account(name: str) -> str:
+    """Delete the account of a customer."""
+    return f"{name} is gone"
+
+
+def _said(prompt: Prompt) -> str | list[ToolCall]:
+    """Answer by what was asked last: tools first, then words."""
+    results = [m.parts[0].result for m in prompt.messages if m.role == "tool"]
+    if results and results[-1] is not None:
+        return f"Done: {results[-1].content}"
+    if "refund" in prompt.query or "返金" in prompt.query:
+        return [call("refund", order="A-17", amount=50)]
+    if "order" in prompt.query or "注文" in prompt.query:
+        return [call("lookup_order", order="A-17")]
+    if "fail" in prompt.query:
+        raise ConnectionError("the model is away")
+    return f"You said: {prompt.query}"
+
+
+def desk() -> Agent:
+    return Agent(
+        name="desk",
+        model=ScriptedModel(_said, repeat=True),
+        instruction="Help with orders.",
+        tools=[lookup_order, refund],
+        output_key="answer",
+    )
+
+
+def keeper() -> Agent:
+    """Return an agent with an ACC memory and the embedded model."""
+    return Agent(name="keeper", instruction="Remember.", memory="acc")
+
+
+class Slow(BaseAgent):
+    """Takes its time when it is asked to."""
+
+    async def run(self, ctx: RunContext) -> str:
+        if "sleep" in ctx.message:
+            await asyncio.sleep(60)
+        return f"awake: {ctx.message}"
+
+
+def slow() -> BaseAgent:
+    return Slow(name="slow")
+
+
+class Asking(BaseAgent):
+    async def run(self, ctx: RunContext) -> str:
+        answer = await ctx.ask_person("Which size?", schema={"type": "integer"})
+        return f"size {answer.value + 1}"
+
+
+def asking() -> BaseAgent:
+    return Asking(name="asking")
+
+
+def team() -> Agent:
+    """Return a tree that hands over, in English and Japanese."""
+    hand_over = ScriptedModel(call("transfer_to_agent", agent_name="返品担当"), repeat=True)
+    return Agent(
+        name="受付",
+        model=hand_over,
+        instruction="Transfer what is about returns.",
+        sub_agents=[
+            Agent(
+                name="返品担当",
+                description="返品と交換の相談を受けます",
+                instruction="返品を受ける。担当外なら受付に戻す。",
+                model=ScriptedModel(_said, repeat=True),
+                tools=[lookup_order, refund],
+            )
+        ],
+    )
+
+
+def both() -> BaseAgent:
+    return ParallelAgent(
+        name="both",
+        sub_agents=[
+            Agent(name="left", model=ScriptedModel("on the left", repeat=True), output_key="l"),
+            Agent(name="right", model=ScriptedModel("on the right", repeat=True), output_key="r"),
+        ],
+    )
+
+
+@dataclass
+class Order:
+    total: int
+
+
+def faulty() -> BaseAgent:
+    """Return a tree with something wrong in it."""
+    return SequentialAgent(
+        name="faulty",
+        sub_agents=[
+            Agent(name="reader", instruction="Sum up {total} and {notes}."),
+            Agent(name="parser", instruction="Parse.", output_schema=Order, output_key="order"),
+            LoopAgent(
+                name="again",
+                max_iterations=3,
+                sub_agents=[Agent(name="doer", instruction="Do.", tools=[delete_account])],
+            ),
+        ],
+    )
+
+
+def sound() -> BaseAgent:
+    return LoopAgent(
+        name="sound",
+        max_iterations=3,
+        sub_agents=[
+            Agent(
+                name="writer",
+                description="Writes and improves the draft",
+                instruction="Write, and mind {review?}.",
+                output_key="draft",
+            ),
+            Agent(
+                name="critic",
+                description="Reviews the draft and ends the loop when it is good",
+                instruction="Review {draft}.",
+                output_key="review",
+                tools=[exit_loop],
+            ),
+        ],
+    )
+
+
+def refused() -> BaseAgent:
+    return LoopAgent(name="endless", sub_agents=[Agent(name="doer", instruction="Do.")])
+
+
+def broken() -> BaseAgent:
+    raise KeyError("colour")
