@@ -45,7 +45,8 @@ SESSIONS = {
 }
 TURN_COLUMNS = {
     "import": "import, s",
-    "first_answer": "import and first answer, s",
+    "first_answer": "until the first answer, s",
+    "second_answer": "until the second, s",
     "one_turn": "one turn",
     "tool_turn": "with a tool call",
     "sequential": "sequential 3",
