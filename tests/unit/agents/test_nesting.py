@@ -21,7 +21,7 @@ from acc import (
     RunStatus,
     SequentialAgent,
 )
-from acc.domain.errors import AgentFailed
+from acc.domain.errors import AgentFailed, InvalidInput
 from acc.testing import ScriptedModel, call
 
 Nest = Callable[[str, BaseAgent], BaseAgent]
@@ -114,12 +114,13 @@ async def test_an_agent_of_ones_own_may_answer_without_returning() -> None:
     assert (await turn(Quiet(name="q"))).text == "said"
 
 
-async def test_an_answer_that_is_no_text_is_told_as_text() -> None:
+async def test_an_answer_that_is_no_text_is_refused_with_the_name_of_its_agent() -> None:
     class Counts(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             return 42  # type: ignore[return-value] # what a quickly written agent does
 
-    assert (await turn(Counts(name="c"))).text == "42"
+    with pytest.raises(InvalidInput, match="'c' said a int, which is no text"):
+        await turn(Counts(name="c"))
 
 
 async def test_an_agent_of_ones_own_runs_others_with_a_message_of_its_own() -> None:

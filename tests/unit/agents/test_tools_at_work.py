@@ -164,6 +164,7 @@ async def test_what_goes_wrong_in_a_tool_is_told_to_the_model() -> None:
 
 async def test_a_tool_that_takes_too_long_is_given_up() -> None:
     written: list[str] = []
+    ended = threading.Event()
 
     @tool(timeout=0.02)
     async def slow() -> None:
@@ -178,15 +179,17 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
             ctx.state["late"] = 1
         except StateNotGranted as error:
             written.append(str(error))
+        finally:
+            ended.set()
 
     config = RunConfig(tool_timeout=0.03)
     calls = [call("slow"), call("slow_thread")]
     result = await use(slow, slow_thread, calls=calls, config=config)
-    assert results(result) == [
+    assert sorted(results(result), key=str) == [
         {"error": "slow did not finish within 0.02 seconds"},
         {"error": "slow_thread did not finish within 0.03 seconds"},
     ]
-    await asyncio.sleep(0.12)
+    assert await asyncio.to_thread(ended.wait, 10)
     assert (len(written), result.state) == (1, {})
     assert "the call it was given to is over" in written[0]
 

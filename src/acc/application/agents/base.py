@@ -104,7 +104,7 @@ class BaseAgent:
                     return
             text = await self.run(ctx)
             if text is not None:
-                await ctx.say(str(text))
+                await ctx.say(text)
             if self.after_agent_callback is not None:
                 found = await called(self.after_agent_callback, ctx, ctx.text)
                 if found is not None:
