@@ -1,6 +1,7 @@
 """`acc run`, `acc graph` and `acc check`: try an agent, look at its tree, have it checked."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -122,6 +123,8 @@ class AnswerOptions:
         return found
 
 
+#: What may begin with a hyphen is - alone; anything else of this form is a slip.
+_OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
 _SESSION = SessionOptions()
 _SHOW = ShowOptions()
 _ANSWER = AnswerOptions()
@@ -129,7 +132,10 @@ _ANSWER = AnswerOptions()
 
 def run(
     agent: AgentName,
-    text: Annotated[str | None, Parameter(help="The message; - reads it from stdin.")] = None,
+    text: Annotated[
+        str | None,
+        Parameter(help="The message; - reads it from stdin.", allow_leading_hyphen=True),
+    ] = None,
     /,
     *,
     options: SessionOptions = _SESSION,
@@ -160,6 +166,8 @@ def _message(text: str | None, answer: AnswerOptions) -> str | None:
         if answer.given or answer.abandon:
             return None
         raise InvalidInput('say something: acc run MODULE:AGENT "text", or - to read it from stdin')
+    if _OPTION.fullmatch(text):
+        raise InvalidInput(f"no option {text}; acc run --help lists them")
     if answer.given:
         raise InvalidInput("a waiting run is answered without a text; send the next one after it")
     return sys.stdin.read() if text == "-" else text
