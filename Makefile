@@ -2,13 +2,14 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval check test bench lock browser clean
+.PHONY: help setup eval check test bench bench-peers lock browser clean
 
 help: ## Show what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Set up .venv from requirements.lock
 
@@ -39,6 +40,19 @@ test: check browser ## Everything CI runs
 bench: $(READY) ## Our numbers against their bars, one interleaved run
 	$(BIN)/python benchmarks/run.py
 
+bench-peers: $(READY) $(PEERS)/.ready ## Our numbers beside the peers', some 15 minutes
+	$(BIN)/python benchmarks/compare.py $(ARGS)
+
+# Where they do not go together, one by one: what cannot be installed is reported as not measured.
+$(PEERS)/.ready: benchmarks/peers.txt
+	@echo "setting up $(PEERS), once"
+	@$(PYTHON) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt \
+	  || grep -v '^#' benchmarks/peers.txt | while read -r peer; do \
+	    $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check "$$peer" \
+	      || echo "cannot be installed: $$peer"; done
+	@touch $(PEERS)/.ready
+
 browser: # The report is tested in a real browser; Debian's is installed where there is none.
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
@@ -48,4 +62,4 @@ lock: $(READY) ## Renew requirements.lock
 	  --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements.lock
 
 clean: ## Remove what was set up; runs stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

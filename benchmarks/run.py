@@ -15,8 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from lines import Line
+from runtime import bench_sessions, bench_turns
 
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
@@ -29,20 +31,6 @@ from acc.domain.value_objects.live_evaluation import (
 )
 from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
 from acc.testing import queries, verdict
-
-
-@dataclass(frozen=True)
-class Line:
-    """One measured number and the bar it has to keep under."""
-
-    what: str
-    measured: float
-    bar: float
-    unit: str
-
-    @property
-    def kept(self) -> bool:
-        return self.measured < self.bar
 
 
 class InstantAgent:
@@ -258,6 +246,8 @@ BENCHES: dict[str, Callable[[], list[Line]]] = {
     "import": bench_import,
     "orchestration": bench_orchestration,
     "waiting": bench_waiting,
+    "turns": bench_turns,
+    "sessions": bench_sessions,
     "recall": bench_recall,
     "long-session": bench_long_session,
     "full-run": bench_full_run,
@@ -280,7 +270,8 @@ def main() -> int:
         if not options.json:
             for line in found:
                 mark = "ok  " if line.kept else "FAIL"
-                print(f"{mark} {line.what:52} {line.measured:10.4g} {line.unit}, bar {line.bar:g}")
+                bar = f", bar {line.bar:g}" if line.bar else ""
+                print(f"{mark} {line.what:52} {line.measured:10.4g} {line.unit}{bar}")
     if options.json:
         print(json.dumps([{**vars(line), "kept": line.kept} for line in lines], indent=2))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

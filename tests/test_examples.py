@@ -43,6 +43,12 @@ def test_an_example_runs_as_it_stands(path: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_every_example_stands_in_the_table() -> None:
+    table = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\((\w+\.py)\)", table))
+    assert named == {path.name for path in (ROOT / "examples").glob("*.py")}
+
+
 def test_the_example_agent_takes_part_in_an_evaluation(tmp_path: Path) -> None:
     agents = "acc,mine=python:my_agent:LastWords"
     options = ("--scenario", "it-operations", "--turns", "5", "--episodes", "1")

@@ -127,6 +127,15 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(id="", name=name, arguments=arguments)
 
 
+def last_result(prompt: Prompt) -> Any:
+    """Return what the last tool gave back, for a script that answers with it."""
+    parts = (part for message in reversed(prompt.messages) for part in reversed(message.parts))
+    result = next((part.result for part in parts if part.result is not None), None)
+    if result is None:
+        raise AssertionError(f"no tool has been called yet: {prompt!r}")
+    return result.content
+
+
 class ScriptedModel:
     """Answers from a list and keeps what it was asked.
 
@@ -166,6 +175,10 @@ class ScriptedModel:
         if isinstance(answer, str):
             return ModelAnswer(text=answer, usage=Usage(output_tokens=len(answer.split())))
         calls = (answer,) if isinstance(answer, ToolCall) else tuple(answer)
+        if not all(isinstance(item, ToolCall) for item in calls):
+            raise TypeError(
+                f"a script answers with text, call(...), or a ModelAnswer, not {answer!r}"
+            )
         return ModelAnswer(calls=tuple(self._numbered(item) for item in calls))
 
     def _numbered(self, item: ToolCall) -> ToolCall:

@@ -296,3 +296,28 @@ def test_a_run_with_own_agents_can_be_continued(tmp_path: Path) -> None:
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
     assert acc(*options, "--out", "cut", cwd=tmp_path).returncode == 0
     assert recorded(tmp_path / "cut") == recorded(tmp_path / "whole")
+
+
+def test_an_agent_of_acc_takes_part_beside_ours(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from acc import Agent, SequentialAgent\n"
+        "def lone():\n"
+        "    return Agent(name='assistant', memory='acc')\n"
+        "pair = [Agent(name='clerk'), Agent(name='boss')]\n"
+        "agent = SequentialAgent(name='desk', sub_agents=pair)\n"
+    )
+    agents = "acc,lone=python:shop:lone,tree=python:shop:agent"
+    options = ("--scenario", "it-operations", "--turns", "6", "--episodes", "2")
+    done = acc(
+        *("eval", *options, "--agents", agents, "--workers", "2", "--out", "run"), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    agents_found = summary["agents"]
+    assert [agents_found[name]["failed"] for name in ("acc", "lone", "tree")] == [0, 0, 0]
+    rows = (tmp_path / "run" / "records.jsonl").read_text().splitlines()
+    by_agent: dict[str, list[dict[str, object]]] = {"acc": [], "lone": []}
+    for row in map(json.loads, rows):
+        if row["agent"] in by_agent:
+            by_agent[row["agent"]].append({**row, "agent": ""})
+    assert by_agent["acc"] == by_agent["lone"]

@@ -2,7 +2,7 @@
 
 from acc.application.context import RunContext
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
-from acc.domain.value_objects.event import EventKind, Usage, text_part
+from acc.domain.value_objects.event import EventKind, Part, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -19,6 +19,7 @@ async def ask_model(
     """Return a model's answer and what it cost, counted against the run's budget."""
     run = ctx.run
     run.ledger.before_model_call(ctx.path)
+    run.ledger.asking += 1
     try:
         if run.streaming and isinstance(model, StreamingModelPort):
             answer = await _streamed(ctx, model, prompt)
@@ -28,6 +29,8 @@ async def ask_model(
         raise
     except Exception as error:
         raise ModelFailed(f"{ctx.path}: {type(error).__name__}: {error}") from error
+    finally:
+        run.ledger.asking -= 1
     if not isinstance(answer, ModelAnswer):
         raise ModelFailed(f"{ctx.path}: the model returned {type(answer).__name__}, no ModelAnswer")
     _check_length(ctx, len(answer.text))
@@ -69,10 +72,12 @@ def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens:
             prompt.instruction,
             prompt.memory,
             prompt.query,
-            *(m.text for m in prompt.messages),
+            *(_content(part) for message in prompt.messages for part in message.parts),
+            *(f"{tool.name} {tool.description} {tool.parameters}" for tool in prompt.tools),
         )
         spent_in = sum(counter.count(text) for text in heard)
-        spent_out = spent_out or counter.count(answer.text)
+        said = (answer.text, *(_content(Part(call=call)) for call in answer.calls))
+        spent_out = spent_out or sum(counter.count(text) for text in said)
     if not spent_in and not spent_out and not memory_tokens:
         return _ONE_CALL
     return Usage(
@@ -81,3 +86,10 @@ def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens:
         output_tokens=spent_out,
         memory_tokens=memory_tokens,
     )
+
+
+def _content(part: Part) -> str:
+    """Return what a model reads or writes of a part."""
+    if part.call is not None:
+        return f"{part.call.name} {part.call.arguments}"
+    return part.text or "" if part.result is None else str(part.result.content)

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from acc.application.control import RunPaused
 from acc.application.ledger import Ledger
 from acc.application.state import State, StateView
-from acc.domain.errors import InvalidInput, ReplayMismatch
+from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
 from acc.domain.value_objects.event import (
     NO_ACTIONS,
     PASSING,
@@ -23,6 +24,7 @@ from acc.domain.value_objects.event import (
     Usage,
     text_part,
 )
+from acc.domain.value_objects.quick import quick
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 from acc.domain.value_objects.session import SessionKey, StoredArtifact
 from acc.ports.outbound.memory_ports import MemoryPort
@@ -70,6 +72,7 @@ class Run:
         "answers",
         "call",
         "config",
+        "earlier",
         "events",
         "finished",
         "first_seq",
@@ -118,6 +121,7 @@ class Run:
         self.streaming = False
         #: What is on record of a run that is being resumed, by step.
         self.journal: dict[str, Event] = {}
+        self.earlier: tuple[Event, ...] = ()
         self.answers: dict[str, InputAnswer] = {}
         self.fresh: frozenset[str] = frozenset()
         #: What the memories are to be told once the turn is over.
@@ -132,6 +136,7 @@ class Run:
 
     def load_journal(self, events: Sequence[Event]) -> None:
         """Take over what is on record of the run so far."""
+        self.earlier = tuple(events)
         for event in events:
             if event.step:
                 self.journal[event.step] = event
@@ -140,12 +145,17 @@ class Run:
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
 
-    async def record(self, event: Event) -> None:
-        """Store an event, then show it."""
-        await self.services.sessions.append(self.key, (event,), holder=self.holder)
-        self.events.append(event)
-        if self.listen is not None:
-            await self.listen(event)
+    async def record(self, *events: Event) -> None:
+        """Store events, all or none, then show them."""
+        try:
+            await self.services.sessions.append(self.key, events, holder=self.holder)
+        except InvalidInput:
+            self.seq -= len(events)  # they were refused before they took a number
+            raise
+        for event in events:
+            self.events.append(event)
+            if self.listen is not None:
+                await self.listen(event)
 
     async def show(self, event: Event) -> None:
         """Show an event that is not to be stored."""
@@ -157,7 +167,7 @@ class Run:
 class Line:
     """One strand of a run: the main one, or a parallel branch with a state of its own."""
 
-    __slots__ = ("branch", "main", "state", "thread")
+    __slots__ = ("branch", "heard", "main", "state", "thread")
 
     def __init__(
         self, state: State, *, branch: str = "", thread: Sequence[PromptMessage] = ()
@@ -165,6 +175,7 @@ class Line:
         self.state = state
         self.branch = branch
         self.main = not branch
+        self.heard = len(thread)
         #: What agents have said so far in this run, as those who come after hear it.
         self.thread = list(thread)
 
@@ -178,6 +189,7 @@ class RunContext:
         "agent",
         "call",
         "escalated",
+        "files",
         "history",
         "identity",
         "line",
@@ -211,6 +223,8 @@ class RunContext:
         self.call: CallContext = run.call if parent is None else parent.call
         self.history: bool = parent is None or parent.history
         self.identity: bool = parent is None or parent.identity
+        #: Patterns of artifact names; a name must fit one of each.
+        self.files: tuple[tuple[str, ...], ...] = () if parent is None else parent.files
         self._steps = 0
         self._children: dict[str, int] = {}
 
@@ -260,52 +274,37 @@ class RunContext:
         detail: Mapping[str, Any] | None = None,
     ) -> Event:
         """Put something on record, with what was written to the state since the last event."""
-        run, line = self.run, self.line
-        if kind in PASSING:
-            event = self._event(kind, parts=parts, detail=detail or {})
-            await run.show(event)
-            return event
-        step = f"{self.path}#{self._steps}"
-        self._steps += 1
-        if run.journal and (recorded := run.journal.get(step)) is not None:
-            return self._replay(recorded, kind)
-        delta, removed = line.state.take()
-        if delta or removed:
-            actions = EventActions(
-                state_delta=delta if line.main else {},
-                state_removed=removed if line.main else (),
-                branch_delta={} if line.main else delta,
-                branch_removed=() if line.main else removed,
-                transfer_to_agent=actions.transfer_to_agent,
-                escalate=actions.escalate,
-            )
-        run.seq += 1
-        event = self._event(
-            kind,
+        run, line, call = self.run, self.line, self.call
+        passing = kind in PASSING
+        step = ""
+        if not passing:
+            step = f"{self.path}#{self._steps}"
+            self._steps += 1
+            if run.journal and (recorded := run.journal.get(step)) is not None:
+                return self._replay(recorded, kind)
+            delta, removed = line.state.take()
+            if delta or removed:
+                actions = _with_delta(actions, delta, removed, main=line.main)
+            run.seq += 1
+        event = Event(
+            kind=kind,
+            run_id=run.run_id,
+            author=self.agent.name,
+            seq=0 if passing else run.seq,
             step=step,
-            seq=run.seq,
+            branch=line.branch,
             parts=parts,
             actions=actions,
             usage=usage,
             request=request,
             detail=detail or {},
-        )
-        await run.record(event)
-        return event
-
-    def _event(self, kind: EventKind, **fields: Any) -> Event:
-        run, call = self.run, self.call
-        return Event(
-            kind=kind,
-            run_id=run.run_id,
-            author=self.agent.name,
-            branch=self.line.branch,
             at=run.services.clock.now(),
             request_id=call.request_id,
             trace_id=call.trace_id,
             caller=call.caller,
-            **fields,
         )
+        await (run.show(event) if passing else run.record(event))
+        return event
 
     def _replay(self, recorded: Event, kind: EventKind) -> Event:
         if recorded.kind is not kind:
@@ -329,15 +328,29 @@ class RunContext:
         """Return everything that is on record for this context from here on."""
         found: list[Event] = []
         journal = self.run.journal
+        if not journal:
+            return found
         while (event := journal.get(f"{self.path}#{self._steps + len(found)}")) is not None:
             found.append(event)
         return found
 
+    def pass_over(self) -> None:
+        """Take over what agents under this context did and wrote, without running them again."""
+        for event in self.run.journal.values():
+            if event.step.startswith(f"{self.path}/"):
+                if event.branch == self.line.branch:
+                    self._replay(event, event.kind)
+                self.run.ledger.passed_over(event)
+
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
+        if not isinstance(text, str):
+            raise InvalidInput(
+                f"{self.agent.name!r} said a {type(text).__name__}, which is no text"
+            )
         parts = text_part(text)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
-        self.text = event.text
+        self.text = text if event.parts is parts else event.text
         self.line.thread.append(
             PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
         )
@@ -393,7 +406,13 @@ class RunContext:
         while (target := context.transfer_to) is not None:
             context = self.child(target, message=message)
             await target.execute(context)
+        if context.line is not self.line and context.text:
+            self.line.thread.append(context.as_heard())
         return context
+
+    def as_heard(self) -> PromptMessage:
+        """Return the agent's answer as those who come after it hear it."""
+        return PromptMessage(role="agent", author=self.agent.name, parts=text_part(self.text))
 
     def child(
         self, agent: "BaseAgent", *, line: Line | None = None, message: str | None = None
@@ -409,10 +428,18 @@ class RunContext:
         )
         if isinstance(self.state, StateView):
             context.state = self.state if line is None else self.state.over(line.state)
-        grant = self.agent.grants.get(agent.name)
-        if grant is not None:
-            context._narrow(grant, self)
+        for parent, grant in self._grants_for(agent):
+            context._narrow(grant, parent)
         return context
+
+    def _grants_for(self, agent: "BaseAgent") -> list[tuple[str, Grant]]:
+        """Return what all who stand between this agent and another grant, outermost first."""
+        found: list[tuple[str, Grant]] = []
+        while agent is not self.agent and (parent := agent.parent) is not None:
+            if agent.name in parent.grants:
+                found.insert(0, (parent.name, parent.grants[agent.name]))
+            agent = parent
+        return found
 
     def fork(self, name: str) -> "RunContext":
         """Return a context of the same agent with steps of its own, for work beside its loop."""
@@ -432,21 +459,34 @@ class RunContext:
         self._children[name] = count + 1
         return f"{self.path}/{name}:{count}" if count else f"{self.path}/{name}"
 
-    def _narrow(self, grant: Grant, parent: "RunContext") -> None:
+    def _narrow(self, grant: Grant, parent: str) -> None:
         if "*" not in grant.read or "*" not in grant.write:
             self.state = StateView(self.state, grant.read, grant.write)
-        held = parent.call.permissions
+        held = self.call.permissions
         given = grant.permissions
         if given is not None and held is not None:
             given = given & held
         self.call = CallContext(
             request_id=self.call.request_id,
             trace_id=self.call.trace_id,
-            caller=f"agent://{parent.agent.name}",
+            caller=f"agent://{parent}",
             permissions=held if given is None else given,
         )
-        self.history = parent.history and grant.history
-        self.identity = parent.identity and grant.identity
+        if self.history and not grant.history:
+            self.history = False
+            self.line = Line(self.line.state, branch=self.line.branch)
+        self.identity = self.identity and grant.identity
+        if "*" not in grant.artifacts:
+            self.files = (*self.files, grant.artifacts)
+
+
+def _with_delta(
+    actions: EventActions, delta: Mapping[str, Any], removed: tuple[str, ...], *, main: bool
+) -> EventActions:
+    """Return actions with what was written; in a branch it counts only once that has joined."""
+    if main:
+        return replace(actions, state_delta=delta, state_removed=removed)
+    return replace(actions, branch_delta=delta, branch_removed=removed)
 
 
 class Artifacts:
@@ -461,6 +501,8 @@ class Artifacts:
         self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
     ) -> int:
         """Store a further version, put that on record, and return its number."""
+        if not self._granted(name):
+            raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
         if not name.strip() or len(name) > 256 or not name.isprintable():
             raise InvalidInput(f"{name!r} is no name for an artifact")
         context = self._context
@@ -477,15 +519,24 @@ class Artifacts:
 
     async def load(self, name: str, version: int | None = None) -> StoredArtifact | None:
         """Return a version, the newest if none is named, or None."""
+        if not self._granted(name):
+            return None
         run = self._context.run
         return await run.services.artifacts.load(run.key, name, version)
 
     async def names(self) -> tuple[str, ...]:
         """Return what there is."""
         run = self._context.run
-        return await run.services.artifacts.names(run.key)
+        return tuple(filter(self._granted, await run.services.artifacts.names(run.key)))
+
+    def _granted(self, name: str) -> bool:
+        return all(
+            any(fnmatchcase(name, pattern) for pattern in patterns)
+            for patterns in self._context.files
+        )
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """How a run ended: its answer, and all that led to it."""
@@ -497,3 +548,9 @@ class RunResult:
     state: Mapping[str, Any]
     usage: Usage
     requests: tuple[InputRequest, ...] = ()
+
+    @property
+    def answered_by(self) -> str:
+        """Return the name of the agent that spoke last."""
+        spoken = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
+        return next((author for author in spoken if author != "user"), "")

@@ -3,6 +3,7 @@
 These are no errors. They pass by every `except Exception` of an agent, as a cancellation does.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from acc.domain.value_objects.event import InputRequest
@@ -23,3 +24,15 @@ class RunRejected(BaseException):
         super().__init__(f"{agent}: {reason}" if reason else agent)
         self.agent = agent
         self.reason = reason
+
+
+def must_pass(error: BaseException) -> bool:
+    """Tell whether something raised is meant for others than the agent or tool it passes.
+
+    A cancellation is so only if someone did cancel this task: one that an agent's own code lets
+    out, say of a future it awaited, would otherwise end a branch without a word.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, RunPaused | RunRejected | KeyboardInterrupt | GeneratorExit)

@@ -1,42 +1,67 @@
 """What a run has spent; everything it delegates draws on the same ledger."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from acc.domain.errors import BudgetExceeded, TransferLoop
-from acc.domain.value_objects.event import Usage
+from acc.domain.value_objects.event import NO_USAGE, Event, Usage
 from acc.domain.value_objects.run import RunConfig
 
 
 class Ledger:
     """Counts calls, tokens and hops, and refuses the one too many."""
 
-    __slots__ = ("_config", "_path", "hops", "usage")
+    __slots__ = ("_config", "_path", "_tools", "asking", "hops", "spent_by_models")
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
         self._path: list[str] = []
+        self._tools = 0
         self.hops = 0
-        self.usage = Usage()
+        #: Model calls under way: branches that run at the same time share the budget too.
+        self.asking = 0
+        self.spent_by_models = NO_USAGE
+
+    @property
+    def usage(self) -> Usage:
+        """Return all that was spent so far."""
+        if not self._tools:
+            return self.spent_by_models
+        return replace(self.spent_by_models, tool_calls=self._tools)
 
     def before_model_call(self, where: str) -> None:
         """Refuse a model call that the budget does not cover."""
         config = self._config
-        if self.usage.llm_calls >= config.max_llm_calls:
+        spent = self.spent_by_models
+        if spent.llm_calls + self.asking >= config.max_llm_calls:
             raise BudgetExceeded("max_llm_calls", config.max_llm_calls, where)
         if config.token_budget is not None:
-            spent = self.usage.input_tokens + self.usage.output_tokens
-            if spent >= config.token_budget:
+            tokens = spent.input_tokens + spent.output_tokens
+            if tokens >= config.token_budget:
                 raise BudgetExceeded("token_budget", config.token_budget, where)
 
     def before_tool_call(self, where: str) -> None:
         """Count a tool call, or refuse it."""
-        if self.usage.tool_calls >= self._config.max_tool_calls:
+        if self._tools >= self._config.max_tool_calls:
             raise BudgetExceeded("max_tool_calls", self._config.max_tool_calls, where)
-        self.usage += _ONE_TOOL_CALL
+        self._tools += 1
 
     def spent(self, usage: Usage) -> None:
         """Count what a model call cost."""
-        self.usage += usage
+        before = self.spent_by_models
+        self.spent_by_models = usage if before is NO_USAGE else before + usage
+
+    def passed_over(self, event: Event) -> None:
+        """Count what an event on record cost."""
+        if event.usage is not None:
+            self.spent(event.usage)
+        if event.result is not None and event.detail.get("ran", True):
+            self._tools += 1
+
+    @property
+    def handed_over(self) -> frozenset[str]:
+        """Return who has given the conversation away in this run."""
+        return frozenset(self._path[:-1])
 
     def hop(self, source: str, target: str) -> Sequence[str]:
         """Count a transfer and return the path so far, or refuse it and show the path."""
@@ -45,6 +70,3 @@ class Ledger:
         if self.hops > self._config.max_hops:
             raise TransferLoop(self._path, self._config.max_hops)
         return self._path
-
-
-_ONE_TOOL_CALL = Usage(tool_calls=1)

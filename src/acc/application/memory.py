@@ -92,7 +92,8 @@ class AccMemory:
             notes=proposal.notes,
             tokens=tokens,
         )
-        return MemoryView(text=render_state(state), tokens=tokens, trace=trace)
+        text = render_state(state)
+        return MemoryView(text=text, tokens=tokens, trace=trace, detail=trace_fields(trace, text))
 
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Persist the turn as evidence for later recall; the state stays as it is."""
@@ -125,10 +126,10 @@ class AccMemory:
                 await self._evidence.supersede(older.id, artifact.id)
 
 
-def trace_fields(trace: TurnTrace) -> dict[str, object]:
+def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
     """Return a loop's trace as plain data, for events, records and reports."""
     return {
-        "ccs": render_state(trace.committed),
+        "ccs": ccs,
         "recalled": [c.artifact.id for c in trace.recalled],
         "qualified": [{"id": a.id, "text": a.text} for a in trace.qualified],
         "refused": [
@@ -183,9 +184,18 @@ class TranscriptMemory:
         self._window = window
         self._entries: deque[tuple[str, int]] = deque()
         self._size = 0
+        #: What was said since the last view; it is counted when somebody looks.
+        self._uncounted: list[str] = []
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         """Return as much of the newest conversation as leaves room for the query."""
+        for entry in self._uncounted:
+            size = self._tokens.count(entry)
+            self._entries.append((entry, size))
+            self._size += size
+        self._uncounted.clear()
+        if not self._entries:
+            return MemoryView(text="", tokens=0)
         room = self._window - self._tokens.count(signal.text)
         while self._entries and self._size > room:
             self._size -= self._entries.popleft()[1]
@@ -194,12 +204,8 @@ class TranscriptMemory:
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Append the turn."""
         for speaker, text in ((signal.author, signal.text), ("assistant", decision.text)):
-            if not text:
-                continue
-            entry = f"{speaker}: {text}\n"
-            size = self._tokens.count(entry)
-            self._entries.append((entry, size))
-            self._size += size
+            if text:
+                self._uncounted.append(f"{speaker}: {text}\n")
 
 
 class RetrievalMemory:

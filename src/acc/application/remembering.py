@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from acc.application.agents.transfer import TRANSFER
 from acc.application.context import Run, RunContext
-from acc.application.memory import trace_fields
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Event, EventKind, RunStatus, ToolResult
 from acc.domain.value_objects.session import SessionKey
@@ -40,7 +40,7 @@ class MemoryShelf:
     def __init__(self, *, most: int = 512) -> None:
         self._kept: OrderedDict[tuple[SessionKey, str], Kept] = OrderedDict()
         self._most = most
-        self._owned: dict[int, SessionKey] = {}
+        self._owned: dict[int, tuple[SessionKey, Kept]] = {}
 
     async def take(self, context: RunContext, choice: MemoryChoice) -> "Remembering":
         """Return what an agent does with its memory in this run, told everything before it."""
@@ -55,62 +55,60 @@ class MemoryShelf:
     async def _take(self, run: Run, agent_name: str, choice: MemoryChoice) -> Kept:
         place = (run.key, agent_name)
         kept = self._kept.get(place)
-        if kept is None:
-            kept = self._kept[place] = Kept(self._make(run, choice))
+        # One that knows of later events knew a session that was deleted since.
+        if kept is None or kept.seen >= run.first_seq:
+            kept = self._kept[place] = self._make(run, choice)
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(place)
         if kept.seen < run.first_seq - 1:
-            await _catch_up(run, agent_name, kept, before=run.first_seq)
+            try:
+                await _catch_up(run, agent_name, kept, before=run.first_seq)
+            except BaseException:
+                self.forget(run.key, agent_name)
+                raise
         return kept
 
     def forget(self, key: SessionKey, agent_name: str) -> None:
         """Give a memory up; it is made anew from what is on record."""
         self._kept.pop((key, agent_name), None)
 
-    def _make(self, run: Run, choice: MemoryChoice) -> MemoryPort:
+    def _make(self, run: Run, choice: MemoryChoice) -> Kept:
         if isinstance(choice, str):
-            return run.services.memories(choice)
-        if isinstance(choice, MemoryPort):
-            owner = self._owned.setdefault(id(choice), run.key)
-            if owner != run.key:
-                raise InvalidInput(
-                    f"this memory already serves session {owner.session_id!r} and must not be shown"
-                    f" to {run.key.session_id!r}; give the agent a function that makes one"
-                )
-            return choice
-        return choice()
+            return Kept(run.services.memories(choice))
+        # A class has the methods of what it makes, and is none itself.
+        if isinstance(choice, type) or not isinstance(choice, MemoryPort):
+            return Kept(choice())
+        # It cannot be made anew, so what it has been told is told only once.
+        owner, kept = self._owned.setdefault(id(choice), (run.key, Kept(choice)))
+        if owner != run.key:
+            raise InvalidInput(
+                f"this memory already serves session {owner.session_id!r} and must not be shown"
+                f" to {run.key.session_id!r}; give the agent a function that makes one"
+            )
+        return kept
 
 
 async def _catch_up(run: Run, agent_name: str, kept: Kept, *, before: int) -> None:
     sessions = run.services.sessions
-    while True:
-        page = await sessions.events(run.key, after=kept.seen, limit=_PAGE, kinds=_TOLD)
-        page = tuple(event for event in page if event.seq < before)
-        for turn in _turns(page):
-            await _tell_turn(kept, agent_name, turn)
-        if len(page) < _PAGE:
+    turns: dict[str, list[Event]] = {}
+    after = kept.seen
+    while page := await sessions.events(run.key, after=after, limit=_PAGE, kinds=_TOLD):
+        after = page[-1].seq
+        for event in page:
+            if event.seq >= before:
+                break
+            turns.setdefault(event.run_id, []).append(event)
+            if event.kind is EventKind.ENDED and event.status is not RunStatus.INPUT_REQUIRED:
+                await _tell_turn(kept, agent_name, turns.pop(event.run_id))
+        if len(page) < _PAGE or after >= before:
             break
-        kept.seen = _last_whole(page)
     if isinstance(kept.memory, RestorableMemoryPort):
         newest = await sessions.newest(run.key, kind=EventKind.MEMORY, author=agent_name)
         if newest is not None and newest.seq < before:
             kept.memory.restore(newest.detail["snapshot"])
     kept.seen = before - 1
-
-
-def _turns(events: Sequence[Event]) -> list[list[Event]]:
-    """Return the events of each run that is over, a user's message first."""
-    runs: dict[str, list[Event]] = {}
-    for event in events:
-        runs.setdefault(event.run_id, []).append(event)
-    return [found for found in runs.values() if found[-1].kind is EventKind.ENDED]
-
-
-def _last_whole(page: Sequence[Event]) -> int:
-    ends = [event.seq for event in page if event.kind is EventKind.ENDED]
-    return ends[-1] if ends else page[-1].seq
 
 
 async def _tell_turn(kept: Kept, agent_name: str, events: Sequence[Event]) -> None:
@@ -123,8 +121,10 @@ async def _tell_turn(kept: Kept, agent_name: str, events: Sequence[Event]) -> No
             signals.append(TurnSignal(turn_id=event.detail["turn"], text=event.text))
         elif event.kind is EventKind.MESSAGE and event.author == agent_name:
             text = event.text
-        elif signals and event.author == agent_name and event.result is not None:
-            signals.append(tool_signal(signals[0], len(signals), event.result))
+        elif event.author != agent_name or (result := event.result) is None:
+            continue
+        elif result.name != TRANSFER:
+            signals.append(tool_signal(signals[0], len(signals), result))
     await tell(kept.memory, signals, text)
 
 
@@ -191,20 +191,19 @@ class Remembering:
             await context.emit(EventKind.MEMORY, detail=_detail(self._kept.memory, view))
         return view.text
 
-    def finish(self, text: str) -> None:
+    def finish(self) -> None:
         """Have the memory told the turn, once the whole run has succeeded."""
         run, name = self._context.run, self._context.agent.name
-        run.finished[name] = lambda: self._tell(text, run)
+        run.finished[name] = lambda: self._tell(run, name)
 
-    async def _tell(self, text: str, run: Run) -> None:
-        await tell(self._kept.memory, self._signals, text)
+    async def _tell(self, run: Run, name: str) -> None:
+        # From the record, as after a restart, so that nothing depends on whether there was one.
+        await _tell_turn(self._kept, name, [*run.earlier, *run.events])
         self._kept.seen = run.seq
 
 
 def _detail(memory: MemoryPort, view: MemoryView) -> dict[str, Any]:
-    detail: dict[str, Any] = {"tokens": view.tokens}
-    if view.trace is not None:
-        detail |= trace_fields(view.trace)
+    detail: dict[str, Any] = {"tokens": view.tokens, **view.detail}
     if isinstance(memory, RestorableMemoryPort):
         detail["snapshot"] = memory.snapshot()
     return detail

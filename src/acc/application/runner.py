@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import msgspec
+
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.context import Line, Run, RunContext, RunResult, Services
 from acc.application.control import RunPaused, RunRejected
+from acc.application.holding import Holding
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -17,10 +20,10 @@ from acc.domain.errors import (
     InvalidInput,
     NothingPending,
     RunTimedOut,
-    SessionBusy,
     SessionWaiting,
 )
 from acc.domain.value_objects.event import (
+    NO_ACTIONS,
     Event,
     EventActions,
     EventKind,
@@ -39,7 +42,6 @@ log = logging.getLogger("acc.run")
 #: Who keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
-_BUSY_POLL = 0.05
 
 Message = str | Part | Sequence[Part]
 Channel = asyncio.Queue[Event | None]
@@ -56,7 +58,7 @@ class SessionRunner:
         app_name: str,
         services: Services,
         config: RunConfig | None = None,
-        busy_timeout: float = 60.0,
+        busy_timeout: float = 300.0,
     ) -> None:
         if not isinstance(agent, BaseAgent):
             raise InvalidInput(f"{agent!r} is no agent")
@@ -68,8 +70,7 @@ class SessionRunner:
         self.app_name = app_name
         self.services = services
         self.config = config or RunConfig()
-        self._busy_timeout = busy_timeout
-        self._locks: dict[SessionKey, tuple[asyncio.Lock, int]] = {}
+        self._holding = Holding(services.sessions, busy_timeout=busy_timeout)
 
     async def run(
         self,
@@ -162,6 +163,8 @@ class SessionRunner:
             self._check_waits(session)
             run.run_id = session.run_id
             run.seq = session.seq
+            for agent in self.agent.walk():  # their memories have seen what now never was
+                self.services.shelf.forget(run.key, agent.name)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
 
         await self._hold(run, give_up)
@@ -209,38 +212,13 @@ class SessionRunner:
         )
 
     async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Do work while holding the session: one run at a time, here and in other processes."""
-        lock, waiting = self._locks.get(run.key) or (asyncio.Lock(), 0)
-        self._locks[run.key] = (lock, waiting + 1)
+        """Do work while holding the session."""
+        session = await self._holding.take(run.key, run.holder)
         try:
-            async with lock:
-                session = await self._open(run)
-                try:
-                    return await work(session)
-                finally:
-                    await self.services.sessions.release(run.key, holder=run.holder)
+            run.seq = session.seq
+            return await work(session)
         finally:
-            lock, waiting = self._locks[run.key]
-            if waiting == 1:
-                del self._locks[run.key]
-            else:
-                self._locks[run.key] = (lock, waiting - 1)
-
-    async def _open(self, run: Run) -> Session:
-        """Take hold of the session; where another process has it, wait for a while."""
-        deadline: float | None = None
-        while True:
-            try:
-                session = await self.services.sessions.open(run.key, holder=run.holder)
-            except SessionBusy:
-                now = asyncio.get_running_loop().time()
-                deadline = now + self._busy_timeout if deadline is None else deadline
-                if now >= deadline:
-                    raise
-                await asyncio.sleep(_BUSY_POLL)
-            else:
-                run.seq = session.seq
-                return session
+            await self._holding.give_back(run.key, run.holder)
 
     async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
         if session.status is RunStatus.INPUT_REQUIRED:
@@ -255,8 +233,18 @@ class SessionRunner:
         run.seq += 1
         run.first_seq = run.seq
         detail = {"turn": run.turn_id}
-        await run.record(self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail))
+        await self._begin(
+            run, self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail)
+        )
         return await self._drive(run, State(session.state))
+
+    async def _begin(self, run: Run, *events: Event) -> None:
+        """Put on record what a run begins with; whoever cancels that has begun it all the same."""
+        try:
+            await run.record(*events)
+        except asyncio.CancelledError:
+            await self._end(run, RunStatus.CANCELED, "canceled")
+            raise
 
     async def _resumed(
         self, run: Run, session: Session, answers: Sequence[InputAnswer]
@@ -270,18 +258,24 @@ class SessionRunner:
         given = self._checked(run, _open_requests(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
+        inputs: list[Event] = []
         for answer in given.values():
             run.seq += 1
-            await run.record(self._event(run, EventKind.INPUT, answer=answer))
+            inputs.append(self._event(run, EventKind.INPUT, answer=answer))
+        if inputs:
+            await self._begin(run, *inputs)
         state = State(session.state)
-        undo = events[-1].detail
-        state.apply(undo["undo"], undo["undo_removed"])
+        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+        state.apply(paused.detail["undo"], paused.detail["undo_removed"])
         return await self._drive(run, State(state.copy()))
 
     def _checked(
         self, run: Run, waiting: Sequence[InputRequest], answers: Sequence[InputAnswer]
     ) -> dict[str, InputAnswer]:
         """Return the answers that count, by request; what came too late is a no."""
+        if not all(isinstance(answer, InputAnswer) for answer in answers):
+            raise InvalidInput("an answer is what approve(...) or deny(...) returns")
+        _check_readable(answers, tuple[InputAnswer, ...], "this answer")
         known = {request.id: request for request in waiting}
         given: dict[str, InputAnswer] = {}
         for answer in answers:
@@ -342,8 +336,8 @@ class SessionRunner:
 
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
-        said = "".join(part.text for part in run.message if part.text is not None)
-        top = RunContext(run, start, Line(state), path="", message=said)
+        said = _words(run.message)
+        top = RunContext(run, self.agent, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
         else:
@@ -378,15 +372,20 @@ class SessionRunner:
         detail: Mapping[str, Any] | None = None,
         state: State | None = None,
     ) -> None:
-        delta, removed = state.take() if state is not None else ({}, ())
-        if status is not RunStatus.COMPLETED:
-            delta, removed = {}, ()
+        actions = NO_ACTIONS
+        if state is not None and status is RunStatus.COMPLETED and state.pending:
+            delta, removed = state.take()
+            actions = EventActions(state_delta=delta, state_removed=removed)
+        if status is RunStatus.FAILED:
+            # What the store refused took no number, so ours may be ahead.
+            session = await self.services.sessions.read(run.key)
+            run.seq = run.seq if session is None else session.seq
         run.seq += 1
         event = self._event(
             run,
             EventKind.ENDED,
             parts=text_part(text) if text else (),
-            actions=EventActions(state_delta=delta, state_removed=tuple(removed)),
+            actions=actions,
             usage=run.ledger.usage,
             status=status,
             detail=dict(detail or {}),
@@ -445,15 +444,31 @@ def _can_keep(agent: BaseAgent) -> bool:
     return isinstance(agent, LlmAgent)
 
 
+def _words(parts: Sequence[Part]) -> str:
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join(part.text for part in parts if part.text is not None)
+
+
 def _parts(message: Message) -> tuple[Part, ...]:
     if isinstance(message, str):
         if not message.strip():
             raise InvalidInput("the message is empty")
         return text_part(message)
-    parts = (message,) if isinstance(message, Part) else tuple(message)
+    given = (message,) if isinstance(message, Part) else message
+    parts = tuple(given) if isinstance(given, Sequence) else ()
     if not parts or not all(isinstance(part, Part) for part in parts):
         raise InvalidInput("a message is a text, a Part, or a list of Parts")
+    _check_readable(parts, tuple[Part, ...], "this message")
     return parts
+
+
+def _check_readable(value: object, kind: Any, what: str) -> None:
+    """Refuse what could not be read from a record again, and so would spoil the session."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"{what} cannot be kept: {error}") from None
 
 
 def _open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:

@@ -8,7 +8,11 @@ from typing import Any
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 _MOST_DEPTH = 64
-_PLAIN: tuple[type[str] | type[int] | type[float], ...] = (str, int, float)
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (int, int),
+    (float, float),
+)
 
 #: What a branch wrote: new values, and the keys it took away.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
@@ -31,9 +35,9 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
         }
     if isinstance(value, list | tuple):
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
-    for base in _PLAIN:
+    for base, as_plain in _PLAIN:
         if isinstance(value, base):  # floats, and a StrEnum, an IntEnum and the like
-            return base(value)
+            return as_plain(value)
     raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
 
 
@@ -43,7 +47,17 @@ def _text_key(key: Any, place: str) -> str:
     return key
 
 
-class State(MutableMapping[str, Any]):
+class _Mapping(MutableMapping[str, Any]):
+    __slots__ = ()
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return a value, written first where there is none, so that it can be changed in place."""
+        if key not in self:
+            self[key] = default
+        return self.get(key, default)
+
+
+class State(_Mapping):
     """A mapping that remembers what a run wrote.
 
     A list or mapping that is read is a copy of the reader's own; if it is changed in place, that
@@ -91,6 +105,10 @@ class State(MutableMapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or the default where there is none."""
+        return self[key] if key in self._values else default
 
     def __contains__(self, key: object) -> bool:
         return key in self._values
@@ -173,7 +191,7 @@ class State(MutableMapping[str, Any]):
 _NOTHING_WRITTEN: Written = ({}, ())
 
 
-class StateView(MutableMapping[str, Any]):
+class StateView(_Mapping):
     """A state through a grant: keys outside it are not there, and writing them is refused."""
 
     __slots__ = ("_open", "_read", "_state", "_write")
@@ -201,7 +219,9 @@ class StateView(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         if not self._may(self._read, key):
             raise KeyError(key)
-        return self._state[key]
+        value = self._state[key]
+        # What may not be written is a copy: a change in place would count as a write.
+        return value if self._open and self._may(self._write, key) else plain(value, key)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._check_write(key)

@@ -101,11 +101,11 @@ def make_model(name: str) -> LanguageModelPort:
     )
 
 
-def make_conversation_memory(name: str) -> "MemoryPort":
+def make_conversation_memory(name: str, *, window: int = 4096, budget: int = 512) -> "MemoryPort":
     """Return a memory for an agent by its name."""
     if name not in MEMORIES:
         raise InvalidInput(f"no memory {name!r}: choose one of {', '.join(MEMORIES)}")
-    return make_memory(name)
+    return make_memory(name, window=window, budget=budget)
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvalu
 if TYPE_CHECKING:
     from acc.adapters.evaluation.scenario_files import ScenarioTemplate
     from acc.adapters.runs.run_directory import RunDirectory
+    from acc.application.agents.base import BaseAgent
     from acc.domain.value_objects.scenario import Scenario
 
 #: `baseline` is what the literature calls transcript replay.
@@ -36,16 +37,35 @@ JUDGES = ("rubric",)
 
 
 def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:
-    """Return a fresh agent for one episode: a memory by its name, or `python:MODULE:NAME`."""
+    """Return a fresh agent for one episode: a memory by its name, or `python:MODULE:NAME`.
+
+    What is named may be an agent of acc, something that makes one, a class with `run_turn`, or a
+    function from the query to the answer.
+    """
     if kind.startswith("python:"):
         from acc.adapters.evaluation.python_agents import make_runner
 
-        return make_runner(name, kind.removeprefix("python:"))
+        def run_agent(agent_name: str, agent: "BaseAgent") -> AgentRunnerPort:
+            return _runtime_agent(agent_name, agent, window=window, budget=budget)
+
+        return make_runner(name, kind.removeprefix("python:"), run_agent=run_agent)
     from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
     from acc.adapters.models.embedded import EmbeddedModel
 
     memory = make_memory(AGENT_KINDS.get(kind, kind), window=window, budget=budget)
     return MemoryAgentRunner(agent_name=name, model=EmbeddedModel(), memory=memory)
+
+
+def _runtime_agent(name: str, agent: "BaseAgent", *, window: int, budget: int) -> AgentRunnerPort:
+    """Return a tree of agents with a session of its own and the evaluation's memory sizes."""
+    from acc.adapters.evaluation.runtime_agents import RuntimeAgentRunner
+    from acc.application.runner import SessionRunner
+    from acc.bootstrap.agents import make_conversation_memory, make_services
+
+    services = make_services()
+    services.memories = partial(make_conversation_memory, window=window, budget=budget)
+    runner = SessionRunner(agent, app_name="evaluation", services=services)
+    return RuntimeAgentRunner(agent_name=name, runner=runner)
 
 
 def make_judge(configuration: RunConfiguration, scenario: "Scenario") -> JudgeEvaluatorPort:

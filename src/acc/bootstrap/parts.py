@@ -29,6 +29,14 @@ def token_counter() -> TokenCounterPort:
     return BpeTokenCounter()
 
 
+class LateTokenCounter:
+    """Counts as the process's token counter does, and loads its vocabulary at the first count."""
+
+    def count(self, text: str) -> int:
+        """Return how many tokens `text` has."""
+        return token_counter().count(text)
+
+
 def acc_memory(*, budget: int = 512, embeddings: str = "none") -> "AccMemory":
     """Return an ACC memory on embedded parts. `embeddings="static"` re-ranks recall."""
     from acc.adapters.memory.compressor import RuleCompressor
@@ -58,7 +66,7 @@ def make_memory(kind: str, *, window: int = 4096, budget: int = 512) -> MemoryPo
     from acc.application.memory import OracleMemory, RetrievalMemory, TranscriptMemory
 
     if kind == "transcript":
-        return TranscriptMemory(tokens=token_counter(), window=window)
+        return TranscriptMemory(tokens=LateTokenCounter(), window=window)
     if kind == "retrieval":
         return RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=token_counter())
     if kind == "acc":

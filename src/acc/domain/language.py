@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-_CACHE = 4_096
+_CACHE = 2_048
 #: In characters. What goes on without a stop for longer is data, and is not taken apart.
 LONGEST_SENTENCE = 1_000
 

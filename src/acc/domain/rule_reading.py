@@ -8,7 +8,7 @@ from acc.domain import rule_patterns as patterns
 from acc.domain.language import LONGEST_SENTENCE, contains_text, identifiers, one_line, terms
 from acc.domain.value_objects.rule import WORDED, Rule, RuleKind
 
-_CACHE = 4_096
+_CACHE = 2_048
 
 
 @dataclass(frozen=True, slots=True)

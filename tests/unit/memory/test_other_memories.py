@@ -60,6 +60,15 @@ async def test_retrieval_brings_back_the_most_similar_five_in_order() -> None:
     assert not any("soup" in line for line in lines)
 
 
+async def test_a_transcript_counts_nothing_before_there_is_something_to_show() -> None:
+    class NoCounter:
+        def count(self, text: str) -> int:
+            raise AssertionError(f"counted {text!r}")
+
+    view = await TranscriptMemory(tokens=NoCounter()).view(TurnSignal(turn_id=1, text="Hello"))
+    assert (view.text, view.tokens) == ("", 0)
+
+
 async def test_oracle_shows_the_facts_and_constraints_that_hold() -> None:
     memory = OracleMemory(tokens=WordCounter())
     memory.read_canonical(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from acc.application.memory import trace_fields
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
 from acc.domain.value_objects.turn import Decision, TurnSignal
 from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort, MemoryView
@@ -42,7 +41,7 @@ class MemoryAgentRunner:
             agent_name=self._agent_name,
             response_text=answer,
             memory_tokens=view.tokens,
-            trace=trace_fields(view.trace) if view.trace else {},
+            trace=view.detail,
         )
 
     async def replay_turn(

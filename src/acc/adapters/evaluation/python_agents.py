@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from acc.adapters.evaluation.runtime_agents import check_is_fresh
+from acc.application.agents.base import BaseAgent
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
+from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
 
 
 def load_object(reference: str) -> Any:
@@ -30,22 +33,38 @@ def load_object(reference: str) -> Any:
     return getattr(module, name)
 
 
-def make_runner(agent_name: str, reference: str) -> "PythonAgentRunner":
-    """Return a runner for a class with `run_turn`, or for a function from query to answer.
+def make_runner(
+    agent_name: str, reference: str, *, run_agent: Callable[[str, BaseAgent], AgentRunnerPort]
+) -> AgentRunnerPort:
+    """Return a runner for an agent of acc, a class with `run_turn`, or a function to an answer.
 
-    A class is made anew for every episode. A function is called as it is, and may be async.
+    A class is made anew for every episode, and so is what a function without arguments returns. A
+    function from query to answer is called as it is, and may be async. `run_agent` takes agents.
     """
     target = load_object(reference)
-    if inspect.isclass(target):
+    if isinstance(target, BaseAgent):
+        check_is_fresh(target, reference)
+    elif inspect.isclass(target) or _makes_agents(target):
         try:
             target = target()
         except Exception as error:
             fault = f"{type(error).__name__}: {error}"
             raise InvalidInput(f"cannot make {reference}: {fault}") from error
+    if isinstance(target, BaseAgent):
+        return run_agent(agent_name, target)
     answer = getattr(target, "run_turn", None)
     if answer is None and not callable(target):
-        raise InvalidInput(f"{reference!r} is neither a function nor a class with run_turn")
+        raise InvalidInput(
+            f"{reference!r} is neither an agent of acc, nor a function, nor a class with run_turn"
+        )
     return PythonAgentRunner(agent_name, target, takes_turn=answer is not None)
+
+
+def _makes_agents(target: object) -> bool:
+    """Tell whether an object is a function that takes nothing, so that it can answer nothing."""
+    if not inspect.isfunction(target) or inspect.iscoroutinefunction(target):
+        return False
+    return not inspect.signature(target).parameters
 
 
 class PythonAgentRunner:

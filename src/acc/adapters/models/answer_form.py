@@ -1,6 +1,7 @@
 """Putting chosen statements into the form that rules ask for."""
 
 import json
+import re
 from collections.abc import Sequence
 
 from acc.domain.language import contains_text, is_japanese, terms
@@ -103,3 +104,12 @@ def _as_json(statements: Sequence[str], rule: Rule) -> str:
             statement
         )
     return json.dumps({key: " ".join(found) for key, found in values.items()}, ensure_ascii=False)
+
+
+def pieces_of(text: str) -> list[str]:
+    """Cut a text into what is shown at a time: words, or a few characters of Japanese."""
+    pieces: list[str] = []
+    for word in re.findall(r"\s+|\S+\s*", text):
+        step = 4 if is_japanese(word) else len(word)
+        pieces += [word[start : start + step] for start in range(0, len(word), step)]
+    return pieces

@@ -2,16 +2,20 @@
 
 It is a fixed policy, not intelligence: it looks up the statements that share the question's rarer
 words, prefers the newest, and puts them into the form that the rules it can see ask for. It knows
-nothing but the prompt, treats every memory alike, and has no notion of whom to trust.
+nothing but the prompt, treats every memory alike, and has no notion of whom to trust. Where it is
+offered tools, colleagues or a schema it uses them by rules as plain as these (see tool_use).
 """
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from acc.adapters.models.answer_form import compose
+from acc.adapters.models.answer_form import compose, pieces_of
+from acc.adapters.models.results import tell_results
+from acc.adapters.models.schema_answers import answer_in_schema
+from acc.adapters.models.tool_use import Happened, choose_call, what_happened
 from acc.domain.language import (
     contains_text,
     identifiers,
@@ -132,14 +136,31 @@ class EmbeddedModel:
     """Answers from its prompt alone, in English and Japanese."""
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
-        """Return the statements that answer, in the form that the visible rules ask for."""
-        return ModelAnswer(text=self._answer(prompt))
+        """Return a call of the tool that fits, or what answers in the form that is asked for."""
+        happened = what_happened(prompt.messages)
+        call = choose_call(prompt, happened)
+        if call is not None:
+            return ModelAnswer(calls=(call,))
+        answer = self._answer(prompt, happened)
+        if prompt.output_schema is not None:
+            answer = answer_in_schema(prompt, happened, answer)
+        return ModelAnswer(text=answer)
 
-    def _answer(self, prompt: Prompt) -> str:
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give the answer piece by piece, then as a whole."""
+        answer = await self.complete(prompt)
+        for piece in pieces_of(answer.text):
+            yield piece
+        yield answer
+
+    def _answer(self, prompt: Prompt, happened: Happened) -> str:
         reading = _Reading()
         for sentence in sentences(prompt.instruction):
             reading.add(sentence)
         for sentence in statements_of(prompt.memory):
+            reading.add(sentence)
+        heard = [sentence for words in happened.words for sentence in sentences(words)]
+        for sentence in heard:
             reading.add(sentence)
         spoken = sentences(prompt.query)
         for sentence in spoken:
@@ -149,7 +170,16 @@ class EmbeddedModel:
         rules = [rule for _, rule in reading.rules if rule.kind not in replaced] + once
         japanese = is_japanese(prompt.query)
         questions = [s for s in spoken if is_question(s) or _asks_in_a_form(s)]
-        chosen = self._choose(questions, spoken, reading, rules, japanese=japanese)
+        told = tell_results(happened.results, japanese=japanese)
+        if told:
+            forbidden = [word for r in rules if r.kind is RuleKind.FORBID for word in r.words]
+            chosen = [without(sentence, forbidden) for sentence in told]
+        elif heard and not questions:
+            chosen = list(sentences(happened.words[-1]))[:_MOST_STATEMENTS]
+        else:
+            chosen = self._choose(questions, spoken, reading, rules, japanese=japanese)
+            if heard and chosen == [_UNKNOWN[japanese]]:
+                chosen = list(sentences(happened.words[-1]))[:_MOST_STATEMENTS]
         return compose(chosen, rules, japanese=japanese)
 
     def _choose(

@@ -5,6 +5,7 @@ from functools import lru_cache
 import bpe_openai
 
 _PIECE = 100_000
+_MOST_KEPT = 400
 
 
 class BpeTokenCounter:
@@ -12,7 +13,12 @@ class BpeTokenCounter:
 
     def __init__(self, encoding: str = "o200k_base") -> None:
         self._encoding = bpe_openai.get_encoding(encoding)
-        self.count = lru_cache(maxsize=4_096)(self._count)
+        self._known = lru_cache(maxsize=4_096)(self._count)
+
+    def count(self, text: str) -> int:
+        """Return how many tokens `text` has."""
+        # A long text is a whole state or prompt, which will not come again.
+        return self._known(text) if len(text) <= _MOST_KEPT else self._count(text)
 
     def _count(self, text: str) -> int:
         # The encoder takes at most 1 MB at once; a cut may add one token per piece.

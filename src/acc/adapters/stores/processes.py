@@ -30,7 +30,9 @@ class Process:
             return True
         except (PermissionError, OverflowError):
             return False
-        return _started(self.pid) != self.started
+        condition, started = _look_at(self.pid)
+        # A zombie runs no more; it only waits for its parent to ask how it ended.
+        return condition == "Z" or bool(started and self.started and started != self.started)
 
 
 def this_process() -> Process:
@@ -40,14 +42,15 @@ def this_process() -> Process:
     except OSError:
         numbered_in = ""
     pid = os.getpid()
-    return Process(f"{socket.gethostname()} {numbered_in}".strip(), pid, _started(pid))
+    return Process(f"{socket.gethostname()} {numbered_in}".strip(), pid, _look_at(pid)[1])
 
 
-def _started(pid: int) -> str:
-    """Return when a process began, in whatever the system counts; empty if it does not tell."""
+def _look_at(pid: int) -> tuple[str, str]:
+    """Return a process's condition and when it began; empty where the system does not tell."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""
-    # The name in parentheses may hold anything; the fields behind it are numbers.
-    return text.rpartition(")")[2].split()[19]
+        return "", ""
+    # The name in parentheses may hold anything; the fields behind it are letters and numbers.
+    fields = text.rpartition(")")[2].split()
+    return fields[0], fields[19]

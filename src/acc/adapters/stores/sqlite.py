@@ -11,7 +11,7 @@ import msgspec
 from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_order, starts_run
 from acc.adapters.stores.processes import Process, this_process
 from acc.adapters.stores.sqlite_database import SqliteDatabase
-from acc.domain.errors import InvalidInput, StorageFailed
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Event, EventKind, RunStatus
 from acc.domain.value_objects.session import (
     Scope,
@@ -102,7 +102,8 @@ class SqliteSessionStore:
 
     async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them."""
-        # Encoded before anything else can run: what is stored is what the caller had.
+        # Copied and encoded before anything else can run: what is stored is what the caller had.
+        events = tuple(events)
         rows = [_encoded(event) for event in events]
         changes = [change for event in events for change in _changes(key, event)]
         progress = _progress(events)
@@ -161,7 +162,7 @@ class SqliteSessionStore:
         def read(connection: sqlite3.Connection) -> tuple[Event, ...]:
             found = connection.execute(_FIND, _names(key)).fetchone()
             rows = connection.execute(query, (found[0], *values)) if found else ()
-            return tuple(self._decoded(body) for (body,) in rows)
+            return tuple(_EVENTS.decode(body) for (body,) in rows)
 
         return await self.database.read(read)
 
@@ -173,7 +174,7 @@ class SqliteSessionStore:
             if found is None:
                 return None
             row = connection.execute(_NEWEST, (found[0], kind.value, author)).fetchone()
-            return None if row is None else self._decoded(row[0])
+            return None if row is None else _EVENTS.decode(row[0])
 
         return await self.database.read(read)
 
@@ -209,15 +210,6 @@ class SqliteSessionStore:
     @cached_property
     def _process(self) -> Process:
         return this_process()
-
-    def _decoded(self, body: bytes) -> Event:
-        try:
-            return _EVENTS.decode(body)
-        except msgspec.MsgspecError as error:
-            raise StorageFailed(
-                f"{self.database.path}: it holds an event that cannot be read ({error}); "
-                "it was damaged, or written by a newer acc"
-            ) from error
 
 
 class SqliteArtifactStore:
@@ -342,12 +334,17 @@ def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
 def _encode(value: object, what: str) -> bytes:
     try:
         return _ENCODER.encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"{what} cannot be stored: {error}") from error
 
 
 def _encoded(event: Event) -> tuple[int, str, str, str, bytes]:
-    body = _encode(event, f"event {event.seq} of {event.author!r}")
+    what = f"event {event.seq} of {event.author!r}"
+    body = _encode(event, what)
+    try:
+        _EVENTS.decode(body)  # what cannot be read again would make the session unusable
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{what} cannot be stored: {error}") from error
     return (event.seq, event.kind.value, event.author, event.run_id, body)
 
 

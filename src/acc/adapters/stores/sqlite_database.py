@@ -12,6 +12,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+import msgspec
+
 from acc.adapters.stores.sqlite_schema import connect, is_connection_usable_after, storage_failed
 from acc.domain.errors import InvalidInput, StorageFailed
 
@@ -75,6 +77,11 @@ class _Worker:
                 if connection is not None and not is_connection_usable_after(error):
                     connection.close()
                     connection = None
+            except msgspec.MsgspecError as error:
+                fault = StorageFailed(
+                    f"{self.path}: it holds something that cannot be read ({error}); "
+                    "it was damaged, or written by a newer acc"
+                )
             except UnicodeEncodeError as error:
                 fault = InvalidInput(f"text that is not Unicode cannot be stored: {error}")
             except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is

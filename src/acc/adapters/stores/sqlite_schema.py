@@ -114,7 +114,9 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
 def _connect_once(path: Path, busy_timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
     try:
+        connection.execute("BEGIN")  # what we look at is to be of one moment
         is_new = _is_new(path, connection)
+        connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         if is_new:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acc.application.context import RunContext
-from acc.application.control import RunRejected
+from acc.application.control import RunRejected, must_pass
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
 from acc.domain.value_objects.event import EventKind, RequestKind, Verdict
 from acc.domain.value_objects.run import Grant
@@ -19,7 +19,8 @@ _RESERVED = frozenset({"user"})
 
 #: A callback may be a plain function or an async one.
 Callback = Callable[..., Any]
-#: Whether a person must agree: always, by a predicate, or always with these words.
+#: Whether a person must agree: always, always with these words, or by a predicate, which may
+#: return the words.
 Confirm = bool | str | Callable[..., Any]
 
 
@@ -42,7 +43,7 @@ class BaseAgent:
     parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_name(self.name, "agent")
+        check_name(self.name, "an agent")
         self.sub_agents = tuple(self.sub_agents)
         for child in self.sub_agents:
             if not isinstance(child, BaseAgent):
@@ -77,15 +78,17 @@ class BaseAgent:
         """Run with all that surrounds it: stand-ins, confirmation, callbacks, snapshots, logs."""
         if log.isEnabledFor(logging.INFO):
             _log(ctx, "agent started")
-        if ctx.config.snapshots:
+        config = ctx.run.config
+        if config.snapshots:
             await _show_state(ctx, "before")
-        stand_in = _stand_in(ctx)
+        stand_in = _stand_in(ctx) if config.stand_ins or config.debug else None
         if stand_in is not None:
             await ctx.say(stand_in)
         else:
             await self._execute(ctx)
-        await flush_state(ctx)
-        if ctx.config.snapshots:
+        if ctx.line.state.pending or ctx.run.journal:
+            await flush_state(ctx)
+        if config.snapshots:
             await _show_state(ctx, "after")
         if log.isEnabledFor(logging.INFO):
             _log(ctx, "agent finished")
@@ -108,7 +111,9 @@ class BaseAgent:
                     await ctx.say(str(found))
         except AccError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if must_pass(error):
+                raise
             raise AgentFailed(self.name, f"{type(error).__name__}: {error}") from error
 
     def _check_names(self) -> None:
@@ -126,7 +131,7 @@ def check_name(name: object, what: str) -> None:
     """Refuse a name that could not be told apart in a path, a branch or a model's answer."""
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
         raise InvalidTree(
-            f"{name!r} is no name for an {what}: use letters, digits, _ and -, not a digit first"
+            f"{name!r} is no name for {what}: use letters, digits, _ and -, not a digit first"
         )
     if len(name) > _MOST_NAME:
         raise InvalidTree(f"{name!r} is longer than {_MOST_NAME} characters")
@@ -151,11 +156,12 @@ async def confirm_step(ctx: RunContext) -> None:
     """Ask a person whether the agent may run; a no ends the run."""
     agent = ctx.agent
     scope = ctx.fork("confirm")
-    if scope.upcoming() is None and callable(agent.confirm):
-        needed = await called(agent.confirm, ctx)
+    needed: Any = agent.confirm
+    if callable(needed):
+        needed = scope.upcoming() is not None or await called(needed, ctx)
         if not needed:
             return
-    words = agent.confirm if isinstance(agent.confirm, str) else f"May {agent.name!r} go ahead?"
+    words = needed if isinstance(needed, str) else f"May {agent.name!r} go ahead?"
     answer = await scope.ask_person(words, kind=RequestKind.CONFIRMATION)
     if answer.verdict is not Verdict.APPROVE:
         raise RunRejected(agent.name, answer.reason or answer.verdict.value)

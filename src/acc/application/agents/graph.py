@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from acc.application.agents.base import BaseAgent, called
-from acc.application.agents.workflow import Branches, check_has_steps
+from acc.application.agents.workflow import Branches, check_branching, check_has_steps
 from acc.application.context import RunContext
-from acc.application.state import MergeRule, check_merge_rule
+from acc.application.state import MergeRule
 from acc.domain.errors import BudgetExceeded, GraphStuck, InvalidTree
 
 #: Whether an edge is taken, told from the state.
@@ -46,7 +46,7 @@ class GraphAgent(BaseAgent):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_has_steps(self)
-        self._edges = tuple(e if isinstance(e, Edge) else Edge(*e) for e in self.edges)
+        self._edges = tuple(self._edge(edge) for edge in self.edges)
         self.start = self.start or self.sub_agents[0].name
         names = {agent.name for agent in self.sub_agents}
         for edge in self._edges:
@@ -59,11 +59,21 @@ class GraphAgent(BaseAgent):
         for name in (self.start, *self.joins):
             if name not in names:
                 raise InvalidTree(f"graph {self.name!r}: {name!r} is none of its nodes")
-        for rule in self.merge.values():
-            check_merge_rule(rule)
+        check_branching(self, self.merge, self.on_error)
         self._check_reach(names)
         self._check_cycles(names)
         self._check_joins()
+
+    def _edge(self, given: Edge | tuple[Any, ...]) -> Edge:
+        if isinstance(given, Edge):
+            return given
+        try:
+            return Edge(*given)
+        except TypeError:
+            raise InvalidTree(
+                f"graph {self.name!r}: {given!r} is no edge: give source, target and, if you like, "
+                "a condition"
+            ) from None
 
     @property
     def all_edges(self) -> tuple[Edge, ...]:
@@ -91,7 +101,7 @@ class GraphAgent(BaseAgent):
     async def _step(self, ctx: RunContext, agents: list[BaseAgent]) -> Mapping[str, RunContext]:
         if len(agents) == 1:
             done = await ctx.run_agent(agents[0])
-            ctx.text = done.text
+            ctx.text = done.text or ctx.text
             ctx.escalated = done.escalated
             return {agents[0].name: done}
         branches = Branches(ctx, merge=self.merge, on_error=self.on_error)
@@ -154,7 +164,8 @@ class GraphAgent(BaseAgent):
             return
         left = set(names)
         while left:
-            ends = {name for name in left if not left.intersection(self._followers(name))}
+            led_to = {follower for name in left for follower in self._followers(name)}
+            ends = {n for n in left if n not in led_to or not left.intersection(self._followers(n))}
             if not ends:
                 raise InvalidTree(
                     f"graph {self.name!r} has a cycle through {', '.join(sorted(left))}: give it "

@@ -30,8 +30,6 @@ async def resolve(ctx: RunContext, instruction: Instruction) -> str:
     """Return the instruction with its placeholders filled from state and artifacts."""
     if not isinstance(instruction, str):
         return str(await called(instruction, ctx))
-    if "{" not in instruction and "}" not in instruction:
-        return instruction
     pieces: list[str] = []
     end = 0
     for match in _PLACEHOLDER.finditer(instruction):

@@ -9,14 +9,14 @@ import msgspec
 
 from acc.application.agents.base import BaseAgent, Callback, called
 from acc.application.agents.instruction import Instruction, resolve
-from acc.application.agents.tool import AgentTool, Tool, as_tool
+from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool
 from acc.application.agents.tool_calls import Outcome, ToolCalls
 from acc.application.agents.transfer import TRANSFER, TransferTool
 from acc.application.asking import ask_model
 from acc.application.context import RunContext
 from acc.application.remembering import MemoryChoice, Remembering
 from acc.domain.errors import InvalidTree, ModelOutputInvalid
-from acc.domain.value_objects.event import Event, EventKind, Part, Usage, text_part
+from acc.domain.value_objects.event import Event, EventKind, Part, ToolCall, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -29,6 +29,7 @@ _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S)
 _MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
 _EMPTY = "the answer is empty"
+_UNSOUND = "a call needs an id and a name, which are texts, and named arguments"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -141,7 +142,7 @@ class _Reasoning:
         if targets:
             self._tools[TRANSFER] = TransferTool(ctx, targets)
         self._specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
-        self._heard = tuple(ctx.line.thread) if ctx.history else ()
+        self._heard = tuple(ctx.line.thread)
         self._steps: list[PromptMessage] = []
         self._faults = 0
         self._memory: Remembering | None = None
@@ -154,7 +155,7 @@ class _Reasoning:
             event = await self._ask()
             if event.kind is EventKind.MESSAGE:
                 if self._memory is not None:
-                    self._memory.finish(ctx.text)
+                    self._memory.finish()
                 return
             if event.kind is EventKind.FAULT:
                 self._complain(event.text, str(event.detail["fault"]))
@@ -185,10 +186,13 @@ class _Reasoning:
         return await ctx.say(answer.text, usage=usage)
 
     async def _prompt(self, memory: str) -> Prompt:
+        instruction = self._agent.instruction
+        if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
+            instruction = await resolve(self._ctx, instruction)
         return Prompt(
             query=self._ctx.message,
             memory=memory,
-            instruction=await resolve(self._ctx, self._agent.instruction),
+            instruction=instruction,
             messages=(*self._heard, *self._steps),
             tools=self._specs,
             output_schema=self._agent.json_schema,
@@ -214,7 +218,7 @@ class _Reasoning:
     def _fault(self, answer: ModelAnswer) -> str:
         """Return what is wrong with an answer; a good one goes to the state where it should."""
         if answer.calls:
-            return ""
+            return "" if all(map(_is_sound, answer.calls)) else _UNSOUND
         if not answer.text.strip():
             return _EMPTY
         agent = self._agent
@@ -226,7 +230,7 @@ class _Reasoning:
                 parsed = msgspec.json.decode(body, type=agent.output_schema)
             except (msgspec.DecodeError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
-            value = msgspec.to_builtins(parsed)
+            value = as_data(parsed)
         if agent.output_key:
             self._ctx.state[agent.output_key] = value
         return ""
@@ -243,7 +247,8 @@ class _Reasoning:
         calls = ToolCalls(
             ctx, self._tools, before=agent.before_tool_callback, after=agent.after_tool_callback
         )
-        outcomes = await calls.run(event.calls)
+        again = event.step in ctx.run.journal
+        outcomes = await calls.run(event.calls, again=again)
         self._note("agent", agent.name, event.parts)
         for outcome in outcomes:
             self._note("tool", outcome.result.name, (Part(result=outcome.result),))
@@ -257,7 +262,7 @@ class _Reasoning:
             return True
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
-            ctx.text = event.text or _last_text(outcomes)
+            ctx.text = event.text or _last_text(outcomes, alone=not ctx.line.thread)
             return True
         return False
 
@@ -270,9 +275,17 @@ class _Reasoning:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
 
 
-def _last_text(outcomes: Sequence[Outcome]) -> str:
+def _is_sound(call: ToolCall) -> bool:
+    texts = isinstance(call.id, str) and isinstance(call.name, str)
+    return texts and isinstance(call.arguments, Mapping)
+
+
+def _last_text(outcomes: Sequence[Outcome], *, alone: bool) -> str:
+    """Return what a tool that ended a loop said; data only where nobody has said anything."""
     content = outcomes[-1].result.content
-    return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+    if isinstance(content, str):
+        return content
+    return msgspec.json.encode(content).decode() if alone else ""
 
 
 Agent = LlmAgent

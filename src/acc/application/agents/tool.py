@@ -6,7 +6,8 @@ import math
 import re
 import typing
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol, overload, runtime_checkable
 
 import msgspec
@@ -18,9 +19,11 @@ from acc.domain.errors import InvalidTree
 from acc.ports.outbound.model_ports import ToolSpec
 
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
-_ARGUMENTS = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[::]\s*$")
-_SECTION = re.compile(r"^\s*(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[::]")
-_ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*[::]\s*(.+)$")
+_ARGUMENTS = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[:：]\s*$")
+_SECTION = re.compile(
+    r"^(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[:：]|^:(?:returns?|rtype|raises)\b"
+)
+_ARGUMENT = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:[(（][^)）]*[)）])?\s*[:：]\s*(.+)$")
 _FIELD = re.compile(r"^\s*:param\s+(?:[\w\[\], |.]+\s)?(\w+)\s*:\s*(.+)$")
 
 
@@ -34,7 +37,7 @@ class ToolActions:
 class ToolContext:
     """What a tool is given besides its arguments."""
 
-    __slots__ = ("_context", "_staged", "_view", "actions", "artifacts", "call_id")
+    __slots__ = ("_context", "_staged", "_view", "actions", "call_id")
 
     def __init__(self, context: RunContext, call_id: str) -> None:
         self._context = context
@@ -42,12 +45,16 @@ class ToolContext:
         self._staged: list[tuple[str, str | bytes, str]] = []
         self.call_id = call_id
         self.actions = ToolActions()
-        self.artifacts = Artifacts(context)
 
     @property
     def state(self) -> MutableMapping[str, Any]:
         """Return the session's state, as far as it is granted to the agent."""
         return self._view
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Return the files that the agents of this session share."""
+        return self._context.artifacts
 
     @property
     def agent_name(self) -> str:
@@ -85,10 +92,14 @@ class ToolContext:
         return self._context.call.permissions
 
     def save_artifact(
-        self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
+        self,
+        filename: str,
+        artifact: str | bytes,
+        *,
+        media_type: str = "text/plain; charset=utf-8",
     ) -> None:
         """Store a further version of a file once the tool has returned; no await needed."""
-        self._staged.append((name, content, media_type))
+        self._staged.append((filename, artifact, media_type))
 
     async def progress(self, text: str, **detail: Any) -> None:
         """Show how far the tool has come; this is not stored."""
@@ -145,7 +156,7 @@ class FunctionTool:
     other calls of the same answer.
     """
 
-    function: Callable[..., Any]
+    func: Callable[..., Any]
     name: str = ""
     description: str = ""
     confirm: Confirm = False
@@ -161,16 +172,16 @@ class FunctionTool:
     _is_async: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
-        target = self.function
+        target = self.func
         self.name = self.name or getattr(target, "__name__", "")
-        check_name(self.name, "tool")
+        check_name(self.name, "a tool")
         text, described = read_docstring(inspect.getdoc(target) or "")
         self.description = self.description or text
         parameters = self._parameters()
-        fields = [_field(name, parameter) for name, parameter in parameters.items()]
+        found = [_field(name, parameter) for name, parameter in parameters.items()]
         try:
             self._takes = msgspec.defstruct(
-                "arguments", fields, kw_only=True, forbid_unknown_fields=True
+                "arguments", found, kw_only=True, forbid_unknown_fields=True
             )
             schema = _schema(self._takes, described)
         except (TypeError, ValueError, NameError) as error:
@@ -181,7 +192,7 @@ class FunctionTool:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the function itself."""
-        return self.function(*arguments, **named)
+        return self.func(*arguments, **named)
 
     @property
     def spec(self) -> ToolSpec:
@@ -190,8 +201,7 @@ class FunctionTool:
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function takes them, or raise msgspec.ValidationError."""
-        taken = msgspec.convert(arguments, self._takes)
-        return {name: getattr(taken, name) for name in self._takes.__struct_fields__}
+        return msgspec.structs.asdict(msgspec.convert(arguments, self._takes))
 
     async def invoke(
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
@@ -201,24 +211,26 @@ class FunctionTool:
         if self._context_name:
             named[self._context_name] = tool_context
         if self._is_async:
-            return await self.function(**named)
-        found = await context.services.threads.call(self.function, **named)
+            return await self.func(**named)
+        found = await context.services.threads.call(self.func, **named)
         return await found if inspect.isawaitable(found) else found
 
     def _parameters(self) -> dict[str, tuple[Any, Any]]:
         """Return name, type and default of each argument; the context is not one of them."""
         try:
-            hints = typing.get_type_hints(self.function, include_extras=True)
+            hints = typing.get_type_hints(self.func, include_extras=True)
         except NameError as error:
             raise InvalidTree(f"tool {self.name!r}: {error}; import the type it names") from None
+        except TypeError:
+            raise InvalidTree(f"tool {self.name!r}: give a function with type hints") from None
         found: dict[str, tuple[Any, Any]] = {}
-        for name, parameter in inspect.signature(self.function).parameters.items():
+        for name, parameter in inspect.signature(self.func).parameters.items():
             kind = hints.get(name, Any)
             if kind is ToolContext or (kind is Any and name in _CONTEXT_NAMES):
                 self._context_name = name
                 continue
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise InvalidTree(f"tool {self.name!r}: *{name} has no schema; name the arguments")
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise InvalidTree(f"tool {self.name!r}: {name!r} cannot be given by its name")
             if name not in hints:
                 raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
             found[name] = (kind, parameter.default)
@@ -230,12 +242,23 @@ def _field(name: str, parameter: tuple[Any, Any]) -> Any:
     if default is inspect.Parameter.empty:
         return (name, kind)
     if isinstance(default, list | dict | set):
-        return (name, kind, msgspec.field(default_factory=functools.partial(_copied, default)))
+        return (name, kind, msgspec.field(default_factory=functools.partial(deepcopy, default)))
     return (name, kind, default)
 
 
-def _copied(default: Any) -> Any:
-    return type(default)(default)
+def as_data(value: Any) -> Any:
+    """Return what msgspec read as plain data, with the defaults it left to the classes."""
+    return msgspec.to_builtins(_whole(value))
+
+
+def _whole(value: Any) -> Any:
+    if is_dataclass(value):
+        return {item.name: _whole(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, list | tuple):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return value
 
 
 def _schema(takes: type[Any], described: Mapping[str, str]) -> dict[str, Any]:
@@ -262,15 +285,16 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
         if _ARGUMENTS.match(line):
             within = True
         elif found := _FIELD.match(line):
-            described[found[1]] = found[2].strip()
+            within, last = True, found[1]
+            described[last] = found[2].strip()
         elif _SECTION.match(line):
             break
         elif within and (found := _ARGUMENT.match(line)):
             last = found[1]
             described[last] = found[2].strip()
-        elif within and last and line.strip():
-            described[last] += f" {line.strip()}"
-        elif not within:
+        elif within and last and line[:1].isspace():
+            described[last] = f"{described[last]} {line.strip()}".strip()
+        elif not line.startswith(":type "):
             said.append(line)
     return "\n".join(said).strip(), described
 
@@ -323,6 +347,7 @@ class AgentTool:
 
     def __post_init__(self) -> None:
         self.name = self.name or self.agent.name
+        check_name(self.name, "a tool")
         self.description = self.description or self.agent.description
         if not self.description:
             raise InvalidTree(f"agent {self.name!r} as a tool needs a description to be chosen by")
@@ -345,7 +370,9 @@ class AgentTool:
         quiet = context.fork("alone")
         quiet.history = False
         quiet.line = Line(context.line.state, branch=context.line.branch)
+        kept = context.run.active
         done = await quiet.run_agent(self.agent, message=arguments["request"])
+        context.run.active = kept  # a transfer inside it ends with it
         return done.text
 
 
@@ -357,7 +384,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 def exit_loop(ctx: ToolContext) -> str:
     """End the loop: call this when its work is done and no further round is needed."""
     ctx.actions.escalate = True
-    return "The loop ends."
+    return ""
 
 
 def as_tool(item: "Tool | BaseAgent | Callable[..., Any]") -> Tool:

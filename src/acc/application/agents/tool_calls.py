@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import Callback, called
-from acc.application.agents.tool import Tool, ToolContext
+from acc.application.agents.tool import Tool, ToolContext, as_data
 from acc.application.context import RunContext
-from acc.application.control import RunPaused, RunRejected
+from acc.application.control import RunPaused, RunRejected, must_pass
 from acc.application.state import plain
 from acc.domain.errors import (
     BudgetExceeded,
@@ -45,11 +45,15 @@ _FATAL = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """How one call ended. `at_fault` means the model asked for something that cannot be."""
+    """How one call ended. `at_fault` means the model asked for something that cannot be.
+
+    `ran` tells whether the tool was called at all, and so counts.
+    """
 
     result: ToolResult
     escalate: bool = False
     at_fault: bool = False
+    ran: bool = False
 
 
 class _Batch:
@@ -91,13 +95,18 @@ class ToolCalls:
         self._tools = tools
         self._before = before
         self._after = after
+        self._again = False
 
-    async def run(self, calls: Sequence[ToolCall]) -> list[Outcome]:
+    async def run(self, calls: Sequence[ToolCall], *, again: bool) -> list[Outcome]:
         """Return the outcomes in the order of the calls, which run at the same time.
 
-        Where one of them waits for a person, the others are finished first.
+        Where one of them waits for a person, the others are finished first. `again` tells that the
+        calls are on record already, and so may have been begun.
         """
-        scopes = [self._ctx.fork(call.name or "tool") for call in calls]
+        self._again = again
+        # A name that the model made up must not pass for the step of another call.
+        names = [call.name if call.name in self._tools else "tool" for call in calls]
+        scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
             return [await self._call(scopes[0], calls[0])]
         batch = _Batch()
@@ -119,12 +128,11 @@ class ToolCalls:
 
     async def _call(self, scope: RunContext, call: ToolCall) -> Outcome:
         tool = self._tools.get(call.name)
-        if tool is None or not tool.replayable:
-            recorded = scope.on_record()
-            result = recorded[-1].result if recorded else None
-            if result is not None:
-                scope.run.ledger.before_tool_call(scope.path)
-                return await _replayed(scope, recorded, result)
+        recorded = scope.on_record()
+        result = recorded[-1].result if recorded else None
+        if result is not None and (tool is None or not tool.replayable or result.is_error):
+            inner = tool is not None and tool.replayable
+            return await _replayed(scope, recorded, result, inner=inner)
         fault = self._fault(call, tool)
         if tool is None or fault:
             return await self._close(scope, Outcome(result=_error(call, fault), at_fault=True))
@@ -151,13 +159,13 @@ class ToolCalls:
             found = await called(self._before, tool, arguments, scope)
             if found is not None:
                 return Outcome(result=_plain_result(call, found))
-        if await self._must_ask(scope, tool, arguments):
-            request, answer = await self._ask(scope, tool, arguments)
+        again = self._again
+        question = await self._question(scope, tool, arguments)
+        if question:
+            request, answer = await self._ask(scope, tool, arguments, question)
             if answer.verdict is not Verdict.APPROVE:
                 return Outcome(result=_refused(call, answer))
-            if self._was_begun(scope, tool, answer):
-                said = "it was approved and begun earlier, and how it ended is not known"
-                return Outcome(result=_error(call, f"{tool.name}: {said}"))
+            again = answer.request_id not in scope.run.fresh
             approved = request.arguments if answer.arguments is None else answer.arguments
             try:
                 arguments = tool.checked(approved)
@@ -165,33 +173,32 @@ class ToolCalls:
                 said = f"{tool.name}: the edited arguments are wrong: {error}"
                 return Outcome(result=_error(call, said))
         scope.run.ledger.before_tool_call(scope.path)
+        if again and not tool.replayable and await _was_begun(scope):
+            said = f"{tool.name}: it was begun earlier, and how it ended is not known"
+            return Outcome(result=_error(call, said), ran=True)
         return await self._invoke(scope, call, tool, arguments)
 
-    async def _must_ask(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    async def _question(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return what a person is to be asked first, or nothing."""
         recorded = scope.upcoming()
-        if recorded is not None and recorded.request is not None:
-            return recorded.request.kind is RequestKind.CONFIRMATION
-        return await _needs_confirmation(tool, arguments)
+        if recorded is not None:
+            request = recorded.request
+            asked = request is not None and request.kind is RequestKind.CONFIRMATION
+            return request.message if request is not None and asked else ""
+        return await _confirmation(tool, arguments)
 
     async def _ask(
-        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]
+        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any], question: str
     ) -> tuple[InputRequest, InputAnswer]:
         """Return what a person was shown and the answer; what was shown is what will run."""
-        words = tool.confirm if isinstance(tool.confirm, str) else f"May {tool.name} be called?"
         return await scope.ask(
-            words,
+            question,
             kind=RequestKind.CONFIRMATION,
             tool=tool.name,
-            arguments=msgspec.to_builtins(arguments),
+            arguments=as_data(arguments),
             schema=tool.spec.parameters,
             expires_after=tool.confirm_expires,
         )
-
-    def _was_begun(self, scope: RunContext, tool: Tool, answer: InputAnswer) -> bool:
-        """Tell whether an earlier process may have called the tool already: never twice."""
-        if tool.replayable or answer.request_id in scope.run.fresh:
-            return False
-        return scope.upcoming() is None
 
     async def _invoke(
         self, scope: RunContext, call: ToolCall, tool: Tool, arguments: Mapping[str, Any]
@@ -202,14 +209,17 @@ class ToolCalls:
                 "tool called",
                 extra={
                     "trace_id": scope.call.trace_id,
+                    "request_id": scope.call.request_id,
                     "run_id": scope.run_id,
+                    "caller": scope.call.caller,
+                    "path": scope.path,
                     "agent": scope.agent.name,
                     "tool": tool.name,
                 },
             )
-        recorded = scope.upcoming()
-        if tool.long_running and recorded is not None and recorded.request is not None:
-            result = _plain_result(call, recorded.request.arguments.get("ticket"))
+        request = await _started(scope) if tool.long_running else None
+        if request is not None:
+            result = _plain_result(call, request.arguments.get("ticket"))
         else:
             result = await _guarded(scope, call, tool, arguments, tool_context)
         if tool.long_running and not result.is_error:
@@ -218,7 +228,7 @@ class ToolCalls:
             found = await called(self._after, tool, arguments, scope, result)
             if found is not None:
                 result = _plain_result(call, found)
-        return Outcome(result=result, escalate=tool_context.actions.escalate)
+        return Outcome(result=result, escalate=tool_context.actions.escalate, ran=True)
 
     async def _outcome(
         self, scope: RunContext, call: ToolCall, tool: Tool, ticket: ToolResult
@@ -239,32 +249,62 @@ class ToolCalls:
             EventKind.TOOL_RESULT,
             parts=(Part(result=outcome.result),),
             actions=EventActions(escalate=True) if outcome.escalate else NO_ACTIONS,
-            detail={"at_fault": True} if outcome.at_fault else None,
+            detail=None if outcome.ran else {"ran": False, "at_fault": outcome.at_fault},
         )
         return outcome
 
 
-async def _replayed(scope: RunContext, recorded: Sequence[Event], result: ToolResult) -> Outcome:
+async def _replayed(
+    scope: RunContext, recorded: Sequence[Event], result: ToolResult, *, inner: bool
+) -> Outcome:
     """Return how a call ended in an earlier process, without calling again."""
     last = recorded[-1]
+    ran = bool(last.detail.get("ran", True))
+    if ran:
+        scope.run.ledger.before_tool_call(scope.path)
     for event in recorded:
+        if event is last and inner:
+            scope.pass_over()
         await scope.emit(event.kind)
     return Outcome(
         result=result,
         escalate=last.actions.escalate,
         at_fault=bool(last.detail.get("at_fault")),
+        ran=ran,
     )
 
 
-async def _needs_confirmation(tool: Tool, arguments: Mapping[str, Any]) -> bool:
-    if not callable(tool.confirm):
-        return bool(tool.confirm)
-    try:
-        return bool(await called(tool.confirm, arguments))
-    except Exception:
-        # A predicate that cannot decide must not wave a payment through.
-        log.exception("the confirmation predicate of %s failed; a person is asked", tool.name)
-        return True
+async def _was_begun(scope: RunContext) -> bool:
+    """Tell whether a process that died may have called the tool already: never twice."""
+    recorded = scope.on_record()
+    if recorded and recorded[-1].request is not None:
+        return False
+    for event in recorded:
+        await scope.emit(event.kind)
+    return True
+
+
+async def _started(scope: RunContext) -> InputRequest | None:
+    """Return the request for the outcome of a long-running tool that was started earlier."""
+    recorded = scope.on_record()
+    for event in recorded[:-1]:
+        await scope.emit(event.kind)
+    return recorded[-1].request if recorded else None
+
+
+async def _confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Return the words to ask a person with; a predicate may give them, or just say yes."""
+    needed = tool.confirm
+    if callable(needed):
+        try:
+            needed = await called(needed, arguments)
+        except Exception:
+            # A predicate that cannot decide must not wave a payment through.
+            log.exception("the confirmation predicate of %s failed; a person is asked", tool.name)
+            needed = True
+    if isinstance(needed, str):
+        return needed
+    return f"May {tool.name} be called?" if needed else ""
 
 
 async def _guarded(
@@ -282,7 +322,9 @@ async def _guarded(
         await tool_context.settle()
     except _FATAL:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if must_pass(error):
+            raise
         log.info("tool %s failed", tool.name, exc_info=True)
         if isinstance(error, TimeoutError) and bound.expired():
             return _error(call, f"{tool.name} did not finish within {limit:g} seconds")
@@ -296,8 +338,10 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
     """Return a result as plain data; what is none is told as an error."""
     try:
         if not isinstance(content, str | int | bool | None):
-            content = plain(msgspec.to_builtins(content), call.name)
-    except (TypeError, StateNotStorable, RecursionError) as error:
+            content = msgspec.to_builtins(content)
+        content = plain(content, call.name)
+        msgspec.json.encode(content)  # half a character, say, has no place in a record
+    except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error(call, f"{call.name} returned something that cannot be kept: {error}")
     return ToolResult(call_id=call.id, name=call.name, content=content)
 

@@ -12,6 +12,8 @@ from acc.domain.value_objects.event import EventActions, EventKind
 from acc.ports.outbound.model_ports import ToolSpec
 
 TRANSFER = "transfer_to_agent"
+#: Tells a model that it would hand back to whom it got the conversation from.
+_HANDED_OVER = " (has already handed over)"
 
 
 class TransferTool:
@@ -34,7 +36,11 @@ class TransferTool:
     @property
     def spec(self) -> ToolSpec:
         """Return the tool as a model sees it."""
-        listed = "\n".join(f"- {name}: {a.description}" for name, a in self._targets.items())
+        before = self._owner.run.ledger.handed_over
+        listed = "\n".join(
+            f"- {name}: {agent.description}{_HANDED_OVER if name in before else ''}"
+            for name, agent in self._targets.items()
+        )
         chosen = {"type": "string", "enum": list(self._targets)}
         return ToolSpec(
             name=self.name,
@@ -66,7 +72,10 @@ class TransferTool:
         handed = EventActions(transfer_to_agent=target.name)
         await context.emit(EventKind.TRANSFER, actions=handed, detail={"path": list(path)})
         if getattr(target, "returns_control", False):
-            return (await context.run_agent(target)).text
+            kept = run.active
+            done = await context.run_agent(target)
+            run.active = kept  # control comes back, whomever it was handed to meanwhile
+            return done.text
         owner.transfer_to = run.active = target
         return f"{target.name} takes over."
 

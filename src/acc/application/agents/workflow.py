@@ -23,10 +23,10 @@ class SequentialAgent(BaseAgent):
         check_has_steps(self)
 
     async def run(self, ctx: RunContext) -> None:
-        """Run them; the answer is the last one's. A step that escalates ends the sequence."""
+        """Run them; the last words are the answer. A step that escalates ends the sequence."""
         for agent in self.sub_agents:
             done = await ctx.run_agent(agent)
-            ctx.text = done.text
+            ctx.text = done.text or ctx.text
             if done.escalated:
                 ctx.escalated = True
                 return
@@ -49,11 +49,11 @@ class LoopAgent(BaseAgent):
             )
 
     async def run(self, ctx: RunContext) -> None:
-        """Repeat; whoever escalates ends this loop and no other."""
+        """Repeat; whoever escalates ends this loop and no other. The last words are its answer."""
         for _ in range(self.max_iterations or 0):
             for agent in self.sub_agents:
                 done = await ctx.run_agent(agent)
-                ctx.text = done.text
+                ctx.text = done.text or ctx.text
                 if done.escalated:
                     return
 
@@ -75,10 +75,7 @@ class ParallelAgent(BaseAgent):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_has_steps(self)
-        for rule in self.merge.values():
-            check_merge_rule(rule)
-        if self.on_error not in ("cancel", "collect"):
-            raise InvalidTree(f'{self.name!r}: on_error is "cancel" or "collect"')
+        check_branching(self, self.merge, self.on_error)
         if self.max_concurrency is not None and self.max_concurrency < 1:
             raise InvalidTree(f"{self.name!r}: max_concurrency must be at least 1")
 
@@ -95,6 +92,14 @@ def check_has_steps(agent: BaseAgent) -> None:
     """Refuse a workflow with nothing in it."""
     if not agent.sub_agents:
         raise InvalidTree(f"{agent.name!r} has no sub_agents to run")
+
+
+def check_branching(agent: BaseAgent, merge: Mapping[str, MergeRule], on_error: str) -> None:
+    """Refuse a way to join branches that does not exist."""
+    for rule in merge.values():
+        check_merge_rule(rule)
+    if on_error not in ("cancel", "collect"):
+        raise InvalidTree(f'{agent.name!r}: on_error is "cancel" or "collect"')
 
 
 class Branches:
@@ -193,8 +198,7 @@ class Branches:
         ordered = {agent.name: done[agent.name] for agent in agents if agent.name in done}
         written = [(name, context.line.state.written()) for name, context in ordered.items()]
         ctx.line.state.write(*merge_branches(ctx.line.state, written, self._merge))
-        heard = len(ctx.line.thread)
         for context in ordered.values():
-            ctx.line.thread += context.line.thread[heard:]
+            ctx.line.thread += context.line.thread[context.line.heard :]
             ctx.escalated = ctx.escalated or context.escalated
         return ordered

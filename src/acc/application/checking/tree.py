@@ -53,7 +53,7 @@ def callbacks_of(agent: BaseAgent) -> tuple[Callable[..., Any], ...]:
 
 def own_code(agent: BaseAgent) -> tuple[Callable[..., Any], ...]:
     """Return all functions of the user's that an agent itself holds."""
-    found = [tool.function for tool in tools_of(agent) if isinstance(tool, FunctionTool)]
+    found = [tool.func for tool in tools_of(agent) if isinstance(tool, FunctionTool)]
     if agent.before_agent_callback is not None:
         found.append(agent.before_agent_callback)
     if not isinstance(agent, OURS):

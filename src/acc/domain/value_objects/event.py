@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from acc.domain.value_objects.quick import quick
 
+
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """A model's wish to have a tool called. `fault` says why the arguments could not be read."""
@@ -16,6 +19,7 @@ class ToolCall:
     fault: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """What a tool gave back: plain data, or what went wrong."""
@@ -26,6 +30,7 @@ class ToolResult:
     is_error: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A piece of content: exactly one of text, data, raw bytes, a URL, a call or a result."""
@@ -51,6 +56,7 @@ def text_part(text: str) -> tuple[Part, ...]:
     return (Part(text=text),)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What was spent: model and tool calls, tokens, and the size of the memory shown."""
@@ -166,6 +172,7 @@ def deny(request_id: str, reason: str = "", *, by: str = "") -> InputAnswer:
     return InputAnswer(request_id=request_id, verdict=Verdict.DENY, reason=reason, by=by)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventActions:
     """What an event changes.
@@ -184,6 +191,7 @@ class EventActions:
 NO_ACTIONS = EventActions()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One thing that happened. `step` names its place in the run, the same when replayed.

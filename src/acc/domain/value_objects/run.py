@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from acc.domain.value_objects.quick import quick
+
 StandIn = str | Callable[[Any], str]
 
 
@@ -39,6 +41,7 @@ class RunConfig:
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """What travels through every call of a run: who asks, and how to follow it."""
@@ -57,12 +60,14 @@ class CallContext:
 class Grant:
     """The part of its own context that a parent lets a worker have.
 
-    `read` and `write` are patterns of state keys such as `doc_*`. Permissions can only become
-    fewer. Without `history` a worker sees neither the memory nor what others said before it.
+    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of names of files.
+    Permissions can only become fewer. Without `history` a worker sees neither the memory nor what
+    others said before it.
     """
 
     read: tuple[str, ...] = ("*",)
     write: tuple[str, ...] = ("*",)
+    artifacts: tuple[str, ...] = ("*",)
     permissions: frozenset[str] | None = None
     history: bool = True
     identity: bool = True

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from acc.domain.value_objects.event import RunStatus
+from acc.domain.value_objects.quick import quick
 
 _MOST_ID = 256
 
@@ -27,23 +28,39 @@ def scope_of(key: str) -> Scope:
     return {"app": Scope.APP, "user": Scope.USER, "temp": Scope.TEMP}.get(prefix, Scope.SESSION)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionKey:
-    """Names a session. Two users may use the same session id and never meet."""
+def _check_id(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value or value.isspace():
+        raise ValueError(f"{name} must be a text that is not empty, not {value!r}")
+    if len(value) > _MOST_ID or not value.isprintable():
+        raise ValueError(f"{name} must be printable and at most {_MOST_ID} characters long")
 
+
+class _Names(NamedTuple):
     app_name: str
     user_id: str
     session_id: str
 
-    def __post_init__(self) -> None:
-        for name in ("app_name", "user_id", "session_id"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"{name} must be a text that is not empty, not {value!r}")
-            if len(value) > _MOST_ID or not value.isprintable():
-                raise ValueError(f"{name} must be printable and at most {_MOST_ID} characters long")
+
+class SessionKey(_Names):
+    """Names a session. Two users may use the same session id and never meet.
+
+    A tuple, because it is looked up a dozen times a turn and a tuple's hash costs nothing.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *, app_name: str, user_id: str, session_id: str) -> "SessionKey":
+        """Refuse names that are empty, endless or cannot be printed."""
+        _check_id("app_name", app_name)
+        _check_id("user_id", user_id)
+        _check_id("session_id", session_id)
+        return super().__new__(cls, app_name, user_id, session_id)
+
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, str]]:
+        return (), self._asdict()
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A session as it is opened: its state and where it stands, never its history."""

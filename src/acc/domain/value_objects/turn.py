@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.quick import quick
 
 
 class Source(StrEnum):
@@ -14,6 +15,7 @@ class Source(StrEnum):
     TOOL = "tool"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSignal:
     """What the agent is faced with. `author` is who speaks, by name.
@@ -33,6 +35,7 @@ class TurnSignal:
         return f"t{self.turn_id}.s{self.step}" if self.step else f"t{self.turn_id}"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What the agent answered or did in a turn."""

@@ -1,10 +1,11 @@
 """The one memory seam, and the parts of the ACC loop behind it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.quick import quick
 from acc.domain.value_objects.turn import (
     Artifact,
     Candidate,
@@ -16,6 +17,7 @@ from acc.domain.value_objects.turn import (
 )
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
     """What an agent carries into a turn, and what that costs."""
@@ -23,6 +25,8 @@ class MemoryView:
     text: str
     tokens: int
     trace: TurnTrace | None = None
+    #: The trace as plain data, for events and records.
+    detail: Mapping[str, object] = field(default_factory=dict)
 
 
 @runtime_checkable

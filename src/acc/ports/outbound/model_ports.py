@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from acc.domain.value_objects.event import NO_USAGE, Part, ToolCall, Usage
+from acc.domain.value_objects.quick import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,7 @@ class ToolSpec:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptMessage:
     """Something said or done earlier in this turn. `role` is user, agent or tool."""
@@ -30,6 +32,7 @@ class PromptMessage:
         return "".join(part.text for part in self.parts if part.text is not None)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """All that a model gets to see.
@@ -46,6 +49,7 @@ class Prompt:
     output_schema: Mapping[str, Any] | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAnswer:
     """What a model said, which tools it wants called, and what that cost."""

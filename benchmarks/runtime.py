@@ -1,0 +1,183 @@
+"""What the runtime costs: turns with a model that answers at once, and one long session."""
+
+import asyncio
+import gc
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lines import Line
+
+from acc import (
+    Agent,
+    BaseAgent,
+    LoopAgent,
+    ModelAnswer,
+    ParallelAgent,
+    Prompt,
+    Runner,
+    SequentialAgent,
+    ToolCall,
+    tool,
+)
+
+ANSWER = ModelAnswer(text="ok")
+CALL = ModelAnswer(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
+
+
+class Instant:
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        return ANSWER
+
+
+class CallsOnce:
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        return ANSWER if prompt.messages else CALL
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def add_plainly(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def agent(name: str) -> Agent:
+    return Agent(name=name, model=Instant())
+
+
+TREES: dict[str, tuple[float, Callable[[], BaseAgent]]] = {
+    "one turn": (0.1, lambda: agent("a")),
+    "turn with a tool call": (
+        0.2,
+        lambda: Agent(name="a", model=CallsOnce(), tools=[add]),
+    ),
+    "the same, a plain function in a thread": (
+        0,
+        lambda: Agent(name="a", model=CallsOnce(), tools=[tool(name="add")(add_plainly)]),
+    ),
+    "sequential of 3": (
+        0.25,
+        lambda: SequentialAgent(name="s", sub_agents=[agent("a"), agent("b"), agent("c")]),
+    ),
+    "parallel of 3": (
+        0.35,
+        lambda: ParallelAgent(name="p", sub_agents=[agent("a"), agent("b"), agent("c")]),
+    ),
+    "loop of 5": (
+        0.5,
+        lambda: LoopAgent(name="l", sub_agents=[agent("a")], max_iterations=5),
+    ),
+}
+ROUNDS = 80
+TURNS_A_ROUND = 10
+
+
+def bench_turns() -> list[Line]:
+    """Take turns between the trees, each turn in a session of its own."""
+
+    async def measure() -> dict[str, list[float]]:
+        taken: dict[str, list[float]] = {name: [] for name in TREES}
+        for number in range(ROUNDS):
+            for name, (_, make) in TREES.items():
+                runner = Runner(make())
+                await runner.run(user_id="u", session_id="warm", message="hello")
+                started = time.process_time()
+                for turn in range(TURNS_A_ROUND):
+                    await runner.run(user_id="u", session_id=f"s{turn}", message="hello there")
+                if number:
+                    taken[name].append((time.process_time() - started) / TURNS_A_ROUND * 1000)
+        return taken
+
+    found = asyncio.run(measure())
+    return [
+        Line(name, statistics.median(found[name]), bar, "ms CPU")
+        for name, (bar, _) in TREES.items()
+    ]
+
+
+def bench_sessions() -> list[Line]:
+    """Hold one long session with ACC memory, and append to a long one in SQLite."""
+    return [*_long_session(), *_appending()]
+
+
+TOPICS = ("gateway", "ledger", "clinic", "depot", "archive", "router", "cluster", "payroll")
+
+
+def _message(turn: int) -> str:
+    topic = TOPICS[turn % len(TOPICS)]
+    if turn % 3:
+        return f"The {topic} limit of unit-{turn % 40} is {turn % 97} minutes. Keep it short."
+    return f"What is the {topic} limit of unit-{turn % 40}?"
+
+
+def _long_session() -> list[Line]:
+    async def measure() -> tuple[list[float], float, float]:
+        costs: list[float] = []
+        with tempfile.TemporaryDirectory() as folder:
+            holder = Agent(name="a", model=Instant(), memory="acc")
+            runner = Runner(holder, store=Path(folder) / "sessions.db")
+            await runner.run(user_id="u", session_id="first", message=_message(0))
+            cold = _resident()
+            # What the process keeps of sentences it has read is bounded, and serves all sessions.
+            for turn in range(1_500):
+                await runner.run(user_id="u", session_id="first", message=_message(turn + 5_000))
+            before = _resident()
+            for turn in range(2_000):
+                started = time.process_time()
+                await runner.run(user_id="u", session_id="second", message=_message(turn))
+                costs.append((time.process_time() - started) * 1000)
+            grown = _resident() - before
+            await runner.aclose()
+        return costs, grown, before - cold
+
+    costs, grown, warm = asyncio.run(measure())
+    early = statistics.median(costs[5:45])
+    late = statistics.median(costs[480:520])
+    return [
+        Line("turn 10 of one session, acc memory, SQLite", early, 0, "ms CPU"),
+        Line("turn 500 against turn 10", late / early, 1.3, "times"),
+        Line("memory that 2,000 turns add, events in SQLite", grown, 5, "MB"),
+        Line("the same for the first 1,500 turns of a process", warm, 0, "MB"),
+    ]
+
+
+def _resident() -> float:
+    gc.collect()
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Private_Dirty:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _appending() -> list[Line]:
+    async def measure() -> tuple[float, float]:
+        with tempfile.TemporaryDirectory() as folder:
+            holder = Agent(name="a", model=Instant(), memory=None)
+            runner = Runner(holder, store=Path(folder) / "sessions.db")
+
+            async def turns(count: int) -> float:
+                taken: list[float] = []
+                for _ in range(count):
+                    started = time.process_time()
+                    await runner.run(user_id="u", session_id="s", message="hello")
+                    taken.append((time.process_time() - started) * 1000)
+                return statistics.median(taken[-200:])
+
+            early = await turns(220)
+            await turns(33_000)
+            late = await turns(220)
+            await runner.aclose()
+        return early, late
+
+    early, late = asyncio.run(measure())
+    return [
+        Line("a turn stored in SQLite, at event 500", early, 0, "ms CPU"),
+        Line("the same at event 100,000", late / early, 1.3, "times"),
+    ]

@@ -1,0 +1,113 @@
+"""Plan, execute, reflect: only validated outcomes are committed to memory.
+
+A planner with ACC memory hands each step to a loop of executor and reflector. The loop is a tool of
+the planner, so the planner is faced with what the reflector let through, and remembers only that;
+failed attempts are on record and nowhere else. You will see a guess sent back, a step that cannot
+be validated, and a second question answered from committed, validated outcomes.
+
+Run it: python examples/plan_execute_reflect.py
+"""
+
+import asyncio
+import re
+
+from acc import (
+    Agent,
+    AgentTool,
+    BaseAgent,
+    EventKind,
+    LoopAgent,
+    Prompt,
+    RunContext,
+    Runner,
+    ToolCall,
+    ToolContext,
+)
+from acc.testing import ScriptedModel, call, last_result
+
+SENSORS = {"disk": 71, "queue": 12}
+
+
+def probe(metric: str, tool_context: ToolContext) -> int:
+    """Measure something; the evidence stays for the reflector, until the end of this run."""
+    tool_context.state[f"temp:{metric}"] = SENSORS[metric]
+    return SENSORS[metric]
+
+
+def work(prompt: Prompt) -> ToolCall | str:
+    """Do what a hasty model does: guess first, and measure only when it is told to."""
+    metric = prompt.query.split()[-1]
+    if "measure" not in prompt.instruction or metric not in SENSORS:
+        return f"The {metric} is at 40 %."
+    if not any(message.role == "tool" for message in prompt.messages):
+        return call("probe", metric=metric)
+    return f"The {metric} is at {last_result(prompt)} %."
+
+
+class Reflector(BaseAgent):
+    """Lets an outcome through if there is evidence for it."""
+
+    async def run(self, ctx: RunContext) -> str:
+        """Compare the claim with what was measured; escalating ends the loop."""
+        metric = ctx.message.split()[-1]
+        evidence = ctx.state.get(f"temp:{metric}")
+        if evidence is not None and f" {evidence} %" in ctx.state["outcome"]:
+            ctx.state["feedback"] = ""
+            ctx.escalated = True
+            return str(ctx.state["outcome"])
+        ctx.state["feedback"] = "no evidence, measure it"
+        return f"No validated outcome for the {metric}."
+
+
+execute_step = LoopAgent(
+    name="execute_step",
+    description="Executes one step of the plan and returns its validated outcome.",
+    sub_agents=[
+        Agent(
+            name="executor",
+            model=ScriptedModel(work, repeat=True),
+            instruction="Do the step. On your last attempt: {feedback?}",
+            tools=[probe],
+            output_key="outcome",
+        ),
+        Reflector(name="reflector"),
+    ],
+    max_iterations=3,
+)
+planner = Agent(
+    name="planner",
+    # A real model makes the plan; this one has three steps, and then a question to answer.
+    model=ScriptedModel(
+        call("execute_step", request="Check the disk"),
+        call("execute_step", request="Check the queue"),
+        call("execute_step", request="Check the humidity"),
+        "The plan is done.",
+        lambda prompt: re.findall(r"reported\((.*?)\)", prompt.memory)[0],
+    ),
+    tools=[AgentTool(agent=execute_step)],
+    memory="acc",
+)
+
+
+async def main() -> None:
+    """Carry out the plan, then ask for an outcome."""
+    runner = Runner(planner)
+    question = "What are the disk, the queue and the humidity at?"
+    plan = await runner.run(user_id="u1", session_id="s1", message=question)
+    for event in plan.events:
+        if event.kind is EventKind.MESSAGE:
+            print(f"{event.author:>9}: {event.text}")
+    later = await runner.run(user_id="u1", session_id="s1", message="What is the disk at?")
+    commits = [e for e in (*plan.events, *later.events) if e.kind is EventKind.MEMORY]
+    print(f"\ncommitted:\n{commits[-1].detail['ccs']}\n\nanswer: {later.text}")
+
+    guesses = [e for e in plan.events if e.author == "executor" and "40 %" in e.text]
+    assert len(guesses) == 5, "the guesses are on record"
+    assert {commit.author for commit in commits} == {"planner"}
+    assert not any("40 %" in str(commit.detail) for commit in commits), "and were never committed"
+    assert "reported(The disk is at 71 %.)" in commits[-1].detail["ccs"]
+    assert later.text == "The disk is at 71 %."
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

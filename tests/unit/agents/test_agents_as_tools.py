@@ -1,0 +1,210 @@
+"""An agent used as a tool: it gets a request, and its answer is the result."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from small_agents import WHO, Does, Writes, escalates, of_kind, results, said, says, turn
+
+from acc import (
+    Agent,
+    AgentTool,
+    CallContext,
+    EventKind,
+    LoopAgent,
+    ModelAnswer,
+    ParallelAgent,
+    Prompt,
+    RunConfig,
+    RunContext,
+    Runner,
+    SequentialAgent,
+)
+from acc.domain.errors import BudgetExceeded, RunTimedOut
+from acc.testing import ScriptedModel, call
+
+
+def boss(*tools: object, calls: object, answer: str = "done") -> Agent:
+    return Agent(name="boss", model=ScriptedModel(calls, answer), tools=tools, memory=None)  # type: ignore[arg-type]
+
+
+async def test_an_agent_as_a_tool_answers_a_request() -> None:
+    worker = Does(name="worker", description="Works.", do=lambda ctx: f"did {ctx.message}")
+    result = await turn(boss(worker, calls=call("worker", request="the dishes")))
+    assert results(result) == ["did the dishes"]
+    assert result.text == "done"
+
+
+async def test_its_events_are_part_of_the_run_and_its_state_is_shared() -> None:
+    worker = Writes(name="worker", description="Works.", values={"done": True})
+    result = await turn(boss(worker, calls=call("worker", request="x")))
+    assert said(result) == [("worker", "worker"), ("boss", "done")]
+    assert result.state == {"done": True}
+    assert [e.author for e in result.events if e.actions.state_delta] == ["worker"]
+
+
+async def test_it_hears_nothing_of_the_conversation() -> None:
+    heard = ScriptedModel("quiet", repeat=True)
+    worker = Agent(name="worker", description="Works.", model=heard)
+    asks = ScriptedModel("hm", call("worker", request="only this"), "done")
+    chief = Agent(name="boss", model=asks, tools=[worker])
+    runner = Runner(SequentialAgent(name="s", sub_agents=[says("before"), chief]))
+    await runner.run(**WHO, message="a secret")
+    await runner.run(**WHO, message="another")
+    prompt = heard.asked[0]
+    assert (prompt.query, prompt.memory, prompt.messages) == ("only this", "", ())
+
+
+async def test_what_it_says_is_not_heard_by_the_next_step_but_as_a_result() -> None:
+    listens = ScriptedModel("ok")
+    chief = boss(says("worker", description="Works."), calls=call("worker", request="x"))
+    after = Agent(name="after", model=listens, memory=None)
+    await turn(SequentialAgent(name="s", sub_agents=[chief, after]))
+    assert [message.text for message in listens.asked[0].messages] == ["done"]
+
+
+async def test_an_escalation_inside_it_stays_inside() -> None:
+    chief = boss(escalates("worker", description="Works."), calls=call("worker", request="x"))
+    loop = LoopAgent(name="l", sub_agents=[chief, says("after")], max_iterations=1)
+    assert (await turn(loop)).text == "after"
+
+
+async def test_a_whole_tree_can_be_a_tool_even_several_at_the_same_time() -> None:
+    def team(name: str) -> ParallelAgent:
+        pair = [Does(name=f"{name}{n}", do=lambda ctx: ctx.branch) for n in (1, 2)]
+        return ParallelAgent(name=name, description="A team.", sub_agents=pair)
+
+    calls = [call("x", request="a"), call("y", request="b"), call("x", request="c")]
+    result = await turn(boss(team("x"), team("y"), calls=calls))
+    assert sorted(results(result)) == ["x1: x.x1\nx2: x.x2"] * 2 + ["y1: y.y1\ny2: y.y2"]
+    steps = [event.step for event in result.events if event.step]
+    assert len(set(steps)) == len(steps)
+
+
+async def test_in_a_branch_it_works_on_the_state_of_the_branch() -> None:
+    worker = Writes(name="worker", description="Works.", values={"key": 1})
+    chief = boss(worker, calls=call("worker", request="x"))
+    result = await turn(ParallelAgent(name="p", sub_agents=[chief, says("other")]))
+    event = next(e for e in result.events if e.author == "worker")
+    assert (event.branch, event.actions.branch_delta) == ("p.boss", {"key": 1})
+    assert result.state == {"key": 1}
+
+
+async def test_what_goes_wrong_in_it_is_told_to_the_model() -> None:
+    def fail(ctx: RunContext) -> None:
+        raise RuntimeError("broken")
+
+    worker = Does(name="worker", description="Works.", do=fail)
+    result = await turn(boss(worker, calls=call("worker", request="x")))
+    assert results(result) == [
+        {"error": "worker failed: AgentFailed: agent 'worker' failed: RuntimeError: broken"}
+    ]
+
+
+async def test_a_request_that_is_none_is_told_to_the_model() -> None:
+    worker = says("worker", description="Works.")
+    result = await turn(boss(worker, calls=call("worker", task="x")))
+    assert "wrong arguments for worker" in results(result)[0]["error"]
+
+
+async def test_an_agent_tool_may_have_another_name_and_need_a_permission() -> None:
+    made = AgentTool(agent=says("worker"), name="ask_worker", description="Asks.", requires="ask")
+    context = CallContext(
+        request_id="r", trace_id="t", caller="c", permissions=frozenset({"other"})
+    )
+    calls = call("ask_worker", request="x")
+    assert results(await turn(boss(made, calls=calls))) == ["worker"]
+    refused = results(await turn(boss(made, calls=calls), context=context))
+    assert refused == [{"error": "ask_worker needs the permission 'ask', which this call lacks"}]
+
+
+def _endless(name: str) -> Agent:
+    model = ScriptedModel(call("again"), repeat=True)
+
+    def again() -> str:
+        """Do it again."""
+        return "again"
+
+    return Agent(name=name, description="Never ends.", model=model, tools=[again], memory=None)
+
+
+WAYS: dict[str, Callable[[Agent], Agent | SequentialAgent | ParallelAgent]] = {
+    "directly": lambda agent: agent,
+    "as a tool": lambda agent: boss(agent, calls=call(agent.name, request="x")),
+    "as a branch": lambda agent: ParallelAgent(name="p", sub_agents=[agent, says("other")]),
+    "by a transfer": lambda agent: Agent(
+        name="boss",
+        model=ScriptedModel(call("transfer_to_agent", agent_name=agent.name)),
+        sub_agents=[agent],
+        memory=None,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        (RunConfig(max_llm_calls=5), "max_llm_calls"),
+        (RunConfig(max_tool_calls=4), "max_tool_calls"),
+        (RunConfig(token_budget=100), "token_budget"),
+    ],
+)
+async def test_everything_that_is_delegated_draws_on_the_same_budget(
+    config: RunConfig, what: str, way: str
+) -> None:
+    runner = Runner(WAYS[way](_endless("worker")), config=config)
+    with pytest.raises(BudgetExceeded, match=f"used up {what}") as exceeded:
+        await runner.run(**WHO, message="go on and on and on")
+    assert exceeded.value.what == what
+    ended = (await runner.events(**WHO))[-1]
+    assert ended.detail == {"code": "budget_exceeded"}
+    assert ended.usage is not None
+    assert ended.usage.llm_calls <= 5
+
+
+async def test_branches_whose_calls_are_under_way_do_not_exceed_the_budget_together() -> None:
+    asked: list[str] = []
+
+    class Slow:
+        async def complete(self, prompt: Prompt) -> ModelAnswer:
+            asked.append(prompt.query)
+            await asyncio.sleep(0.01)
+            return ModelAnswer(text="x")
+
+    agents = [Agent(name=f"a{n}", model=Slow(), memory=None) for n in range(4)]
+    tree = ParallelAgent(name="p", sub_agents=agents, on_error="collect")
+    result = await turn(tree, config=RunConfig(max_llm_calls=2))
+    assert (len(asked), result.usage.llm_calls) == (2, 2)
+    assert [e.detail["code"] for e in of_kind(result, EventKind.FAULT)] == ["budget_exceeded"] * 2
+
+
+async def test_a_call_that_failed_is_given_back_to_the_budget() -> None:
+    flaky = ScriptedModel(ConnectionError("down"))
+    agents = [Agent(name="a", model=flaky), Agent(name="b", model=ScriptedModel("fine"))]
+    tree = ParallelAgent(name="p", sub_agents=agents, on_error="collect", max_concurrency=1)
+    assert (await turn(tree, config=RunConfig(max_llm_calls=1))).text == "b: fine"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_everything_that_is_delegated_ends_with_the_runs_time(way: str) -> None:
+    class Slow:
+        async def complete(self, prompt: Prompt) -> ModelAnswer:
+            await asyncio.sleep(60)
+            raise AssertionError("never")
+
+    agent = Agent(name="worker", description="Slow.", model=Slow(), memory=None)
+    runner = Runner(WAYS[way](agent), config=RunConfig(timeout=0.05))
+    with pytest.raises(RunTimedOut, match=r"timeout \(0\.05\)"):
+        await runner.run(**WHO, message="go")
+    assert (await runner.events(**WHO))[-1].detail == {"code": "run_timed_out"}
+
+
+async def test_usage_is_told_as_a_whole_and_for_each_answer() -> None:
+    worker = Agent(name="worker", description="Works.", model=ScriptedModel("a b c"), memory=None)
+    result = await turn(boss(worker, calls=call("worker", request="x"), answer="d e"))
+    assert (result.usage.llm_calls, result.usage.tool_calls) == (3, 1)
+    assert result.usage.output_tokens == 5
+    told = [event.usage.llm_calls for event in result.events if event.usage is not None]
+    assert told == [1, 1, 1, 3]
+    assert of_kind(result, EventKind.ENDED)[0].usage == result.usage

@@ -1,0 +1,111 @@
+"""Instructions: placeholders from state and artifacts, and functions in place of text."""
+
+from typing import Any
+
+import pytest
+from small_agents import Does, Writes, turn
+
+from acc import Agent, RunContext, Runner, SequentialAgent
+from acc.application.agents.instruction import placeholders
+from acc.domain.errors import AgentFailed, StateMissing
+from acc.testing import ScriptedModel
+
+
+async def resolved(instruction: Any, **state: Any) -> str:
+    """Return the instruction as a model sees it, given that state."""
+    model = ScriptedModel("ok")
+    writer = Writes(name="writer", values={key.replace("__", ":"): v for key, v in state.items()})
+    agent = Agent(name="a", model=model, instruction=instruction, memory=None)
+    await turn(SequentialAgent(name="s", sub_agents=[writer, agent]))
+    return model.asked[0].instruction
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ("Write to {email}.", "Write to ann@example.org."),
+        ("{email}{email}", "ann@example.organn@example.org"),
+        ("For {user:name}, tax {app:tax}, {temp:draft}", "For Ann, tax 0.2, [1,2]"),
+        ("Map {map}, {yes}, {nothing}", 'Map {"a":"ä"}, true, null'),
+        ("{absent?}-{user:absent?}", "-"),
+        ("{名前}さん", "花子さん"),
+        ("JSON like {{email}} stays", "JSON like {email} stays"),
+        (
+            '{"key": 1} and { spaced } and {1} and {a-b}',
+            '{"key": 1} and { spaced } and {1} and {a-b}',
+        ),
+        ("}}", "}"),
+        ("no braces", "no braces"),
+    ],
+)
+async def test_placeholders_are_filled_from_the_state(instruction: str, expected: str) -> None:
+    found = await resolved(
+        instruction,
+        email="ann@example.org",
+        user__name="Ann",
+        app__tax=0.2,
+        temp__draft=[1, 2],
+        map={"a": "ä"},
+        yes=True,
+        nothing=None,
+        名前="花子",
+    )
+    assert found == expected
+
+
+async def test_what_a_placeholder_brings_in_is_not_read_again() -> None:
+    assert await resolved("Say {word}", word="{secret}", secret="x") == "Say {secret}"  # noqa: S106
+
+
+async def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(StateMissing, match=r"'a' asks for \{emial\}, but the state holds email;"):
+        await resolved("To {emial}", email="x")
+    with pytest.raises(StateMissing, match="the state holds nothing"):
+        await turn(Agent(name="a", model=ScriptedModel("x"), instruction="{key}"))
+
+
+async def test_artifacts_are_filled_in_by_name() -> None:
+    model = ScriptedModel("ok")
+
+    async def save(ctx: RunContext) -> None:
+        await ctx.artifacts.save("notes.md", "old")
+        await ctx.artifacts.save("notes.md", "new")
+
+    text = "{artifact.notes.md} {artifact.other.md?}|"
+    agent = Agent(name="a", model=model, instruction=text, memory=None)
+    await turn(SequentialAgent(name="s", sub_agents=[Does(name="w", do=save), agent]))
+    assert model.asked[0].instruction == "new |"
+
+
+async def test_an_artifact_that_is_not_there_is_named() -> None:
+    agent = Agent(name="a", model=ScriptedModel("x"), instruction="{artifact.notes.md}")
+    with pytest.raises(StateMissing, match=r"\{artifact\.notes\.md\}"):
+        await turn(agent)
+
+
+async def test_an_instruction_may_be_a_function_that_may_wait() -> None:
+    async def slowly(ctx: RunContext) -> str:
+        return f"Be kind to {ctx.user_id}, {{not a placeholder}}"
+
+    assert await resolved(slowly) == "Be kind to ann, {not a placeholder}"
+    assert await resolved(lambda ctx: f"{len(ctx.state)} keys", a=1, b=2) == "2 keys"
+
+
+async def test_an_instruction_function_that_fails_is_told_as_its_agents_fault() -> None:
+    with pytest.raises(AgentFailed, match="agent 'a' failed: ZeroDivisionError"):
+        await resolved(lambda ctx: 1 // 0)
+
+
+async def test_an_instruction_is_read_anew_in_every_round() -> None:
+    model = ScriptedModel("x", repeat=True)
+    agent = Agent(name="a", model=model, instruction="{n?}", output_key="n", memory=None)
+    runner = Runner(agent)
+    for _ in range(2):
+        await runner.run(user_id="ann", session_id="s1", message="go")
+    assert [prompt.instruction for prompt in model.asked] == ["", "x"]
+
+
+def test_the_keys_that_an_instruction_asks_for_can_be_listed() -> None:
+    found = placeholders("{a} {user:b?} {{c}} {artifact.d} {a}")
+    assert found == (("a", False), ("user:b", True), ("a", False))
+    assert placeholders("none") == placeholders(lambda ctx: "{a}") == ()

@@ -1,0 +1,163 @@
+"""Runs that waited too long, whose process died, or that do something else when they go on."""
+
+from collections.abc import Sequence
+
+import pytest
+from small_agents import WHO, Does, approved, payer, results, says, till
+
+from acc import (
+    Agent,
+    AgentTool,
+    Event,
+    ParallelAgent,
+    RunConfig,
+    RunContext,
+    Runner,
+    ToolContext,
+    tool,
+)
+from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.bootstrap.agents import make_services
+from acc.domain.errors import ReplayMismatch
+from acc.domain.value_objects.session import SessionKey
+from acc.testing import FrozenClock, ScriptedModel, call
+
+
+async def test_what_nobody_approves_in_time_is_told_to_the_model() -> None:
+    pay, paid = till()
+    clock = FrozenClock()
+    config = RunConfig(approval_ttl=60)
+    runner = Runner(payer("a", pay, 1), services=make_services(clock=clock), config=config)
+    await runner.run(**WHO, message="go")
+    clock.time += 60
+    result = await runner.resume(**WHO)
+    assert (result.text, paid) == ("done", [])
+    assert results(result) == [{"status": "expired", "reason": "nobody approved it in time"}]
+
+
+KEY = SessionKey(app_name="app", **WHO)
+
+
+class Killed(BaseException):
+    """What no code of ours survives."""
+
+
+class MortalStore(InMemorySessionStore):
+    """A store that stores nothing more once its process is dead."""
+
+    dead = False
+
+    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+        if self.dead:
+            raise Killed
+        await super().append(key, events, holder=holder)
+
+
+async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:
+    paid: list[int] = []
+    store = MortalStore(clock=FrozenClock())
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        store.dead = True
+        return "paid"
+
+    runner = Runner(payer("a", pay, 1), store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    result = await runner.resume(**WHO)
+    assert (result.text, paid) == ("done", [1])
+    assert results(result) == [
+        {"error": "pay: it was begun earlier, and how it ended is not known"}
+    ]
+
+
+async def test_what_a_call_stored_before_the_process_died_stays_stored_once() -> None:
+    store, files = MortalStore(clock=FrozenClock()), InMemoryArtifactStore()
+
+    @tool(confirm=True)
+    async def export(ctx: ToolContext) -> str:
+        """Export."""
+        await ctx.artifacts.save("export.csv", "a,b")
+        store.dead = True
+        return "exported"
+
+    model = ScriptedModel(call("export"), "done")
+    runner = Runner(Agent(name="a", model=model, tools=[export], memory=None), store=(store, files))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    result = await runner.resume(**WHO)
+    assert "begun earlier" in results(result)[0]["error"]
+    assert await files.versions(KEY, "export.csv") == (1,)
+
+
+async def test_an_agent_used_as_a_tool_that_failed_before_a_pause_is_not_run_again() -> None:
+    pay, paid = till()
+    ran: list[str] = []
+
+    async def write_and_fail(ctx: RunContext) -> None:
+        ran.append(ctx.agent.name)
+        ctx.state["half"] = "done"
+        await ctx.run_agent(team)
+        raise RuntimeError("broken")
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    thinks = ScriptedModel(call("look"), "one two three")
+    thinker = Agent(name="thinker", model=thinks, tools=[look], memory=None)
+    team = ParallelAgent(name="team", sub_agents=[thinker, says("other")])
+    worker = Does(name="worker", description="W.", do=write_and_fail, sub_agents=[team])
+    model = ScriptedModel([call("worker", request="x"), call("pay", amount=1)], "done")
+    runner = Runner(Agent(name="boss", model=model, tools=[worker, pay], memory=None))
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert (result.text, ran, paid, result.state) == ("done", ["worker"], [1], {"half": "done"})
+    assert (result.usage.llm_calls, result.usage.tool_calls) == (4, 3)
+    assert result.usage.output_tokens == 4
+
+
+async def test_an_approved_agent_in_which_the_process_died_goes_on() -> None:
+    store = MortalStore(clock=FrozenClock())
+    ran: list[str] = []
+
+    def die_once(ctx: RunContext) -> None:
+        ran.append(ctx.message)
+        store.dead = len(ran) == 1
+
+    worker = Does(name="worker", description="Works.", do=die_once)
+    model = ScriptedModel(call("worker", request="x"), "done")
+    boss = Agent(
+        name="boss", model=model, tools=[AgentTool(agent=worker, confirm=True)], memory=None
+    )
+    runner = Runner(boss, store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    assert (await runner.resume(**WHO)).text == "done"
+    assert ran == ["x", "x"]
+
+
+async def test_an_agent_that_does_something_else_when_resumed_is_found_out() -> None:
+    rounds: list[int] = []
+
+    async def fickle(ctx: RunContext) -> str:
+        rounds.append(1)
+        if len(rounds) == 1:
+            await ctx.say("first")
+        await ctx.artifacts.save("notes", "x")
+        await ctx.ask_person("And now?")
+        return "end"
+
+    runner = Runner(Does(name="a", do=fickle))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(ReplayMismatch, match="message is on record, and now artifact came"):
+        await approved(runner, paused)

@@ -1,0 +1,146 @@
+"""The delegator: by rule, by intent, by a model."""
+
+from typing import Any
+
+import pytest
+from small_agents import counts, escalates, of_kind, says, turn
+
+from acc import BaseAgent, EventKind, LoopAgent, RouterAgent, RunConfig, RunContext, Runner
+from acc.domain.errors import NoRoute
+from acc.testing import ScriptedModel
+
+
+def desk(**fields: Any) -> RouterAgent:
+    """Return a router between two counters, in two languages."""
+    return RouterAgent(
+        name="desk",
+        sub_agents=[
+            says("billing", description="Invoices, refunds and payments. 請求書と返金と支払い"),
+            says("travel", description="Flights, hotels and trains. 航空券とホテルの予約"),
+        ],
+        **fields,
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "chosen"),
+    [
+        ("I want a refund for my invoice", "billing"),
+        ("Find me hotels and flights", "travel"),
+        ("請求書の返金をお願いします", "billing"),
+        ("ホテルの予約をしたい", "travel"),
+    ],
+)
+async def test_intent_is_read_from_descriptions_in_english_and_japanese(
+    message: str, chosen: str
+) -> None:
+    result = await turn(desk(), message)
+    assert result.text == chosen
+    route = of_kind(result, EventKind.ROUTE)[0]
+    assert route.detail["to"] == chosen
+    assert route.detail["why"].startswith("intent ")
+
+
+async def test_phrases_of_ones_own_decide_where_descriptions_do_not() -> None:
+    router = desk(intents={"travel": ["I am homesick", "帰りたい"]})
+    assert (await turn(router, "I am so homesick")).text == "travel"
+    assert (await turn(desk(intents={"travel": ["帰りたい"]}), "もう帰りたい")).text == "travel"
+
+
+async def test_what_nobody_is_described_by_goes_to_the_default() -> None:
+    result = await turn(desk(default="billing"), "sing a song about rain")
+    assert result.text == "billing"
+    assert of_kind(result, EventKind.ROUTE)[0].detail["why"] == "default (intent 0.00 gave '')"
+
+
+async def test_without_a_default_it_is_an_error_that_names_the_choices() -> None:
+    with pytest.raises(NoRoute, match=r"'desk' found nobody.*the choices are billing, travel\."):
+        await turn(desk(), "sing a song about rain")
+
+
+async def test_a_message_without_words_matches_nobody() -> None:
+    with pytest.raises(NoRoute, match="intent 0.00"):
+        await turn(desk(), "?!")
+
+
+async def test_a_rule_chooses_from_the_context() -> None:
+    def by_length(ctx: RunContext) -> str:
+        return "billing" if len(ctx.message) < 5 else "travel"
+
+    assert (await turn(desk(by=by_length), "pay")).text == "billing"
+    result = await turn(desk(by=by_length), "somewhere far")
+    assert result.text == "travel"
+    assert of_kind(result, EventKind.ROUTE)[0].detail == {"to": "travel", "why": "rule"}
+
+
+async def test_a_rule_may_wait() -> None:
+    async def by_state(ctx: RunContext) -> str:
+        return str(ctx.state.get("wanted", "travel"))
+
+    assert (await turn(desk(by=by_state))).text == "travel"
+
+
+async def test_a_rule_that_names_a_stranger_goes_to_the_default_or_fails() -> None:
+    result = await turn(desk(by=lambda ctx: "cook", default="travel"))
+    assert result.text == "travel"
+    assert of_kind(result, EventKind.ROUTE)[0].detail["why"] == "default (rule gave 'cook')"
+    with pytest.raises(NoRoute, match="rule gave 'cook'"):
+        await turn(desk(by=lambda ctx: "cook"))
+
+
+async def test_a_model_chooses_by_the_descriptions() -> None:
+    model = ScriptedModel("travel")
+    result = await turn(desk(by="model", model=model), "a bed in Rome")
+    assert result.text == "travel"
+    prompt = model.asked[0]
+    assert prompt.query == "a bed in Rome"
+    assert "- billing: Invoices" in prompt.instruction
+    assert prompt.output_schema == {"type": "string", "enum": ["billing", "travel"]}
+    route = of_kind(result, EventKind.ROUTE)[0]
+    assert route.usage is not None
+    assert (route.usage.llm_calls, result.usage.llm_calls) == (1, 1)
+
+
+@pytest.mark.parametrize("answer", ['"travel"', "I choose travel.", "**travel**", " travel\n"])
+async def test_a_model_may_wrap_the_name_in_other_words(answer: str) -> None:
+    assert (await turn(desk(by="model", model=ScriptedModel(answer)))).text == "travel"
+
+
+async def test_a_model_that_names_nobody_or_two_is_asked_again() -> None:
+    model = ScriptedModel("billing or travel", "travelling", "travel")
+    result = await turn(desk(by="model", model=model))
+    assert result.text == "travel"
+    assert result.usage.llm_calls == 3
+    assert [m.text for m in model.asked[2].messages] == [
+        "billing or travel",
+        "Reply with exactly one of: billing, travel.",
+        "travelling",
+        "Reply with exactly one of: billing, travel.",
+    ]
+
+
+async def test_a_model_that_never_chooses_falls_back_within_its_bound() -> None:
+    model = ScriptedModel("dunno", repeat=True)
+    config = RunConfig(max_repairs=2)
+    result = await turn(desk(by="model", model=model, default="billing"), config=config)
+    assert result.text == "billing"
+    assert len(model.asked) == 3
+    with pytest.raises(NoRoute, match="model gave 'dunno'"):
+        await turn(desk(by="model", model=model), config=config)
+
+
+async def test_a_router_passes_an_escalation_on() -> None:
+    router = RouterAgent(name="r", sub_agents=[escalates("stop")], by=lambda ctx: "stop")
+    loop = LoopAgent(name="l", sub_agents=[counts("n", "n"), router], max_iterations=5)
+    assert (await turn(loop)).state == {"n": 1}
+
+
+async def test_a_routed_agent_with_a_default_needs_no_description() -> None:
+    agents: list[BaseAgent] = [says("a", description="weather"), says("rest")]
+    router = RouterAgent(name="r", sub_agents=agents, default="rest")
+    runner = Runner(router)
+    told = [
+        (await runner.run(user_id="u", session_id="s", message=message)).text
+        for message in ("the weather", "the news")
+    ]
+    assert told == ["a", "rest"]

@@ -1,0 +1,171 @@
+"""Views through a grant, and joining what parallel branches wrote."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from small_agents import Does, Writes, turn
+
+from acc import ParallelAgent, RunContext
+from acc.application.state import MergeRule, State, StateView, merge_branches
+from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
+
+
+def test_a_view_shows_only_what_may_be_read() -> None:
+    view = StateView(State({"doc_a": 1, "doc_b": 2, "secret": 3}), read=("doc_*",))
+    assert dict(view) == {"doc_a": 1, "doc_b": 2}
+    assert (len(view), "secret" in view, view.get("secret")) == (2, False, None)
+    assert repr(view) == "StateView({'doc_a': 1, 'doc_b': 2})"
+    with pytest.raises(KeyError):
+        view["secret"]
+
+
+def test_a_view_refuses_to_write_what_is_not_granted() -> None:
+    state = State({"in": 1, "out": 2})
+    view = StateView(state, write=("out", "out_*"))
+    view["out"] = 3
+    view["out_2"] = 4
+    del view["out_2"]
+    with pytest.raises(StateNotGranted, match="'in' cannot be written.*grants writing out, out_"):
+        view["in"] = 5
+    with pytest.raises(StateNotGranted, match="'in'"):
+        del view["in"]
+    with pytest.raises(StateNotGranted, match="grants writing nothing"):
+        StateView(state, write=())["out"] = 1
+    assert state.take() == ({"out": 3}, ("out_2",))
+
+
+def test_what_may_only_be_read_cannot_be_changed_in_place() -> None:
+    state = State({"in": [1], "out": [1]})
+    view = StateView(state, write=("out",))
+    view["in"].append(2)
+    view["out"].append(2)
+    assert state.copy() == {"in": [1], "out": [1, 2]}
+
+
+def test_a_default_that_is_set_through_a_view_can_be_changed_in_place() -> None:
+    state = State({})
+    view = StateView(state, read=("list",), write=("list", "out"))
+    view.setdefault("list", []).append(1)
+    view.setdefault("list", []).append(2)
+    assert view.setdefault("out", 3) == 3
+    assert state.copy() == {"list": [1, 2], "out": 3}
+
+
+def test_a_closed_view_can_be_read_and_not_written() -> None:
+    state = State({"list": [1]})
+    view = StateView(state)
+    view.close()
+    assert view["list"] == [1]
+    view["list"].append(2)
+    with pytest.raises(StateNotGranted, match="the call it was given to is over"):
+        view["a"] = 1
+    assert state.copy() == {"list": [1]}
+
+
+def test_a_view_of_a_view_never_shows_more() -> None:
+    state = State({"a": 1, "b": 2, "c": 3})
+    inner = StateView(StateView(state, read=("a", "b"), write=("a",)), read=("b", "c"))
+    assert dict(inner) == {"b": 2}
+    with pytest.raises(StateNotGranted):
+        inner["b"] = 1
+    elsewhere = inner.over(State({"a": 10, "b": 20, "c": 30}))
+    assert dict(elsewhere) == {"b": 20}
+    with pytest.raises(StateNotGranted):
+        elsewhere["b"] = 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "values", "kept"),
+    [
+        ("first", None, [1, 2], 1),
+        ("last", None, [1, 2], 2),
+        ("list", None, [1, [2]], [1, [2]]),
+        ("sum", None, [1, 2], 3),
+        ("sum", 10, [11, 13], 14),
+        ("union", None, [["a"], ["b", "a"]], ["a", "b"]),
+        ("union", ["z"], [["z", "a"], ["z", "b"]], ["z", "a", "b"]),
+        ("union", {"z": 0}, [{"z": 0, "a": 1}, {"z": 2}], {"z": 2, "a": 1}),
+        (lambda before, values: [before, *values], "old", [1, 2], ["old", 1, 2]),
+    ],
+)
+def test_a_rule_joins_what_two_branches_wrote(
+    rule: MergeRule, before: Any, values: list[Any], kept: Any
+) -> None:
+    state = {} if before is None else {"key": before}
+    wrote = [(f"b{n}", ({"key": value}, ())) for n, value in enumerate(values)]
+    assert merge_branches(state, wrote, {"key": rule}) == ({"key": kept}, ())
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "fault"),
+    [("sum", ["a", "b"], "by 'sum'"), ("union", [1, [2]], "union takes lists or mappings")],
+)
+def test_a_rule_that_does_not_fit_the_values_says_so(
+    rule: str, values: list[Any], fault: str
+) -> None:
+    wrote = [(f"b{n}", ({"key": value}, ())) for n, value in enumerate(values)]
+    with pytest.raises(InvalidInput, match=f"cannot merge 'key'.*{fault}"):
+        merge_branches({}, wrote, {"key": rule})
+
+
+def test_a_key_of_two_branches_without_a_rule_names_both() -> None:
+    wrote = [("left", ({"key": 1}, ())), ("middle", ({}, ())), ("right", ({"key": 1}, ()))]
+    with pytest.raises(StateConflict, match="'key' was written by left and right") as conflict:
+        merge_branches({}, wrote, {"other": "last"})
+    assert (conflict.value.key, conflict.value.branches) == ("key", ("left", "right"))
+    with pytest.raises(StateConflict):
+        merge_branches({}, wrote, {"key": "error", "*": "last"})
+
+
+def test_the_rule_of_a_key_comes_before_that_of_a_pattern() -> None:
+    wrote = [("a", ({"n_1": 1, "n_2": 1}, ())), ("b", ({"n_1": 2, "n_2": 2}, ()))]
+    rules: Mapping[str, MergeRule] = {"n_*": "last", "n_1": "first"}
+    assert merge_branches({}, wrote, rules) == ({"n_1": 1, "n_2": 2}, ())
+
+
+def test_a_key_removed_in_one_branch_and_written_in_another_needs_a_rule() -> None:
+    wrote: Sequence[Any] = [("a", ({}, ("key",))), ("b", ({"key": 2}, ()))]
+    with pytest.raises(StateConflict, match="a and b"):
+        merge_branches({"key": 1}, wrote, {})
+    assert merge_branches({"key": 1}, wrote, {"key": "last"}) == ({"key": 2}, ())
+
+
+def test_a_key_that_branches_removed_is_gone() -> None:
+    one = [("a", ({}, ("key",))), ("b", ({"other": 1}, ()))]
+    assert merge_branches({"key": 1}, one, {}) == ({"other": 1}, ("key",))
+    both: Sequence[Any] = [("a", ({}, ("key",))), ("b", ({}, ("key",)))]
+    assert merge_branches({"key": 1}, both, {"key": "list"}) == ({}, ("key",))
+
+
+async def test_branches_join_by_the_rules_of_their_parent() -> None:
+    branches = [Writes(name=f"b{n}", values={"found": [n], "n": n, f"own_{n}": n}) for n in (1, 2)]
+    agent = ParallelAgent(name="p", sub_agents=branches, merge={"found": "union", "*": "sum"})
+    assert (await turn(agent)).state == {"found": [1, 2], "n": 3, "own_1": 1, "own_2": 2}
+
+
+async def test_branches_that_write_the_same_key_without_a_rule_fail_the_run() -> None:
+    branches = [Writes(name=f"b{n}", values={"key": n}) for n in (1, 2)]
+    with pytest.raises(StateConflict, match="written by b1 and b2.*merge="):
+        await turn(ParallelAgent(name="p", sub_agents=branches))
+
+
+async def test_a_rule_of_ones_own_must_give_something_that_can_be_stored() -> None:
+    branches = [Writes(name=f"b{n}", values={"key": n}) for n in (1, 2)]
+    with pytest.raises(StateNotStorable, match="a set is not"):
+        await turn(
+            ParallelAgent(name="p", sub_agents=branches, merge={"key": lambda _, all_: set(all_)})
+        )
+
+
+async def test_a_removal_in_a_branch_counts_once_the_branches_have_joined() -> None:
+    def remove(ctx: RunContext) -> None:
+        del ctx.state["key"]
+
+    def begin(ctx: RunContext) -> None:
+        ctx.state["key"] = 1
+
+    branches = [Does(name="a", do=remove), Does(name="b", do=lambda ctx: "key" in ctx.state)]
+    agent = ParallelAgent(name="p", sub_agents=branches, before_agent_callback=begin)
+    result = await turn(agent)
+    assert (result.text, result.state) == ("a: a done\nb: True", {})

@@ -1,0 +1,270 @@
+"""A run's state: scopes, copies, changes in place, branches, and what cannot be stored."""
+
+import math
+from enum import Enum, IntEnum, StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from small_agents import WHO, Does, Writes, turn
+
+from acc import EventKind, RunContext, Runner, SequentialAgent
+from acc.application.state import State
+from acc.domain.errors import StateNotStorable
+from acc.domain.value_objects.session import Scope, scope_of
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    # A value of its own, so that no two examples share it.
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+NOT_PLAIN = st.sampled_from(
+    [b"bytes", {1, 2}, object(), 1j, math.nan, math.inf, -math.inf, print, Exception("x"), {3: "x"}]
+)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class OldColour(str, Enum):  # noqa: UP042 - the old way to write a StrEnum, which people still use
+    RED = "red"
+
+
+class Size(IntEnum):
+    BIG = 3
+
+
+class Weight(float):
+    pass
+
+
+@given(PLAIN)
+def test_any_plain_value_comes_back_as_it_was_written(value: Any) -> None:
+    state = State({})
+    state["key"] = value
+    assert state["key"] == value
+    assert state.take() == ({"key": value}, ())
+    assert State(state.copy()).copy() == {"key": value}
+
+
+@given(NOT_PLAIN, st.lists(st.sampled_from(["a", 0]), max_size=4))
+def test_anything_else_is_refused_with_its_place(value: Any, way: list[str | int]) -> None:
+    place = ""
+    for step in reversed(way):
+        value = {"a": value} if step == "a" else [value]
+    for step in way:
+        place += ".a" if step == "a" else "[0]"
+    state = State({})
+    with pytest.raises(StateNotStorable) as refused:
+        state["key"] = value
+    assert refused.value.key == f"key{place}"
+    assert "key" not in state
+    assert not state.pending
+
+
+@pytest.mark.parametrize("key", ["", "  ", 3, None])
+def test_a_key_is_a_text_that_is_not_empty(key: Any) -> None:
+    with pytest.raises(StateNotStorable, match="a state key is a text"):
+        State({})[key] = "x"
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(StateNotStorable, match="nested deeper than 64 levels"):
+        State({})["key"] = endless
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [(Colour.RED, "red"), (OldColour.RED, "red"), (Size.BIG, 3), (Weight(2.5), 2.5), ((1,), [1])],
+)
+def test_kinds_of_text_and_number_are_kept_as_plain_ones(value: Any, kept: Any) -> None:
+    state = State({})
+    state["key"] = value
+    found = state["key"]
+    assert (type(found), found) == (type(kept), kept)
+
+
+def test_what_is_written_is_a_copy() -> None:
+    mine = ["a"]
+    state = State({})
+    state["list"] = mine
+    mine.append("b")
+    assert state["list"] == ["a"]
+
+
+def test_what_is_read_is_the_same_object_until_it_is_written_anew() -> None:
+    state = State({"list": ["a"]})
+    first = state["list"]
+    first.append("b")
+    assert state["list"] is first
+    state["list"] = ["c"]
+    first.append("lost")
+    assert state["list"] == ["c"]
+
+
+def test_a_change_in_place_counts_as_a_write() -> None:
+    given = {"list": ["a"], "map": {"deep": {"n": 1}}}
+    state = State(given)
+    state["list"].append("b")
+    state["map"]["deep"]["n"] = 2
+    assert state.pending
+    assert state.take() == ({"list": ["a", "b"], "map": {"deep": {"n": 2}}}, ())
+    assert given == {"list": ["a"], "map": {"deep": {"n": 1}}}
+    assert state.take() == ({}, ())
+
+
+def test_reading_a_list_writes_nothing() -> None:
+    state = State({"list": ["a"]})
+    assert state["list"] == ["a"]
+    assert not state.pending
+
+
+def test_a_removed_key_is_gone_until_it_is_written_again() -> None:
+    state = State({"a": [1], "b": 2})
+    assert state["a"] == [1]
+    del state["a"]
+    assert "a" not in state
+    assert state.take() == ({}, ("a",))
+    del state["b"]
+    state["b"] = 3
+    assert state.take() == ({"b": 3}, ())
+    with pytest.raises(KeyError):
+        del state["a"]
+
+
+def test_a_list_that_was_removed_and_changed_in_place_stays_removed() -> None:
+    state = State({"a": [1]})
+    held = state["a"]
+    del state["a"]
+    held.append(2)
+    assert state.take() == ({}, ("a",))
+
+
+def test_a_state_behaves_as_a_mapping() -> None:
+    state = State({"a": 1})
+    state.setdefault("b", []).append(2)
+    assert (len(state), list(state), state.get("c"), state.get("a")) == (2, ["a", "b"], None, 1)
+    assert repr(state) == "State({'a': 1, 'b': [2]})"
+    assert [state.pop(key) for key in state] == [1, [2]]
+
+
+def test_undo_leads_back_to_the_beginning() -> None:
+    begun = {"a": 1, "b": [1], "c": 3}
+    state = State(begun)
+    state["a"] = 2
+    state["a"] = 3
+    state["b"].append(2)
+    del state["c"]
+    state["new"] = 1
+    state.take()
+    state.apply(*state.undo())
+    assert state.copy() == begun
+
+
+def test_what_was_written_is_told_as_a_whole() -> None:
+    state = State({"a": 1, "b": 2, "c": [1]})
+    state["a"] = 5
+    state.take()
+    del state["b"]
+    state["c"].append(2)
+    assert state.written() == ({"a": 5, "c": [1, 2]}, ("b",))
+
+
+def test_a_branch_starts_from_the_newest_values_and_goes_its_own_way() -> None:
+    state = State({"list": ["a"]})
+    state["list"].append("b")
+    branch = state.branch()
+    branch["list"].append("c")
+    state["list"].append("d")
+    assert branch.written() == ({"list": ["a", "b", "c"]}, ())
+    assert state["list"] == ["a", "b", "d"]
+
+
+def test_writing_several_keys_ignores_the_removal_of_what_is_not_there() -> None:
+    state = State({"a": 1, "b": 2})
+    state.write({"a": 3}, ("b", "never"))
+    assert state.take() == ({"a": 3}, ("b",))
+
+
+def test_changes_on_record_replace_what_was_read_before() -> None:
+    state = State({"a": [1], "b": [2]})
+    assert (state["a"], state["b"]) == ([1], [2])
+    state.apply({"a": [9]}, ("b", "never"))
+    assert state.copy() == {"a": [9]}
+    assert not state.pending
+
+
+@given(TEXT)
+def test_only_three_prefixes_name_a_scope(rest: str) -> None:
+    assert scope_of(f"app:{rest}") is Scope.APP
+    assert scope_of(f"user:{rest}") is Scope.USER
+    assert scope_of(f"temp:{rest}") is Scope.TEMP
+    assume(":" not in rest)
+    assert scope_of(rest) is Scope.SESSION
+    assert scope_of(f"x:{rest}") is Scope.SESSION
+
+
+async def test_scopes_decide_who_sees_a_value_again() -> None:
+    keys = {"mine": 1, "user:name": 2, "app:tax": 3, "temp:draft": 4}
+    runner = Runner(Does(name="a", do=lambda ctx: _write_once(ctx, keys)))
+    first = await runner.run(user_id="ann", session_id="s1", message="write")
+    assert first.state == keys
+    seen = {
+        (user, session): (await runner.run(user_id=user, session_id=session, message="read")).text
+        for user, session in [("ann", "s1"), ("ann", "s2"), ("bob", "s1")]
+    }
+    assert seen == {
+        ("ann", "s1"): "app:tax, mine, user:name",
+        ("ann", "s2"): "app:tax, user:name",
+        ("bob", "s1"): "app:tax",
+    }
+
+
+def _write_once(ctx: RunContext, values: dict[str, int]) -> str:
+    found = ", ".join(sorted(ctx.state))
+    if ctx.message == "write":
+        ctx.state.update(values)
+    return found
+
+
+async def test_agents_share_one_state_and_later_ones_see_what_was_written() -> None:
+    def extend(ctx: RunContext) -> None:
+        ctx.state["list"].append(ctx.agent.name)
+
+    first = Writes(name="first", values={"list": ["begun"], "gone": 1})
+    second = Does(name="second", do=extend)
+    third = Does(name="third", do=lambda ctx: ctx.state.pop("gone"))
+    result = await turn(SequentialAgent(name="s", sub_agents=[first, second, third]))
+    assert result.state == {"list": ["begun", "second"]}
+    assert result.text == "1"
+
+
+async def test_a_state_that_cannot_be_stored_ends_the_run_on_record() -> None:
+    def spoil(ctx: RunContext) -> None:
+        ctx.state["list"] = [1]
+        ctx.state["list"].append(object())
+
+    runner = Runner(Does(name="a", do=spoil))
+    with pytest.raises(StateNotStorable, match=r"list\[1\]"):
+        await runner.run(**WHO, message="go")
+    stored = await runner.events(**WHO)
+    assert stored[-1].kind is EventKind.ENDED
+    assert stored[-1].detail == {"code": "state_not_storable"}
+    assert await runner.state(**WHO) == {}
+
+
+async def test_changing_the_result_changes_nothing_that_is_kept() -> None:
+    runner = Runner(Writes(name="a", values={"list": [1]}))
+    result = await runner.run(**WHO, message="go")
+    result.state["list"].append(2)
+    assert await runner.state(**WHO) == {"list": [1]}

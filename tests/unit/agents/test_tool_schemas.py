@@ -1,0 +1,263 @@
+"""Tools as a model sees them: from signature and docstring."""
+
+import inspect
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
+import pytest
+
+from acc import Agent, AgentTool, BaseAgent, FunctionTool, ToolContext, tool
+
+
+class Level(Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclass
+class Address:
+    street: str
+    city: str = "Rome"
+
+
+class Size(TypedDict):
+    width: int
+    height: int
+
+
+def properties(made: FunctionTool) -> dict[str, Any]:
+    found: dict[str, Any] = made.spec.parameters["properties"]
+    return found
+
+
+def test_a_function_becomes_a_tool_with_its_name_its_words_and_its_schema() -> None:
+    @tool
+    def book(city: str, nights: int, breakfast: bool = False) -> str:
+        """Book a hotel.
+
+        It is binding.
+
+        Args:
+            city: Where to stay.
+            nights (int): For how long,
+                counted in nights.
+            breakfast: Whether to eat.
+            stranger: Not an argument.
+
+        Returns:
+            city: A confirmation.
+        """
+        return f"{nights} nights in {city}, {breakfast}"
+
+    assert book.spec.name == "book"
+    assert book.spec.description == "Book a hotel.\n\nIt is binding."
+    assert book.spec.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where to stay."},
+            "nights": {"type": "integer", "description": "For how long, counted in nights."},
+            "breakfast": {"type": "boolean", "default": False, "description": "Whether to eat."},
+        },
+        "required": ["city", "nights"],
+        "additionalProperties": False,
+    }
+    assert book("Rome", nights=2) == "2 nights in Rome, False"
+    assert inspect.getdoc(book) == inspect.getdoc(book.func)
+
+
+def test_restructured_text_describes_arguments_too() -> None:
+    @tool
+    def add(x: int, y: int) -> int:
+        """Add two numbers.
+
+        :param x: The first,
+            a whole number.
+        :type x: int
+        :param int y: The second.
+        :returns: The sum.
+        """
+        return x + y
+
+    assert add.spec.description == "Add two numbers."
+    assert properties(add) == {
+        "x": {"type": "integer", "description": "The first, a whole number."},
+        "y": {"type": "integer", "description": "The second."},
+    }
+
+
+@pytest.mark.parametrize("colon", [":", "："])
+def test_japanese_docstrings_describe_arguments_too(colon: str) -> None:
+    def 予約(city: str, nights: int) -> str:
+        return city * nights
+
+    予約.__doc__ = "\n".join(
+        [
+            "ホテルを予約する。",
+            f"引数{colon}",
+            f"    city{colon} 都市名",
+            f"    nights（整数）{colon} 泊数",
+            f"戻り値{colon}",
+            "    確認番号",
+        ]
+    )
+    made = tool(予約)
+    assert (made.spec.name, made.spec.description) == ("予約", "ホテルを予約する。")
+    described = {name: each["description"] for name, each in properties(made).items()}
+    assert described == {"city": "都市名", "nights": "泊数"}
+
+
+def test_a_paragraph_after_the_arguments_belongs_to_the_description() -> None:
+    @tool
+    def find(day: str) -> str:
+        """Find it.
+
+        Args:
+            day: The day.
+                Example: 2024-01-01
+
+        It may take a while.
+        """
+        return day
+
+    assert find.spec.description.split() == ["Find", "it.", "It", "may", "take", "a", "while."]
+
+
+def test_types_of_all_kinds_have_a_schema() -> None:
+    @tool
+    def order(  # noqa: PLR0913 - one of each kind
+        item: Annotated[str, msgspec.Meta(description="What.", max_length=20)],
+        kind: Literal["new", "used"],
+        level: Level,
+        size: Size,
+        address: Address,
+        note: str | None = None,
+        tags: list[str] = ["a"],  # noqa: B006 - that is the point
+        extra: dict[str, float] = {},  # noqa: B006
+        *,
+        count: Annotated[int, msgspec.Meta(ge=1)] = 1,
+    ) -> str:
+        """Order something.
+
+        Args:
+            item: Less than the annotation.
+        """
+        return f"{item} {kind} {level} {size} {address} {note} {tags} {extra} {count}"
+
+    schema = order.spec.parameters
+    assert schema["required"] == ["item", "kind", "level", "size", "address"]
+    assert properties(order) == {
+        "item": {"type": "string", "maxLength": 20, "description": "What."},
+        "kind": {"enum": ["new", "used"]},
+        "level": {"$ref": "#/$defs/Level"},
+        "size": {"$ref": "#/$defs/Size"},
+        "address": {"$ref": "#/$defs/Address"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "extra": {"type": "object", "additionalProperties": {"type": "number"}},
+        "count": {"type": "integer", "minimum": 1, "default": 1},
+    }
+    assert set(schema["$defs"]) == {"Level", "Size", "Address"}
+    assert schema["$defs"]["Level"]["enum"] == ["high", "low"]
+    assert schema["$defs"]["Size"]["required"] == ["height", "width"]
+
+
+def test_arguments_arrive_as_the_types_they_were_declared_with() -> None:
+    @tool
+    def order(level: Level, size: Size, address: Address, note: str | None = None) -> None:
+        """Order."""
+
+    taken = order.checked(
+        {"level": "high", "size": {"width": 1, "height": 2}, "address": {"street": "Via Po"}}
+    )
+    assert taken == {
+        "level": Level.HIGH,
+        "size": {"width": 1, "height": 2},
+        "address": Address("Via Po", "Rome"),
+        "note": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({}, "missing required field `n`"),
+        ({"n": "1"}, "Expected `int`, got `str`"),
+        ({"n": 0}, "Expected `int` >= 1"),
+        ({"n": 1, "m": 2}, "unknown field `m`"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_with_the_reason(
+    arguments: dict[str, Any], fault: str
+) -> None:
+    @tool
+    def take(n: Annotated[int, msgspec.Meta(ge=1)]) -> None:
+        """Take."""
+
+    with pytest.raises(msgspec.ValidationError, match=fault):
+        take.checked(arguments)
+
+
+def test_a_default_list_is_new_for_every_call() -> None:
+    @tool
+    def take(items: list[list[int]] = [[1]]) -> None:  # noqa: B006 - that is the point
+        """Take."""
+
+    take.checked({})["items"][0].append(2)
+    take.checked({})["items"].append([3])
+    assert take.checked({}) == {"items": [[1]]}
+
+
+def test_the_context_is_no_argument_by_type_or_by_name() -> None:
+    @tool
+    def by_type(n: int, anything: ToolContext) -> None:
+        """One."""
+
+    @tool
+    def by_name(tool_context, n: int) -> None:  # type: ignore[no-untyped-def] # that is the point
+        """Two."""
+
+    @tool
+    def text(context: str) -> None:
+        """Three."""
+
+    assert list(properties(by_type)) == list(properties(by_name)) == ["n"]
+    assert list(properties(text)) == ["context"]
+
+
+def test_a_tool_without_arguments_has_an_empty_schema() -> None:
+    @tool
+    def now() -> str:
+        return "now"
+
+    assert now.spec.parameters["properties"] == {}
+    assert now.spec.description == ""
+
+
+def test_a_tool_takes_options() -> None:
+    @tool(name="pay_out", description="Pays.", confirm=True, requires="pay", timeout=3)
+    def pay(amount: int) -> None:
+        """Not this."""
+
+    assert (pay.spec.name, pay.spec.description) == ("pay_out", "Pays.")
+    assert (pay.confirm, pay.requires, pay.timeout) == (True, "pay", 3)
+
+
+def test_methods_and_functions_and_agents_all_are_tools() -> None:
+    class Shop:
+        def price(self, item: str) -> int:
+            """Tell a price."""
+            return len(item)
+
+    agent = Agent(
+        name="a",
+        tools=[
+            Shop().price,
+            BaseAgent(name="helper", description="Helps."),
+            AgentTool(agent=BaseAgent(name="b"), name="second", description="Also."),
+        ],
+    )
+    assert list(agent.own_tools) == ["price", "helper", "second"]
+    assert agent.own_tools["second"].spec.description == "Also."
+    assert agent.own_tools["helper"].spec.parameters["required"] == ["request"]

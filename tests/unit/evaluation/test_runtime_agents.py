@@ -1,0 +1,190 @@
+"""Any agent of acc takes part in the live evaluation, and is the same there as anywhere."""
+
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+import agents_under_test
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acc.adapters.runs.run_directory import RunDirectory
+from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
+from acc.bootstrap import evaluation as bootstrap
+from acc.bootstrap.evaluation import load_scenario, make_agent
+from acc.cli.evaluate import EvaluationOptions, configure
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.live_evaluation import AgentTurnResponse, TurnResult
+from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
+from acc.testing import ScriptedJudge, queries
+
+
+def python_agent(name: str, **sizes: int) -> AgentRunnerPort:
+    return make_agent("mine", f"python:agents_under_test:{name}", **sizes)
+
+
+async def episode(*agents: AgentRunnerPort, texts: tuple[str, ...]) -> list[TurnResult]:
+    found: list[TurnResult] = []
+
+    async def keep(result: TurnResult) -> None:
+        found.append(result)
+
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=agents, judge=ScriptedJudge(), agent_timeout=0.3
+    )
+    await use_case.run_episode(queries(*texts), on_turn=keep)
+    return found
+
+
+async def answers(agent: AgentRunnerPort, *texts: str) -> list[AgentTurnResponse]:
+    return [turn.responses[0] for turn in await episode(agent, texts=texts)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "mine", "scenario"),
+    [
+        ("acc", "lone", "it-operations"),
+        ("acc", "made", "it-operations"),
+        ("acc", "lone", "it-operations-ja"),
+        ("baseline", "transcript", "it-operations"),
+    ],
+)
+async def test_an_agent_of_acc_answers_as_the_built_in_one_does(
+    ours: str, mine: str, scenario: str
+) -> None:
+    texts = [turn.query for turn in load_scenario(scenario).render(3).turns]
+    built_in, own = make_agent("ours", ours), python_agent(mine)
+    for query in queries(*texts):
+        expected = await built_in.run_turn(query, {})
+        found = await own.run_turn(query, {})
+        assert found.response_text == expected.response_text
+        assert found.memory_tokens == expected.memory_tokens
+        assert found.trace == {**expected.trace, "agents": ["assistant"]}
+    assert len(texts) == 50
+
+
+async def test_the_sizes_of_the_evaluation_are_those_of_the_memory() -> None:
+    texts = [turn.query for turn in load_scenario("it-operations").render(0).turns[:20]]
+    built_in, own = make_agent("ours", "acc", budget=128), python_agent("lone", budget=128)
+    for query in queries(*texts):
+        expected = await built_in.run_turn(query, {})
+        assert (await own.run_turn(query, {})).memory_tokens == expected.memory_tokens
+        assert (expected.memory_tokens or 0) <= 128
+
+
+async def test_a_tree_takes_part_and_shows_who_answered_and_what_was_called() -> None:
+    found = await answers(python_agent("tree"), "Who leads the incident?", "The sky is blue.")
+    assert found[0].response_text == "The lead is Mara."
+    assert found[0].trace["agents"] == ["clerk", "speaker"]
+    called = ['clerk: find_lead {"question":"Who leads the incident?"}']
+    assert found[0].trace["tools"] == called
+    assert "ccs" in found[0].trace
+    assert found[1].trace["agents"] == ["other"]
+    assert "tools" not in found[1].trace
+
+
+async def test_an_agent_class_without_a_memory_reports_none() -> None:
+    (found,) = await answers(python_agent("Echo"), "Hello.")
+    assert found.response_text == "echo: Hello."
+    assert found.memory_tokens is None
+
+
+async def test_a_function_from_query_to_answer_is_asked_as_ever() -> None:
+    (found,) = await answers(python_agent("answer"), "Hello.")
+    assert found.response_text == "heard: Hello."
+
+
+async def test_an_error_is_a_failed_turn_and_the_next_one_works() -> None:
+    found = await answers(python_agent("moody"), "one", "break", "sleep", "four")
+    assert [bool(response.error) for response in found] == [False, True, True, False]
+    assert found[1].error == "model_failed: /moody: ConnectionError: the line is dead"
+    assert "no answer within" in found[2].error
+    assert found[3].response_text == "1 earlier, now: four", "failed turns are not remembered"
+
+
+async def test_a_run_that_waits_for_a_person_is_a_failed_turn_and_the_next_one_works() -> None:
+    texts = ("Send the report to ann@example.org.", "The lead is Bo. Who is the lead?")
+    found = await answers(python_agent("asks_a_person"), *texts)
+    assert found[0].error == "input_required: it waits for a person: May it be sent?"
+    assert found[1].response_text == "The lead is Bo."
+
+
+async def test_every_episode_starts_anew() -> None:
+    for _ in range(2):
+        found = await answers(python_agent("moody"), "one", "two")
+        assert [r.response_text for r in found] == ["0 earlier, now: one", "1 earlier, now: two"]
+
+
+def test_a_memory_that_would_go_from_episode_to_episode_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="'assistant' holds a memory that would go from"):
+        python_agent("shared_memory")
+
+
+def test_what_is_no_agent_is_named() -> None:
+    with pytest.raises(InvalidInput, match="neither an agent of acc"):
+        python_agent("none")
+
+
+# --- taking up an episode that was cut off ------------------------------------------------------
+
+
+TEXTS = ("The lead is Bo.", "break the rule", "sleep well", "Keep it short.", "Who is the lead?")
+
+
+async def continued(name: str, whole: list[TurnResult]) -> list[TurnResult]:
+    found: list[TurnResult] = []
+
+    async def keep(result: TurnResult) -> None:
+        found.append(result)
+
+    use_case = LiveMultiAgentEvaluationUseCase(agents=[python_agent(name)], judge=ScriptedJudge())
+    await use_case.run_episode(queries(*TEXTS), earlier=whole[:4], on_turn=keep)
+    return found
+
+
+@pytest.mark.parametrize("name", ["moody", "moody_acc"])
+async def test_a_lone_agent_is_replayed_without_asking_its_model(name: str) -> None:
+    whole = await episode(python_agent(name), texts=TEXTS)
+    assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
+    before = agents_under_test.mood.asked
+    found = await continued(name, whole)
+    assert agents_under_test.mood.asked == before + 1
+    assert [turn.responses for turn in found] == [whole[4].responses]
+
+
+async def test_a_tree_runs_its_turns_again_but_not_one_that_ran_out_of_time() -> None:
+    whole = await episode(python_agent("moody_pair"), texts=TEXTS)
+    assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
+    found = await continued("moody_pair", whole)
+    assert [turn.responses for turn in found] == [whole[4].responses]
+
+
+AGENTS = "acc,lone=python:agents_under_test:lone,tree=python:agents_under_test:tree"
+OPTIONS = EvaluationOptions(scenario="it-operations", episodes=1, turns=8, agents=AGENTS)
+
+
+def run_all(folder: Path) -> RunDirectory:
+    run = RunDirectory.create(folder, configure(OPTIONS))
+    outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
+    assert outcome.errors == {}
+    return run
+
+
+@lru_cache(maxsize=1)
+def whole_run() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_all(Path(folder) / "run")
+        return run.journal(run.jobs()[0]).path.read_bytes()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.floats(0, 1))
+def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
+    whole = whole_run()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        run = RunDirectory.create(folder, configure(OPTIONS))
+        journal = run.journal(run.jobs()[0])
+        journal.path.write_bytes(whole[: int(share * len(whole))])
+        assert run_all(folder).journal(run.jobs()[0]).path.read_bytes() == whole

@@ -1,0 +1,126 @@
+"""Trees of agents run on the embedded model alone: no key, no download, no server."""
+
+from typing import Any
+
+from acc.application.agents.base import BaseAgent
+from acc.application.agents.llm import LlmAgent
+from acc.application.agents.router import RouterAgent
+from acc.application.agents.tool import exit_loop, tool
+from acc.application.agents.workflow import LoopAgent, SequentialAgent
+from acc.application.context import RunResult
+from acc.bootstrap.agents import Runner
+from acc.domain.value_objects.event import EventKind, RunStatus, approve, deny
+
+
+def find_order(customer_email: str) -> dict[str, Any]:
+    """Find the newest order of a customer."""
+    return {"order_id": "A-7", "amount": 45}
+
+
+@tool(confirm=True)
+def refund_order(order_id: str, amount: int) -> dict[str, Any]:
+    """Pay money back for an order."""
+    return {"refunded": amount}
+
+
+async def one_turn(agent: BaseAgent, message: str) -> RunResult:
+    return await Runner(agent).run(user_id="u", session_id="s", message=message)
+
+
+def authors(result: RunResult) -> list[str]:
+    said = [event for event in result.events if event.kind is EventKind.MESSAGE]
+    return [event.author for event in said if event.author != "user"]
+
+
+REFUND = "Find the newest order of ann@example.org and pay the money back."
+
+
+async def test_two_tools_follow_each_other_and_a_person_is_asked() -> None:
+    runner = Runner(LlmAgent(name="shop", tools=[find_order, refund_order]))
+    waiting = await runner.run(user_id="u", session_id="s", message=REFUND)
+    assert waiting.status is RunStatus.INPUT_REQUIRED
+    assert waiting.requests[0].arguments == {"order_id": "A-7", "amount": 45}
+    answers = [approve(waiting.requests[0].id)]
+    done = await runner.resume(user_id="u", session_id="s", answers=answers)
+    assert done.text == "order_id: A-7. amount: 45. refunded: 45."
+
+
+async def test_a_denial_is_told() -> None:
+    runner = Runner(LlmAgent(name="shop", tools=[find_order, refund_order]))
+    waiting = await runner.run(user_id="u", session_id="s", message=REFUND)
+    answers = [deny(waiting.requests[0].id, "not this month")]
+    done = await runner.resume(user_id="u", session_id="s", answers=answers)
+    assert done.text.endswith("refund_order was not carried out: not this month.")
+
+
+def desk() -> LlmAgent:
+    billing = LlmAgent(
+        name="billing", description="Handles invoices and refunds.", instruction="You are helpful."
+    )
+    orders = LlmAgent(
+        name="orders", description="Looks up orders and parcels.", instruction="You are helpful."
+    )
+    return LlmAgent(
+        name="desk", instruction="You are the front desk.", sub_agents=[billing, orders]
+    )
+
+
+async def test_whom_a_message_was_handed_to_answers_it() -> None:
+    result = await one_turn(desk(), "I want a refund for my order and the invoices.")
+    assert authors(result) == ["billing"]
+
+
+async def test_a_later_message_can_be_handed_on() -> None:
+    runner = Runner(desk())
+    await runner.run(user_id="u", session_id="s", message="There is a mistake in my invoice.")
+    result = await runner.run(user_id="u", session_id="s", message="Where is my parcel?")
+    assert authors(result) == ["orders"]
+
+
+async def test_a_loop_ends_when_the_critic_finds_it_good() -> None:
+    class Writer(BaseAgent):
+        async def run(self, ctx: Any) -> str:
+            rounds = ctx.state["rounds"] = ctx.state.get("rounds", 0) + 1
+            return "The draft is good." if rounds == 2 else "The draft needs another round."
+
+    critic = LlmAgent(
+        name="critic",
+        instruction="Call exit_loop when the draft is good.",
+        tools=[exit_loop],
+    )
+    loop = LoopAgent(name="loop", sub_agents=[Writer(name="writer"), critic], max_iterations=5)
+    result = await one_turn(loop, "Write about the sea.")
+    assert result.state["rounds"] == 2
+
+
+async def test_a_router_by_model_routes() -> None:
+    router = RouterAgent(
+        name="router",
+        by="model",
+        sub_agents=[
+            LlmAgent(name="billing", description="Handles invoices."),
+            LlmAgent(name="support", description="Solves technical problems."),
+        ],
+    )
+    assert authors(await one_turn(router, "My invoice is wrong.")) == ["billing"]
+    assert authors(await one_turn(router, "技術 support、お願いします")) == ["support"]
+
+
+async def test_a_sequence_works_on_what_came_before() -> None:
+    class Clerk(BaseAgent):
+        async def run(self, ctx: Any) -> str:
+            return "The harbour opens at 8:00. The café is closed."
+
+    sequence = SequentialAgent(
+        name="both", sub_agents=[Clerk(name="clerk"), LlmAgent(name="speaker")]
+    )
+    result = await one_turn(sequence, "When does the harbour open?")
+    assert result.text == "The harbour opens at 8:00."
+
+
+async def test_a_stream_shows_words_as_they_are_written() -> None:
+    runner = Runner(LlmAgent(name="a"))
+    message = "The lead is Mara Lindqvist. Who is the lead?"
+    seen = [e async for e in runner.stream(user_id="u", session_id="s", message=message)]
+    pieces = [event.text for event in seen if event.kind is EventKind.DELTA]
+    assert pieces == ["The ", "lead ", "is ", "Mara ", "Lindqvist."]

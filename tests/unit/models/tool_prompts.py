@@ -1,0 +1,65 @@
+"""Prompts with tools, and what the embedded model makes of them."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from acc.adapters.models.embedded import EmbeddedModel
+from acc.application.agents.tool import FunctionTool
+from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+
+
+def specs(*functions: Callable[..., Any] | FunctionTool) -> tuple[ToolSpec, ...]:
+    return tuple(f.spec if isinstance(f, FunctionTool) else FunctionTool(f).spec for f in functions)
+
+
+async def ask(query: str, **fields: Any) -> ModelAnswer:
+    return await EmbeddedModel().complete(Prompt(query=query, **fields))
+
+
+def called(answer: ModelAnswer) -> tuple[str, dict[str, Any]] | None:
+    if not answer.calls:
+        return None
+    assert len(answer.calls) == 1, "one tool a step"
+    assert answer.calls[0].id
+    return answer.calls[0].name, dict(answer.calls[0].arguments)
+
+
+def done(
+    name: str, content: Any, *, is_error: bool = False, **arguments: Any
+) -> tuple[PromptMessage, PromptMessage]:
+    """Return a call of this turn and its result, as the runtime tells them."""
+    call = ToolCall(id=f"c-{name}", name=name, arguments=arguments)
+    result = ToolResult(call_id=call.id, name=name, content=content, is_error=is_error)
+    return (
+        PromptMessage(role="agent", author="me", parts=(Part(call=call),)),
+        PromptMessage(role="tool", author=name, parts=(Part(result=result),)),
+    )
+
+
+def said(author: str, text: str) -> PromptMessage:
+    return PromptMessage(role="agent", author=author, parts=(Part(text=text),))
+
+
+def transfer(**described: str) -> ToolSpec:
+    listed = "\n".join(f"- {name}: {text}" for name, text in described.items())
+    return ToolSpec(
+        name="transfer_to_agent",
+        description=f"Hand over to the agent that is better suited to answer.\n{listed}",
+        parameters={
+            "type": "object",
+            "properties": {"agent_name": {"type": "string", "enum": list(described)}},
+            "required": ["agent_name"],
+        },
+    )
+
+
+async def object_of(query: str, kind: Any, **fields: Any) -> Any:
+    schema = msgspec.json.schema(kind)
+    answer = await ask(query, output_schema=schema, **fields)
+    assert answer.calls == ()
+    msgspec.json.decode(answer.text, type=kind)
+    return json.loads(answer.text)

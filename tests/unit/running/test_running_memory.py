@@ -1,0 +1,408 @@
+"""Memories of running conversations: the same after a restart, an eviction or a failure."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from running_world import Desk, Till, World, check_record, clerk
+
+from acc import (
+    BaseAgent,
+    Decision,
+    LoopAgent,
+    ParallelAgent,
+    Prompt,
+    RunContext,
+    RunStatus,
+    SequentialAgent,
+    TranscriptMemory,
+    TurnSignal,
+    acc_memory,
+    approve,
+    exit_loop,
+)
+from acc.domain.errors import AgentFailed, InvalidInput, ModelFailed
+from acc.ports.outbound.memory_ports import MemoryView
+from acc.testing import ScriptedModel, WordCounter, call
+
+CHAT = (
+    "My name is Bo and I live in Kyoto.",
+    "The budget is 300 euro.",
+    "Never book a night train.",
+    "Sorry, the budget is 400 euro.",
+    "Which budget do I have?",
+)
+MEMORIES: dict[str, Any] = {
+    "transcript": "transcript",
+    "retrieval": "retrieval",
+    "acc": "acc",
+    "short": lambda: TranscriptMemory(tokens=WordCounter(), window=40),
+}
+
+
+def seen(model: ScriptedModel) -> list[tuple[str, str, int]]:
+    return [(p.query, p.memory, len(p.messages)) for p in model.asked]
+
+
+async def talk(desk: Desk, session: str, *, restart: bool, chat: tuple[str, ...] = CHAT) -> None:
+    for text in chat:
+        desk = desk.restarted() if restart else desk
+        result = await desk.say(text, session=session)
+        while result.status is RunStatus.INPUT_REQUIRED:
+            desk = desk.restarted() if restart else desk
+            result = await desk.runner.resume(
+                user_id="ann",
+                session_id=session,
+                answers=[approve(request.id) for request in result.requests],
+            )
+
+
+def note(what: str) -> str:
+    """Note something."""
+    return f"The note says {what}."
+
+
+async def ponder(what: str) -> str:
+    """Ponder something, for longer than a note takes."""
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+    return f"The thought is {what}."
+
+
+def plain_chat(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    model = ScriptedModel(*(f"answer {n}" for n in range(5)))
+    return clerk(model, memory=memory), model
+
+
+def with_tools(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    model = ScriptedModel(
+        [call("ponder", what="slow"), call("note", what="quick")],
+        "a",
+        call("note", what="1"),
+        call("note", what="2"),
+        "b",
+        "c",
+        [call("note", what="x"), call("unknown")],
+        "d",
+        "e",
+    )
+    return clerk(model, note, ponder, memory=memory), model
+
+
+def with_pauses(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    pay = call("pay", amount=1)
+    model = ScriptedModel(
+        pay, "a", "b", [pay, call("note", what="1"), pay], "c", pay, pay, "d", "e"
+    )
+    return clerk(model, Till().tool(), note, memory=memory), model
+
+
+def with_callback(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    model = ScriptedModel(*(f"answer {n}" for n in range(5)))
+    return clerk(model, memory=memory, after_agent_callback=lambda ctx, text: text.upper()), model
+
+
+def in_turns(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    """Another agent answers every second turn."""
+    model = ScriptedModel("mine 0", "mine 1", "mine 2")
+    mine = clerk(model, name="mine", memory=memory)
+    other = clerk(ScriptedModel("theirs 0", "theirs 1"), name="theirs", memory=memory)
+
+    class Turns(BaseAgent):
+        async def run(self, ctx: RunContext) -> None:
+            turn = ctx.state["turn"] = ctx.state.get("turn", 0) + 1
+            ctx.text = (await ctx.run_agent(self.sub_agents[turn % 2])).text
+
+    return Turns(name="turns", sub_agents=[other, mine]), model
+
+
+def in_a_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    answers: list[Any] = []
+    for n in range(5):
+        answers += [f"draft {n}", call("note", what=f"{n}"), f"better {n}", call("exit_loop")]
+    model = ScriptedModel(*answers)
+    agent = clerk(model, note, exit_loop, name="writes", memory=memory)
+    return LoopAgent(name="root", max_iterations=5, sub_agents=[agent]), model
+
+
+def handing_over(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    model = ScriptedModel(call("transfer_to_agent", agent_name="helper"), "a", "b", "c", "d", "e")
+    helper = clerk(
+        ScriptedModel("helped"), name="helper", description="helps", returns_control=True
+    )
+    return clerk(model, name="root", memory=memory, sub_agents=[helper]), model
+
+
+def told_something_else(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+    model = ScriptedModel(*(f"answer {n}" for n in range(5)))
+    inner = clerk(model, name="inner", memory=memory)
+
+    class Rephrases(BaseAgent):
+        async def run(self, ctx: RunContext) -> None:
+            done = await ctx.run_agent(self.sub_agents[0], message=f"Please note: {ctx.message}")
+            ctx.text = done.text
+
+    return Rephrases(name="rephrases", sub_agents=[inner]), model
+
+
+TREES: dict[str, Callable[[Any], tuple[BaseAgent, ScriptedModel]]] = {
+    "plain": plain_chat,
+    "tools": with_tools,
+    "pauses": with_pauses,
+    "callback": with_callback,
+    "turns": in_turns,
+    "loop": in_a_loop,
+    "handing over": handing_over,
+    "told something else": told_something_else,
+}
+
+
+@pytest.mark.parametrize("memory", sorted(MEMORIES))
+@pytest.mark.parametrize("tree", sorted(TREES))
+async def test_a_model_sees_the_same_memory_whether_or_not_the_process_was_restarted(
+    world: World, tree: str, memory: str
+) -> None:
+    found: list[Any] = []
+    for restart in (False, True):
+        agent, model = TREES[tree](MEMORIES[memory])
+        await talk(world.desk(agent), f"restart {restart}", restart=restart)
+        found.append(seen(model))
+    assert found[1] == found[0]
+    if memory == "transcript":
+        assert "Bo" in found[0][-1][1]
+
+
+@pytest.mark.parametrize("memory", sorted(MEMORIES))
+async def test_a_memory_that_was_given_up_for_another_is_made_anew(
+    world: World, memory: str
+) -> None:
+    found: list[Any] = []
+    for most in (512, 1):
+        agent, model = plain_chat(MEMORIES[memory])
+        desk = world.desk(agent, most=most)
+        other, _ = plain_chat(MEMORIES[memory])
+        beside = Desk(world, other, desk.runner.config, most)
+        beside.runner.services.shelf = desk.runner.services.shelf
+        for text in CHAT:
+            await desk.say(text, session=f"most {most}")
+            await beside.say(text, session=f"beside {most}")
+        found.append(seen(model))
+    assert found[1] == found[0]
+
+
+async def test_two_agents_whose_memories_push_each_other_out_both_remember(world: World) -> None:
+    models = [ScriptedModel("a", "b"), ScriptedModel("c", "d")]
+    agents = [clerk(m, name=f"n{n}", memory="transcript") for n, m in enumerate(models)]
+    desk = world.desk(SequentialAgent(name="root", sub_agents=agents), most=1)
+    await desk.say("one")
+    await desk.say("two")
+    assert [m.asked[1].memory for m in models] == [
+        "user: one\n\nassistant: a\n",
+        "user: one\n\nassistant: c\n",
+    ]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("memory", ["transcript", "retrieval"])
+async def test_a_turn_that_failed_is_not_remembered(
+    world: World, memory: str, restart: bool
+) -> None:
+    model = ScriptedModel("a", ValueError("down"), "b", "c")
+    desk = world.desk(clerk(model, memory=memory))
+    await desk.say("I like tea")
+    desk = desk.restarted() if restart else desk
+    with pytest.raises(ModelFailed):
+        await desk.say("I like coffee")
+    desk = desk.restarted() if restart else desk
+    await desk.say("I like milk")
+    await desk.say("Is it tea, coffee or milk?")
+    assert "coffee" not in model.asked[-1].memory
+    assert "tea" in model.asked[-1].memory
+    assert "milk" in model.asked[-1].memory
+
+
+async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(world: World) -> None:
+    model = ScriptedModel("a", ValueError("down"), "b", "c")
+    agent = clerk(model, memory=TranscriptMemory(tokens=WordCounter()))
+    desk = world.desk(agent, most=1)
+    await desk.say("one")
+    with pytest.raises(ModelFailed):
+        await desk.say("two")
+    await desk.say("three")
+    other = clerk(ScriptedModel("x"), memory="transcript", name="other")
+    beside = Desk(world, other, desk.runner.config, 1)
+    beside.runner.services.shelf = desk.runner.services.shelf
+    await beside.say("elsewhere", session="s2")
+    await desk.say("four")
+    assert model.asked[-1].memory.split("\n\n") == [
+        "user: one",
+        "assistant: a",
+        "user: three",
+        "assistant: b\n",
+    ]
+
+
+async def test_a_memory_of_ones_own_serves_one_session_only(world: World) -> None:
+    agent = clerk(ScriptedModel("a", "b"), memory=TranscriptMemory(tokens=WordCounter()))
+    desk = world.desk(agent)
+    await desk.say("secret", session="s1")
+    with pytest.raises(InvalidInput, match="already serves session 's1'"):
+        await desk.say("tell me", session="s2")
+    assert (await desk.say("again", session="s1")).text == "b"
+    check_record(await desk.events("s2"))
+
+
+class Words:
+    """A memory of the simplest kind, made by calling its class; it can be told to fail."""
+
+    fail_at = -1
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        return MemoryView(text=" ".join(self.words), tokens=len(self.words))
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        await asyncio.sleep(0)
+        if len(self.words) == Words.fail_at:
+            raise OSError("memory is full")
+        self.words.append(signal.text)
+
+
+async def test_a_class_can_stand_for_the_function_that_makes_a_memory(world: World) -> None:
+    model = ScriptedModel("a", "b", "c")
+    desk = world.desk(clerk(model, memory=Words))
+    await desk.say("one")
+    await desk.say("two", session="s2")
+    await desk.restarted().say("three")
+    assert [p.memory for p in model.asked] == ["", "", "one"]
+
+
+async def test_a_memory_that_fails_while_it_catches_up_is_made_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel("a", "b", "c", "d")
+    desk = world.desk(clerk(model, memory=Words))
+    for text in ("one", "two", "three"):
+        await desk.say(text)
+    again = desk.restarted()
+    monkeypatch.setattr(Words, "fail_at", 2)
+    with pytest.raises(AgentFailed, match="memory is full"):
+        await again.say("four")
+    monkeypatch.setattr(Words, "fail_at", -1)
+    await again.say("five")
+    assert model.asked[-1].memory == "one two three"
+    check_record(await desk.events())
+
+
+async def test_a_memory_that_fails_after_the_turn_is_made_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel("a", "b", "c")
+    desk = world.desk(clerk(model, memory=Words))
+    await desk.say("one")
+    monkeypatch.setattr(Words, "fail_at", 1)
+    with pytest.raises(OSError, match="full"):
+        await desk.say("two")
+    assert (await desk.ends())[-1] is RunStatus.COMPLETED
+    monkeypatch.setattr(Words, "fail_at", -1)
+    await desk.say("three")
+    assert model.asked[-1].memory == "one two"
+
+
+async def test_a_session_that_was_deleted_is_not_remembered(world: World) -> None:
+    model = ScriptedModel("a", "b")
+    desk = world.desk(clerk(model, memory="transcript"))
+    await desk.say("my secret is 42")
+    await world.sessions.delete(desk.runner._key("ann", "s1"))
+    await desk.say("what do you know?")
+    assert model.asked[-1].memory == ""
+
+
+@pytest.mark.parametrize("memory", sorted(MEMORIES))
+async def test_a_run_that_was_given_up_leaves_the_memory_as_a_restart_would(
+    world: World, memory: str
+) -> None:
+    found: list[Any] = []
+    for restart in (False, True):
+        model = ScriptedModel("a", call("pay", amount=1), "b")
+        desk = world.desk(clerk(model, Till().tool(), memory=MEMORIES[memory]))
+        session = f"restart {restart}"
+        await desk.say("My name is Bo.", session=session)
+        desk = desk.restarted() if restart else desk
+        await desk.say("Pay the bill of my name, " + "please " * 30, session=session)
+        desk = desk.restarted() if restart else desk
+        await desk.runner.abandon(user_id="ann", session_id=session)
+        desk = desk.restarted() if restart else desk
+        await desk.say("What is my name?", session=session)
+        found.append(seen(model))
+    assert found[0] == found[1]
+    assert "Bo" in found[0][-1][1] or memory in ("acc", "retrieval")
+
+
+async def test_a_branch_that_failed_leaves_its_agent_with_what_is_on_record(world: World) -> None:
+    found: list[Any] = []
+    for restart in (False, True):
+        model = ScriptedModel("a", ValueError("down"), "b", "c", "d")
+        tree = ParallelAgent(
+            name="root",
+            on_error="collect",
+            sub_agents=[
+                clerk(model, name="shaky", memory=lambda: acc_memory(budget=200)),
+                clerk(ScriptedModel("ok", repeat=True), name="steady"),
+            ],
+        )
+        await talk(world.desk(tree), f"restart {restart}", restart=restart)
+        found.append(seen(model))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("where", ["in one turn", "over turns", "in turns that paused"])
+async def test_long_histories_are_caught_up_with_page_by_page(world: World, where: str) -> None:
+    """More than 500 events: a page may end anywhere, also between a pause and its answer."""
+    till, answers = Till(), list[Any]()
+    chat: tuple[str, ...] = tuple(f"q{n}" for n in range(5))
+    if where == "in one turn":
+        answers = [[call("note", what=f"{n}") for n in range(600)], "a0", *"bcde"]
+    elif where == "over turns":
+        for n in range(5):
+            answers += [[call("note", what=f"{n}.{m}") for m in range(137)], f"a{n}"]
+    else:
+        chat = tuple(f"q{n}" for n in range(60))
+        for n in range(60):
+            notes = [call("note", what=f"{n}.{m}") for m in range(4 + n % 3)]
+            answers += [notes, call("pay", amount=n), f"a{n}"]
+    model = ScriptedModel(*answers, "last")
+    agent = clerk(model, note, till.tool(), memory=Words)
+    desk = world.desk(agent, max_tool_calls=2_000, max_llm_calls=2_000)
+    await talk(desk, "s1", restart=False, chat=chat)
+    remembered = len(model.asked)
+    await desk.restarted().say("after")
+    words = model.asked[remembered].memory.split()
+    for text in chat:
+        assert words.count(text) == 1
+    assert words.count("note") == sum(
+        1 for e in await desk.events() if e.result is not None and e.result.name == "note"
+    )
+
+
+async def test_a_prompt_is_only_seen_by_whom_it_is_for(world: World) -> None:
+    """A recording model shows that one session's memory never reaches another."""
+    prompts: list[Prompt] = []
+
+    def record(prompt: Prompt) -> str:
+        prompts.append(prompt)
+        return "noted"
+
+    desk = world.desk(clerk(ScriptedModel(record, repeat=True), memory="acc"))
+    async with asyncio.TaskGroup() as group:
+        for n in range(8):
+            group.create_task(desk.say(f"My code is secret{n}.", session=f"s{n}"))
+    async with asyncio.TaskGroup() as group:
+        for n in range(8):
+            group.create_task(desk.say("What is my code?", session=f"s{n}"))
+    for prompt in prompts[8:]:
+        known = {f"secret{n}" for n in range(8) if f"secret{n}" in prompt.memory}
+        assert len(known) == 1

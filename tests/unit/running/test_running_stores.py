@@ -1,0 +1,194 @@
+"""Stores that refuse, are locked, damaged, closed or not there: told, and over once they work."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from running_world import APP, USER, Desk, Till, World, check_record, clerk, sqlite
+
+from acc import (
+    BaseAgent,
+    Event,
+    RunContext,
+    Runner,
+    SequentialAgent,
+)
+from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.stores.sqlite import SqliteSessionStore
+from acc.adapters.stores.sqlite_database import SqliteDatabase
+from acc.domain.errors import (
+    InvalidInput,
+    StorageFailed,
+)
+from acc.domain.value_objects.session import SessionKey
+from acc.testing import FrozenClock, ScriptedModel, call
+
+ECHO = clerk(ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo")
+
+
+class Refusing(InMemorySessionStore):
+    """Refuses the n-th thing it is asked to keep, and all after it until it is mended."""
+
+    def __init__(self, clock: FrozenClock) -> None:
+        super().__init__(clock=clock)
+        self.left = 10**9
+        self.appended = 0
+
+    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+        await asyncio.sleep(0)
+        if self.appended >= self.left:
+            raise StorageFailed("the disk is full")
+        self.appended += 1
+        await super().append(key, events, holder=holder)
+
+
+def payments() -> tuple[BaseAgent, Till]:
+    till = Till()
+    tree = SequentialAgent(
+        name="root",
+        sub_agents=[
+            clerk(
+                ScriptedModel([call("pay", amount=n) for n in (1, 2)], "paid"),
+                till.tool(confirm=False),
+            ),
+            clerk(ScriptedModel("bye"), name="last", output_key="said"),
+        ],
+    )
+    return tree, till
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_works(
+    streamed: bool,
+) -> None:
+    left, failed = 0, True
+    while failed:
+        clock = FrozenClock()
+        store = Refusing(clock)
+        world = World(store, InMemoryArtifactStore(), clock)
+        tree, till = payments()
+        desk = world.desk(tree)
+        store.left = left
+        try:
+            if streamed:
+                async for _ in desk.runner.stream(user_id=USER, session_id="s1", message="pay"):
+                    pass
+            else:
+                await desk.say("pay")
+            failed = False
+        except StorageFailed:
+            left += 1
+        assert len(till.paid) in (0, 2)
+        store.left = 10**9
+        assert (await world.desk(ECHO).say("hi")).text == "you said hi"
+        check_record(await desk.events())
+    assert left == 7
+
+
+async def test_a_store_that_fails_once_in_the_middle_is_told_as_what_it_is(world: World) -> None:
+    """Whoever swallows the error finds the numbers as the store has them."""
+
+    class Swallows(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            try:
+                await ctx.say("\ud800")
+            except InvalidInput:
+                return "mended"
+            return "taken as it is"
+
+    desk = world.desk(Swallows(name="swallows"))
+    assert (await desk.say("go")).text in ("mended", "taken as it is")
+    check_record(await desk.events())
+
+
+async def sqlite_fails(desk: Desk, match: str) -> None:
+    with pytest.raises(StorageFailed, match=match):
+        await desk.say("hi")
+
+
+async def test_a_file_that_is_locked_fails_the_run_until_it_is_let_go(tmp_path: Path) -> None:
+    clock = FrozenClock()
+    database = SqliteDatabase(tmp_path / "acc.db", busy_timeout=0.05)
+    world = World(SqliteSessionStore(database, clock=clock), InMemoryArtifactStore(), clock)
+    desk = world.desk(ECHO)
+    await desk.say("first")
+    blocker = sqlite3.connect(tmp_path / "acc.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    await sqlite_fails(desk, "locked")
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert (await desk.say("again")).text == "you said again"
+    check_record(await desk.events())
+    await world.sessions.aclose()
+
+
+async def test_a_file_that_gets_locked_in_mid_run_leaves_a_session_that_can_be_closed(
+    tmp_path: Path,
+) -> None:
+    clock = FrozenClock()
+    database = SqliteDatabase(tmp_path / "acc.db", busy_timeout=0.05)
+    world = World(SqliteSessionStore(database, clock=clock), InMemoryArtifactStore(), clock)
+    blocker = sqlite3.connect(tmp_path / "acc.db", isolation_level=None)
+
+    async def lock() -> str:
+        blocker.execute("BEGIN IMMEDIATE")
+        return "locked"
+
+    desk = world.desk(clerk(ScriptedModel(call("lock"), "never"), lock))
+    await sqlite_fails(desk, "locked")
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    clock.time += 31  # nobody could let go of it, so its lease has to run out
+    assert (await world.desk(ECHO).say("again")).text == "you said again"
+    check_record(await desk.events())
+    await world.sessions.aclose()
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "acc.db").write_bytes(b"not a database at all" * 100)
+    world = sqlite(tmp_path)
+    await sqlite_fails(world.desk(ECHO), "not an SQLite database")
+    await world.sessions.aclose()
+
+
+async def test_a_damaged_file_is_told_and_not_made_worse(tmp_path: Path) -> None:
+    world = sqlite(tmp_path)
+    for n in range(30):
+        await world.desk(ECHO).say("word " * 200, session=f"s{n}")
+    await world.sessions.aclose()
+    path = tmp_path / "acc.db"
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+    world = sqlite(tmp_path)
+    with pytest.raises(StorageFailed):
+        await world.desk(ECHO).say("hi", session="s3")
+    await world.sessions.aclose()
+    assert path.read_bytes() == bytes(data)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+    world = sqlite(tmp_path)
+    await world.desk(ECHO).say("hi")
+    await world.sessions.aclose()
+    (tmp_path / "acc.db").chmod(stat.S_IRUSR)
+    await sqlite_fails(sqlite(tmp_path).desk(ECHO), "cannot be written")
+
+
+async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    world = sqlite(tmp_path / "nowhere")
+    await sqlite_fails(world.desk(ECHO), "there is no folder")
+    await world.sessions.aclose()
+
+
+async def test_a_store_that_is_closed_is_told(tmp_path: Path) -> None:
+    runner = Runner(ECHO, app_name=APP, store=tmp_path / "acc.db")
+    await runner.run(user_id="ann", session_id="s1", message="hi")
+    await runner.aclose()
+    with pytest.raises(StorageFailed, match="closed"):
+        await runner.run(user_id="ann", session_id="s1", message="hi")
