@@ -40,7 +40,7 @@ from acc.domain.value_objects.event import (
 )
 
 
-@Parameter(name="*")
+@Parameter(name="*", group="What to show", show_default=False)
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions:
     """What to show."""
@@ -70,7 +70,7 @@ class ShowOptions:
     ] = False
 
 
-@Parameter(name="*")
+@Parameter(name="*", group="Answering a run that waits for a person", show_default=False)
 @dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
     """How to answer a run that waits for a person."""
@@ -305,7 +305,9 @@ def check(
     agent: AgentName,
     /,
     *,
-    json: Annotated[bool, Parameter(help="Print as JSON.", negative=())] = False,
+    json: Annotated[
+        bool, Parameter(help="Print as JSON.", negative=(), show_default=False)
+    ] = False,
 ) -> int:
     """Check an agent's tree against eight rules for designs of several agents.
 

@@ -32,10 +32,16 @@ def chat(
     agent: AgentName,
     /,
     *,
-    events: Annotated[bool, Parameter(help="Show each event of a turn.", negative=())] = False,
+    events: Annotated[
+        bool, Parameter(help="Show each event of a turn.", negative=(), show_default=False)
+    ] = False,
     ccs: Annotated[
         bool,
-        Parameter(help="Show the Compressed Cognitive State after each answer.", negative=()),
+        Parameter(
+            help="Show the Compressed Cognitive State after each answer.",
+            negative=(),
+            show_default=False,
+        ),
     ] = False,
     options: SessionOptions = _SESSION,
 ) -> int:
