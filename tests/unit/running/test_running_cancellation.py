@@ -143,7 +143,7 @@ CUTS: dict[str, Cut] = {"suspension": cancelled_at, "round of the loop": cancell
 def step(world: World, how: str, number: int) -> int:
     """Return how far on to cut next: waiting for a file, the loop goes round very often."""
     goes_round = how == "round of the loop" and isinstance(world.sessions, SqliteSessionStore)
-    return 1 + number // 4 if goes_round else 1
+    return 1 + max(number, 0) // 4 if goes_round else 1
 
 
 GREETING = clerk(ScriptedModel("hello", repeat=True), name="greeting")

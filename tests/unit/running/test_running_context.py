@@ -110,6 +110,38 @@ async def test_files_are_shared_within_a_session_and_read_by_version(world: Worl
     assert done.text == "('note.txt',) one two None"
 
 
+async def test_a_worker_gets_the_files_it_is_granted_and_no_others(world: World) -> None:
+    class Files(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.save("out.txt", "mine")
+            secret = await ctx.artifacts.load("secret.txt")
+            names = await ctx.artifacts.names()
+            try:
+                await ctx.artifacts.save("secret.txt", "changed")
+            except StateNotGranted as refused:
+                return f"{secret} {names} {refused.key}"
+            return "never"
+
+    class Saves(BaseAgent):
+        async def run(self, ctx: RunContext) -> None:
+            await ctx.artifacts.save("secret.txt", "secret")
+            ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
+
+    grants = {"files": Grant(artifacts=("out.*",))}
+    tree = Saves(name="saves", sub_agents=[Files(name="files")], grants=grants)
+    assert (await world.desk(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
+
+
+async def test_whoever_works_without_history_hears_nothing_and_is_heard(world: World) -> None:
+    models = [ScriptedModel("first"), ScriptedModel("second"), ScriptedModel("third")]
+    agents = [clerk(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
+    tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})
+    done = await world.desk(tree).say("go")
+    heard = [[message.text for message in model.asked[0].messages] for model in models]
+    assert heard == [[], [], ["first", "second"]]
+    assert (done.answered_by, done.text) == ("c", "third")
+
+
 async def test_a_conversation_goes_back_to_the_root_when_it_is_handed_back(world: World) -> None:
     sub = clerk(
         ScriptedModel("sub speaking", call("transfer_to_agent", agent_name="root")),
@@ -222,17 +254,17 @@ class Diary:
 
 
 async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(world: World) -> None:
-    async def look() -> dict[str, int]:
+    async def look(at: int = 0) -> Any:
         """Look."""
-        return {"pens": 3, "cups": 2}
+        return [at] if at else {"pens": 3, "cups": 2}
 
     till = Till()
-    model = ScriptedModel(call("look"), PAY, "paid", "bye")
+    model = ScriptedModel([call("look"), call("look", at=7)], PAY, "paid", "bye")
     desk = world.desk(clerk(model, look, till.tool(), memory=Diary))
     (request,) = (await desk.say("pay")).requests
     await desk.restarted().answer(approve(request.id))
     await desk.restarted().say("and now?")
-    assert model.asked[-1].memory == "pay|pens: 3; cups: 2|paid 5"
+    assert model.asked[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
     told = [event.detail for event in await desk.events() if event.kind is EventKind.MEMORY]
     assert len(told) == 4
     assert all("snapshot" not in detail for detail in told)

@@ -1,6 +1,7 @@
 """Holding a session while a run lasts: renewed when it is silent, let go whatever happens."""
 
 import asyncio
+import time
 
 import pytest
 from running_world import KEY, World, no_tasks_left
@@ -47,6 +48,48 @@ async def test_a_session_that_stays_busy_is_given_up_after_a_while(world: World)
     await world.sessions.release(KEY, holder="somebody else")
     await holding.take(KEY, "me")
     await holding.give_back(KEY, "me")
+
+
+async def test_who_waits_in_line_for_too_long_gives_up_and_the_next_one_comes(
+    world: World,
+) -> None:
+    patient, holding = Holding(world.sessions), Holding(world.sessions, busy_timeout=0.01)
+    await holding.take(KEY, "me")
+    with pytest.raises(SessionBusy, match=r"0\.01 seconds"):
+        await holding.take(KEY, "too late")
+    await holding.give_back(KEY, "me")
+    await holding.take(KEY, "next")
+    await holding.give_back(KEY, "next")
+    await patient.take(KEY, "last")
+    await patient.give_back(KEY, "last")
+
+
+async def test_time_may_run_out_at_the_moment_the_session_gets_free() -> None:
+    """Both are due in one round of the loop: the line must not wait for one who has left."""
+    holding = Holding(InMemorySessionStore(clock=FrozenClock()), busy_timeout=0.002)
+    await holding.take(KEY, "me")
+
+    def give_back() -> None:
+        with pytest.raises(StopIteration):  # it ends without having to wait
+            holding.give_back(KEY, "me").send(None)
+
+    asyncio.get_running_loop().call_later(0.001, give_back)
+    async with asyncio.TaskGroup() as group:
+        late = group.create_task(taken(holding, "late"))
+        await asyncio.sleep(0)
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop is kept from both
+    assert late.result() in ("busy", "taken")
+    if late.result() == "taken":
+        await holding.give_back(KEY, "late")
+    assert await taken(holding, "next") == "taken"
+
+
+async def taken(holding: Holding, holder: str) -> str:
+    try:
+        await holding.take(KEY, holder)
+    except SessionBusy:
+        return "busy"
+    return "taken"
 
 
 async def test_a_session_that_gets_free_is_taken(world: World) -> None:
