@@ -77,11 +77,11 @@ class Holding:
         try:
             async with asyncio.timeout(self._busy_timeout):
                 await turn
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError) as error:
             if not turn.cancelled():
                 self._call_next(key)  # it was our turn already
-            raise
-        except TimeoutError:
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise SessionBusy(
                 f"session {key.session_id!r} was busy for {self._busy_timeout:g} seconds: another "
                 "run of this process holds it; let that end first"

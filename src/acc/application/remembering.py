@@ -94,16 +94,15 @@ async def _catch_up(run: Run, agent_name: str, kept: Kept, *, before: int) -> No
     sessions = run.services.sessions
     turns: dict[str, list[Event]] = {}
     after = kept.seen
-    while page := await sessions.events(run.key, after=after, limit=_PAGE, kinds=_TOLD):
-        after = page[-1].seq
+    while after < before:
+        page = await sessions.events(run.key, after=after, limit=_PAGE, kinds=_TOLD)
+        after = page[-1].seq if page else before
         for event in page:
             if event.seq >= before:
                 break
             turns.setdefault(event.run_id, []).append(event)
             if event.kind is EventKind.ENDED and event.status is not RunStatus.INPUT_REQUIRED:
                 await _tell_turn(kept, agent_name, turns.pop(event.run_id))
-        if len(page) < _PAGE or after >= before:
-            break
     if isinstance(kept.memory, RestorableMemoryPort):
         newest = await sessions.newest(run.key, kind=EventKind.MEMORY, author=agent_name)
         if newest is not None and newest.seq < before:

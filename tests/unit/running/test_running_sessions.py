@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_world import KEY, USER, Desk, Till, World, check_record, clerk, in_memory
+from running_world import USER, Desk, Till, World, check_record, clerk, in_memory
 
 from acc import (
     BaseAgent,
@@ -19,13 +19,11 @@ from acc import (
     ToolCall,
     approve,
 )
-from acc.application.holding import Holding
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import (
     AccError,
     InvalidInput,
     NothingPending,
-    SessionBusy,
     SessionConflict,
 )
 from acc.domain.value_objects.event import EventKind, InputAnswer, ToolResult
@@ -190,16 +188,6 @@ async def test_a_thousand_sessions_at_the_same_time_do_not_meet(world: World) ->
         tasks = [group.create_task(desk.say(f"m{n}", session=f"s{n}")) for n in range(1_000)]
     assert [task.result().text for task in tasks] == [f"s{n} m{n}" for n in range(1_000)]
     assert desk.runner._holding._lines == {}
-
-
-async def test_a_session_that_stays_busy_is_given_up_after_a_while(world: World) -> None:
-    holding = Holding(world.sessions, busy_timeout=0.0)
-    await world.sessions.open(KEY, holder="somebody else")
-    with pytest.raises(SessionBusy, match="somebody else"):
-        await holding.take(KEY, "me")
-    await world.sessions.release(KEY, holder="somebody else")
-    await holding.take(KEY, "me")
-    await holding.give_back(KEY, "me")
 
 
 async def test_a_run_whose_session_was_taken_over_fails_and_harms_nothing(world: World) -> None:

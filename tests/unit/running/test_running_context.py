@@ -1,0 +1,270 @@
+"""What a run is given and gives back: progress, files, grants, transfers, streams, logs."""
+
+import logging
+from typing import Any
+
+import pytest
+from running_world import USER, Till, World, check_record, clerk
+
+from acc import (
+    BaseAgent,
+    Grant,
+    ParallelAgent,
+    RunConfig,
+    RunContext,
+    RunStatus,
+    SequentialAgent,
+    TurnSignal,
+    approve,
+)
+from acc.domain.errors import AgentFailed, StateNotGranted
+from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.run import CallContext
+from acc.domain.value_objects.turn import Decision, TurnTrace
+from acc.ports.outbound.memory_ports import MemoryView
+from acc.testing import ScriptedModel, call
+
+PAY = call("pay", amount=5)
+
+
+class Sees(BaseAgent):
+    """Tells what it is given."""
+
+    async def run(self, ctx: RunContext) -> str:
+        await ctx.progress("half way", percent=50)
+        permissions = ctx.call.permissions
+        held = "all" if permissions is None else ",".join(sorted(permissions))
+        return f"{ctx.user_id or 'nobody'} {sorted(ctx.state)} {held} {ctx.call.caller}"
+
+
+async def test_progress_is_shown_and_not_stored(world: World) -> None:
+    desk = world.desk(Sees(name="sees"))
+    done = await desk.say("hi")
+    shown = [(e.text, e.detail, e.seq) for e in done.events if e.kind is EventKind.PROGRESS]
+    assert shown == [("half way", {"percent": 50}, 0)]
+    assert EventKind.PROGRESS not in {event.kind for event in await desk.events()}
+    assert done.run_id == done.events[0].run_id
+
+
+async def test_a_grant_narrows_what_a_worker_sees_and_a_branch_does_not_widen_it(
+    world: World,
+) -> None:
+    grant = Grant(read=("doc_*",), write=(), permissions=frozenset({"read", "pay"}), identity=False)
+    inner = ParallelAgent(name="inner", sub_agents=[Sees(name="a"), Sees(name="b")])
+    outer = SequentialAgent(name="outer", sub_agents=[inner])
+
+    class Sets(BaseAgent):
+        async def run(self, ctx: RunContext) -> None:
+            ctx.state.update({"doc_1": 1, "secret": 2})
+            ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
+
+    tree = Sets(name="sets", sub_agents=[outer], grants={"outer": grant})
+    context = CallContext(
+        request_id="r", trace_id="t", caller="user://ann", permissions=frozenset({"read", "write"})
+    )
+    done = await world.desk(tree).say("go", context=context)
+    line = "nobody ['doc_1'] read agent://sets"
+    assert done.text == f"a: {line}\nb: {line}"
+
+
+async def test_a_grant_without_a_limit_leaves_all_as_it_is(world: World) -> None:
+    tree = SequentialAgent(name="root", sub_agents=[Sees(name="sees")], grants={"sees": Grant()})
+    assert (await world.desk(tree).say("go")).text == "ann [] all agent://root"
+
+
+async def test_a_worker_cannot_write_what_it_is_not_granted_also_after_a_pause(
+    world: World,
+) -> None:
+    class Writes(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            ctx.state["mine"] = 1
+            await ctx.ask_person("go on?")
+            ctx.state["yours"] = 2
+            return "never"
+
+    tree = SequentialAgent(
+        name="root", sub_agents=[Writes(name="writes")], grants={"writes": Grant(write=("mine",))}
+    )
+    desk = world.desk(tree)
+    (request,) = (await desk.say("go")).requests
+    with pytest.raises(StateNotGranted):
+        await desk.restarted().answer(approve(request.id))
+    assert await desk.state() == {"mine": 1}
+    check_record(await desk.events())
+
+
+async def test_files_are_shared_within_a_session_and_read_by_version(world: World) -> None:
+    class Files(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            for content in ("one", b"two"):
+                await ctx.artifacts.save("note.txt", content)
+            first = await ctx.artifacts.load("note.txt", 1)
+            newest = await ctx.artifacts.load("note.txt")
+            missing = await ctx.artifacts.load("nothing")
+            assert first is not None
+            assert newest is not None
+            return f"{await ctx.artifacts.names()} {first.text} {newest.text} {missing}"
+
+    done = await world.desk(Files(name="files")).say("go")
+    assert done.text == "('note.txt',) one two None"
+
+
+async def test_a_worker_gets_the_files_it_is_granted_and_no_others(world: World) -> None:
+    class Files(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.save("out.txt", "mine")
+            secret = await ctx.artifacts.load("secret.txt")
+            names = await ctx.artifacts.names()
+            try:
+                await ctx.artifacts.save("secret.txt", "changed")
+            except StateNotGranted as refused:
+                return f"{secret} {names} {refused.key}"
+            return "never"
+
+    class Saves(BaseAgent):
+        async def run(self, ctx: RunContext) -> None:
+            await ctx.artifacts.save("secret.txt", "secret")
+            ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
+
+    grants = {"files": Grant(artifacts=("out.*",))}
+    tree = Saves(name="saves", sub_agents=[Files(name="files")], grants=grants)
+    assert (await world.desk(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
+
+
+async def test_whoever_works_without_history_hears_nothing_and_is_heard(world: World) -> None:
+    models = [ScriptedModel("first"), ScriptedModel("second"), ScriptedModel("third")]
+    agents = [clerk(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
+    tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})
+    done = await world.desk(tree).say("go")
+    heard = [[message.text for message in model.asked[0].messages] for model in models]
+    assert heard == [[], [], ["first", "second"]]
+    assert (done.answered_by, done.text) == ("c", "third")
+
+
+async def test_a_conversation_goes_back_to_the_root_when_it_is_handed_back(world: World) -> None:
+    sub = clerk(
+        ScriptedModel("sub speaking", call("transfer_to_agent", agent_name="root")),
+        name="sub",
+        description="does the work",
+    )
+    model = ScriptedModel(call("transfer_to_agent", agent_name="sub"), "root again", "still root")
+    desk = world.desk(clerk(model, name="root", sub_agents=[sub]))
+    assert (await desk.say("one")).text == "sub speaking"
+    assert await desk.state() == {"_active_agent": "sub"}
+    assert (await desk.restarted().say("two")).text == "root again"
+    assert await desk.state() == {}
+    assert (await desk.say("three")).text == "still root"
+
+
+async def test_an_agent_below_a_workflow_does_not_keep_the_conversation(world: World) -> None:
+    deep = clerk(ScriptedModel("deep"), name="deep", description="does the work")
+    top = clerk(
+        ScriptedModel(call("transfer_to_agent", agent_name="deep"), "top"),
+        name="top",
+        sub_agents=[deep],
+    )
+    desk = world.desk(SequentialAgent(name="root", sub_agents=[top]))
+    assert (await desk.say("one")).text == "deep"
+    assert await desk.state() == {}
+    assert (await desk.say("two")).text == "top"
+
+
+@pytest.mark.parametrize("name", ["gone", "helper", 7])
+async def test_whoever_cannot_keep_the_conversation_any_more_gives_it_to_the_root(
+    world: World, name: Any
+) -> None:
+    """The tree may have changed since the conversation was handed over."""
+
+    class Claims(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            ctx.state["_active_agent"] = name
+            return "claimed"
+
+    await world.desk(Claims(name="claims")).say("go")
+    helper = clerk(ScriptedModel(), name="helper", description="helps", returns_control=True)
+    desk = world.desk(clerk(ScriptedModel("root"), name="root", sub_agents=[helper]))
+    assert (await desk.say("who is there?")).text == "root"
+
+
+async def test_a_resumed_run_can_be_streamed_too(world: World) -> None:
+    till = Till()
+    desk = world.desk(clerk(ScriptedModel(PAY, "all paid"), till.tool()))
+    first = [e async for e in desk.runner.stream(user_id=USER, session_id="s1", message="pay")]
+    (request,) = [e.request for e in first if e.request is not None]
+    stream = desk.restarted().runner.stream(
+        user_id=USER, session_id="s1", answers=[approve(request.id)]
+    )
+    rest = [event async for event in stream]
+    assert till.paid == [5]
+    assert [event.text for event in rest if event.partial] == ["all ", "paid"]
+    stored = [event for event in (*first, *rest) if not event.partial]
+    assert stored == list(await desk.events())
+    assert stored[-1].status is RunStatus.COMPLETED
+
+
+async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(world: World) -> None:
+    def late(_: Any) -> str:
+        raise TimeoutError("its own")
+
+    desk = world.desk(clerk(ScriptedModel()), timeout=60, stand_ins={"clerk": late})
+    with pytest.raises(AgentFailed, match="TimeoutError"):
+        await desk.say("go")
+    check_record(await desk.events())
+    assert (await desk.ends()) == [RunStatus.FAILED]
+
+
+async def test_a_run_can_be_followed_in_the_log(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    till = Till()
+    tree = clerk(ScriptedModel(PAY, "done"), till.tool(confirm=False))
+    with caplog.at_level(logging.INFO, logger="acc.run"):
+        done = await world.desk(tree).say("go", config=RunConfig())
+    told = [(r.message, getattr(r, "run_id", "")) for r in caplog.records if r.name == "acc.run"]
+    assert told == [
+        ("agent started", done.run_id),
+        ("tool called", done.run_id),
+        ("agent finished", done.run_id),
+        ("run ended", done.run_id),
+    ]
+
+
+class Diary:
+    """A memory that tells what it did, but cannot be written down."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        trace = TurnTrace(
+            turn_id=signal.turn_id,
+            recalled=(),
+            qualified=(),
+            refused=(),
+            committed=CompressedCognitiveState(),
+            dropped=(),
+            notes=(),
+            tokens=1,
+        )
+        return MemoryView(text="|".join(self.kept), tokens=1, trace=trace)
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        self.kept.append(signal.text)
+
+
+async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(world: World) -> None:
+    async def look(at: int = 0) -> Any:
+        """Look."""
+        return [at] if at else {"pens": 3, "cups": 2}
+
+    till = Till()
+    model = ScriptedModel([call("look"), call("look", at=7)], PAY, "paid", "bye")
+    desk = world.desk(clerk(model, look, till.tool(), memory=Diary))
+    (request,) = (await desk.say("pay")).requests
+    await desk.restarted().answer(approve(request.id))
+    await desk.restarted().say("and now?")
+    assert model.asked[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
+    told = [event.detail for event in await desk.events() if event.kind is EventKind.MEMORY]
+    assert len(told) == 4
+    assert all("snapshot" not in detail for detail in told)
