@@ -18,11 +18,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lines import Line
-from runtime import bench_sessions, bench_turns
+from runtime import bench_sessions, bench_turns, conversation
 
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.bootstrap import evaluation as bootstrap
 from acc.bootstrap import parts
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
@@ -151,15 +150,6 @@ def bench_recall() -> list[Line]:
         ]
 
     return asyncio.run(measure())
-
-
-def conversation(turns: int, seed: int) -> list[str]:
-    texts: list[str] = []
-    while len(texts) < turns:
-        for name in ("it-operations", "finance-operations", "it-operations-ja"):
-            rendered = bootstrap.load_scenario(name).render(seed + len(texts))
-            texts += [turn.query for turn in rendered.turns]
-    return texts[:turns]
 
 
 def bench_long_session() -> list[Line]:

@@ -22,6 +22,7 @@ from acc import (
     ToolCall,
     tool,
 )
+from acc.bootstrap.evaluation import load_scenario
 
 ANSWER = ModelAnswer(text="ok")
 CALL = ModelAnswer(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
@@ -104,7 +105,7 @@ def bench_turns() -> list[Line]:
 
 def bench_sessions() -> list[Line]:
     """Hold one long session with ACC memory, and append to a long one in SQLite."""
-    return [*_long_session(), *_appending()]
+    return [*_late_turns(), *_long_session(), *_appending()]
 
 
 TOPICS = ("gateway", "ledger", "clinic", "depot", "archive", "router", "cluster", "payroll")
@@ -117,9 +118,46 @@ def _message(turn: int) -> str:
     return f"What is the {topic} limit of unit-{turn % 40}?"
 
 
+def conversation(turns: int, seed: int) -> list[str]:
+    """Return what is said in the shipped scenarios, one after another."""
+    texts: list[str] = []
+    while len(texts) < turns:
+        for name in ("it-operations", "finance-operations", "it-operations-ja"):
+            rendered = load_scenario(name).render(seed + len(texts))
+            texts += [turn.query for turn in rendered.turns]
+    return texts[:turns]
+
+
+def _late_turns() -> list[Line]:
+    """Compare turn 500 with turn 10, in conversations as people have them and in a monotonous one."""
+
+    async def costs(texts: list[str]) -> list[float]:
+        runner = Runner(Agent(name="a", model=Instant(), memory="acc"))
+        taken: list[float] = []
+        for text in texts:
+            started = time.process_time()
+            await runner.run(user_id="u", session_id="s", message=text)
+            taken.append((time.process_time() - started) * 1000)
+        return taken
+
+    def ratio(talks: list[list[str]]) -> tuple[float, float]:
+        held = [asyncio.run(costs(texts)) for texts in talks]
+        early = statistics.median(cost for taken in held for cost in taken[5:15])
+        late = statistics.median(cost for taken in held for cost in taken[495:505])
+        return early, late / early
+
+    seeds = (0, 3_000, 6_000, 9_000)
+    early, real = ratio([conversation(505, seed) for seed in seeds])
+    _, monotonous = ratio([[_message(turn + seed) for turn in range(505)] for seed in seeds])
+    return [
+        Line("turn 10 of one session, acc memory", early, 0, "ms CPU"),
+        Line("turn 500 against turn 10, shipped scenarios", real, 1.3, "times"),
+        Line("the same where every turn has the same words", monotonous, 0, "times"),
+    ]
+
+
 def _long_session() -> list[Line]:
-    async def measure() -> tuple[list[float], float, float]:
-        costs: list[float] = []
+    async def measure() -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as folder:
             holder = Agent(name="a", model=Instant(), memory="acc")
             runner = Runner(holder, store=Path(folder) / "sessions.db")
@@ -130,19 +168,13 @@ def _long_session() -> list[Line]:
                 await runner.run(user_id="u", session_id="first", message=_message(turn + 5_000))
             before = _resident()
             for turn in range(2_000):
-                started = time.process_time()
                 await runner.run(user_id="u", session_id="second", message=_message(turn))
-                costs.append((time.process_time() - started) * 1000)
             grown = _resident() - before
             await runner.aclose()
-        return costs, grown, before - cold
+        return grown, before - cold
 
-    costs, grown, warm = asyncio.run(measure())
-    early = statistics.median(costs[5:45])
-    late = statistics.median(costs[480:520])
+    grown, warm = asyncio.run(measure())
     return [
-        Line("turn 10 of one session, acc memory, SQLite", early, 0, "ms CPU"),
-        Line("turn 500 against turn 10", late / early, 1.3, "times"),
         Line("memory that 2,000 turns add, events in SQLite", grown, 5, "MB"),
         Line("the same for the first 1,500 turns of a process", warm, 0, "MB"),
     ]

@@ -21,7 +21,7 @@ _B = 0.75
 _COUNT_BITS = 8
 _MOST_COUNT = (1 << _COUNT_BITS) - 1
 #: Entries of an inverted list read for one recall, newest first where a list is longer.
-_MOST_ENTRIES = 2_000
+_MOST_ENTRIES = 300
 _MOST_CUE_TERMS = 48
 #: Artifacts that the commoner terms are still scored on.
 _MOST_REFINED = 64

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 _TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)\Z")
 
@@ -64,6 +65,7 @@ class CompressedCognitiveState:
                     raise ValueError(f"{name}: {item!r} is not of the form kind(content)")
 
 
+@lru_cache(maxsize=1_024)
 def body(item: str) -> str:
     """Return the content of a typed item: `nginx` of `service(nginx)`."""
     return item[item.index("(") + 1 : -1] if _TYPED.match(item) else item
