@@ -129,7 +129,7 @@ def conversation(turns: int, seed: int) -> list[str]:
 
 
 def _late_turns() -> list[Line]:
-    """Compare turn 500 with turn 10, in conversations as people have them and in a monotonous one."""
+    """Compare turn 500 with turn 10, in ordinary conversations and in a monotonous one."""
 
     async def costs(texts: list[str]) -> list[float]:
         runner = Runner(Agent(name="a", model=Instant(), memory="acc"))
