@@ -40,7 +40,7 @@ test: check browser ## Everything CI runs
 bench: $(READY) ## Our numbers against their bars, one interleaved run
 	$(BIN)/python benchmarks/run.py
 
-bench-peers: $(READY) $(PEERS)/.ready ## Our numbers beside the peers', some 15 minutes
+bench-peers: $(READY) $(PEERS)/.ready ## Our numbers beside the peers', some 15 to 25 minutes
 	$(BIN)/python benchmarks/compare.py $(ARGS)
 
 # Where they do not go together, one by one: what cannot be installed is reported as not measured.

@@ -45,7 +45,8 @@ SESSIONS = {
 }
 TURN_COLUMNS = {
     "import": "import, s",
-    "first_answer": "import and first answer, s",
+    "first_answer": "until the first answer, s",
+    "second_answer": "until the second, s",
     "one_turn": "one turn",
     "tool_turn": "with a tool call",
     "sequential": "sequential 3",
@@ -120,8 +121,10 @@ def measure(arguments: str) -> dict[str, Any]:
             timeout=LIMIT,
             check=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return {"found": {"error": f"{type(error).__name__}"}}
+    except OSError:
+        return {"found": {"error": "its environment is not set up, see `make bench-peers`"}}
+    except subprocess.TimeoutExpired:
+        return {"found": {"error": f"took over {LIMIT} s"}}
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"ended with {error.returncode}"]
         return {"found": {"error": lines[-1]}}
@@ -167,10 +170,16 @@ def cell(contender: Contender, column: str, ours: Contender) -> str:
     figure, ratio = contender.figure(column), contender.ratio(column, ours)
     if figure is None:
         return "not measured"
-    text = f"{figure:.0f}" if column in PLAIN and figure >= 10 else f"{figure:.2g}"
-    if column in PLAIN or contender is ours or ratio is None:
-        return text
-    return f"{text} ({ratio:.2g}x)" if ratio < 100 else f"{text} ({ratio:.0f}x)"
+    if column in PLAIN:
+        return f"{figure:.0f}"
+    if contender is ours or ratio is None:
+        return significant(figure)
+    return f"{significant(figure)} ({significant(ratio)}x)"
+
+
+def significant(value: float) -> str:
+    """Return a number with two digits that count, or all that stand before the point."""
+    return f"{value:.0f}" if value >= 10 else f"{value:#.2g}"
 
 
 def reasons(contenders: list[Contender]) -> list[str]:

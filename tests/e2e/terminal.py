@@ -1,5 +1,6 @@
 """The command line at a terminal, for the end-to-end tests."""
 
+import codecs
 import os
 import pty
 import re
@@ -25,6 +26,7 @@ class Terminal:
         self.status: int | None = None
         self.raw = ""
         self._read = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pid, self._fd = pty.fork()
         if self._pid == 0:  # pragma: no cover - the child becomes the command
             os.chdir(cwd)
@@ -82,5 +84,5 @@ class Terminal:
             data = os.read(self._fd, 65536)
         except OSError:  # Linux tells so that the other end is closed
             return False
-        self.raw += data.decode("utf-8", "replace")
+        self.raw += self._decoder.decode(data)
         return bool(data)

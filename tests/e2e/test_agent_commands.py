@@ -171,8 +171,9 @@ def test_an_error_is_one_line_and_status_1() -> None:
         (("run", "shop:refused", "x"), "max_iterations"),
         (("run", "nowhere:x", "x"), "cannot import"),
         (("run", "nowhere.py:x", "x"), "there is no file"),
-        (("run", "shop:lookup_order", "x"), "not an agent"),
+        (("run", "shop:asyncio", "x"), "not an agent"),
         (("run", "shop:desk"), "say something"),
+        (("run", "shop:desk", "--evnts"), "no option --evnts"),
         (("run", "shop:desk", " "), "the message is empty"),
         (("run", "shop:desk", "x", "--approve", "y"), "without a text"),
         (("run", "shop:desk", "--edit", "y"), "go together"),
@@ -207,7 +208,9 @@ def test_a_module_that_cannot_be_read_is_told_with_its_place(tmp_path: Path) -> 
 def test_verbose_logs_json_lines_and_nothing_that_was_said() -> None:
     done = run("run", "shop:desk", "a-secret order", "-v")
     logged = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-    assert [line["message"] for line in logged] == ["agent started", "agent finished", "run ended"]
+    told = [line["message"] for line in logged]
+    assert told == ["agent started", "tool called", "agent finished", "run ended"]
+    assert logged[1]["tool"] == "lookup_order"
     assert len({line["trace_id"] for line in logged}) == 1
     assert "secret" not in done.stderr
 

@@ -35,7 +35,7 @@ from acc.domain.value_objects.event import (
     text_part,
 )
 from acc.domain.value_objects.run import CallContext, RunConfig
-from acc.domain.value_objects.session import Session, SessionKey
+from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
 
 log = logging.getLogger("acc.run")
 
@@ -176,6 +176,29 @@ class SessionRunner:
         """Return the state of a session, with that of its user and app."""
         session = await self.services.sessions.read(self._key(user_id, session_id))
         return {} if session is None else session.state
+
+    async def update_state(
+        self, values: Mapping[str, Any], *, user_id: str, session_id: str
+    ) -> None:
+        """Write to a session's state from outside a run, for instance before its first message."""
+        run = self._new_run(user_id, session_id, None, None)
+
+        async def write(session: Session) -> None:
+            state = State(session.state)
+            state.update(values)
+            delta, removed = state.take()
+            run.seq += 1
+            actions = EventActions(state_delta=delta, state_removed=removed)
+            await run.record(self._event(run, EventKind.STATE, actions=actions))
+
+        await self._hold(run, write)
+
+    async def load_artifact(
+        self, name: str, *, user_id: str, session_id: str, version: int | None = None
+    ) -> StoredArtifact | None:
+        """Return a file that the agents of a session keep, the newest version if none is named."""
+        key = self._key(user_id, session_id)
+        return await self.services.artifacts.load(key, name, version)
 
     async def events(
         self, *, user_id: str, session_id: str, after: int = 0, limit: int | None = None

@@ -1,6 +1,7 @@
 """`acc run`, `acc graph` and `acc check`: try an agent, look at its tree, have it checked."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -39,7 +40,7 @@ from acc.domain.value_objects.event import (
 )
 
 
-@Parameter(name="*")
+@Parameter(name="*", group="What to show", show_default=False)
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions:
     """What to show."""
@@ -69,7 +70,7 @@ class ShowOptions:
     ] = False
 
 
-@Parameter(name="*")
+@Parameter(name="*", group="Answering a run that waits for a person", show_default=False)
 @dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
     """How to answer a run that waits for a person."""
@@ -122,6 +123,8 @@ class AnswerOptions:
         return found
 
 
+#: What may begin with a hyphen is - alone; anything else of this form is a slip.
+_OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
 _SESSION = SessionOptions()
 _SHOW = ShowOptions()
 _ANSWER = AnswerOptions()
@@ -129,7 +132,10 @@ _ANSWER = AnswerOptions()
 
 def run(
     agent: AgentName,
-    text: Annotated[str | None, Parameter(help="The message; - reads it from stdin.")] = None,
+    text: Annotated[
+        str | None,
+        Parameter(help="The message; - reads it from stdin.", allow_leading_hyphen=True),
+    ] = None,
     /,
     *,
     options: SessionOptions = _SESSION,
@@ -160,6 +166,8 @@ def _message(text: str | None, answer: AnswerOptions) -> str | None:
         if answer.given or answer.abandon:
             return None
         raise InvalidInput('say something: acc run MODULE:AGENT "text", or - to read it from stdin')
+    if _OPTION.fullmatch(text):
+        raise InvalidInput(f"no option {text}; acc run --help lists them")
     if answer.given:
         raise InvalidInput("a waiting run is answered without a text; send the next one after it")
     return sys.stdin.read() if text == "-" else text
@@ -297,7 +305,9 @@ def check(
     agent: AgentName,
     /,
     *,
-    json: Annotated[bool, Parameter(help="Print as JSON.", negative=())] = False,
+    json: Annotated[
+        bool, Parameter(help="Print as JSON.", negative=(), show_default=False)
+    ] = False,
 ) -> int:
     """Check an agent's tree against eight rules for designs of several agents.
 

@@ -32,10 +32,16 @@ def chat(
     agent: AgentName,
     /,
     *,
-    events: Annotated[bool, Parameter(help="Show each event of a turn.", negative=())] = False,
+    events: Annotated[
+        bool, Parameter(help="Show each event of a turn.", negative=(), show_default=False)
+    ] = False,
     ccs: Annotated[
         bool,
-        Parameter(help="Show the Compressed Cognitive State after each answer.", negative=()),
+        Parameter(
+            help="Show the Compressed Cognitive State after each answer.",
+            negative=(),
+            show_default=False,
+        ),
     ] = False,
     options: SessionOptions = _SESSION,
 ) -> int:
@@ -106,7 +112,15 @@ class _Chat:
         return "you › " if plain else "\001\033[1;33m\002you\001\033[0;2m\002 › \001\033[0m\002"
 
     def _say(self, line: str) -> bool:
-        """Run a turn, and tell whether the conversation can go on."""
+        """Run a turn, and tell whether the conversation can go on; Ctrl-C breaks off the turn."""
+        try:
+            return self._answered(line)
+        except KeyboardInterrupt:
+            self._speaker.interrupted()
+            self._console.print(shown("canceled; the conversation goes on", "yellow"))
+            return True
+
+    def _answered(self, line: str) -> bool:
         try:
             if self._conversation.pending():
                 self._console.print(shown("not sent: first answer this, or /abandon it", "yellow"))
@@ -131,12 +145,7 @@ class _Chat:
         return True
 
     def _turn(self, *, message: str | None = None, answers: Sequence[InputAnswer] = ()) -> None:
-        try:
-            turn = self._conversation.turn(self._speaker.show, message=message, answers=answers)
-        except KeyboardInterrupt:
-            self._speaker.interrupted()
-            self._console.print(shown("canceled; the conversation goes on", "yellow"))
-            return
+        turn = self._conversation.turn(self._speaker.show, message=message, answers=answers)
         self._failed = turn.status is RunStatus.FAILED
         if turn.error is not None:
             self._fail(turn.error)

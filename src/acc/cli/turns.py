@@ -28,7 +28,7 @@ AgentName = Annotated[
 WAITING = 3
 
 
-@Parameter(name="*")
+@Parameter(name="*", group="Which conversation, within which limits")
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
     """Which conversation, and within which limits."""
@@ -56,6 +56,7 @@ class SessionOptions:
             name=("--verbose", "-v"),
             help="Log what runs to stderr: JSON lines with trace_id, never what was said.",
             negative=(),
+            show_default=False,
         ),
     ] = False
 

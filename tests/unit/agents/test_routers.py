@@ -50,7 +50,7 @@ async def test_phrases_of_ones_own_decide_where_descriptions_do_not() -> None:
 async def test_what_nobody_is_described_by_goes_to_the_default() -> None:
     result = await turn(desk(default="billing"), "sing a song about rain")
     assert result.text == "billing"
-    assert of_kind(result, EventKind.ROUTE)[0].detail["why"] == "default, as intent 0.00 gave ''"
+    assert of_kind(result, EventKind.ROUTE)[0].detail["why"] == "default (intent 0.00 gave '')"
 
 
 async def test_without_a_default_it_is_an_error_that_names_the_choices() -> None:
@@ -83,7 +83,7 @@ async def test_a_rule_may_wait() -> None:
 async def test_a_rule_that_names_a_stranger_goes_to_the_default_or_fails() -> None:
     result = await turn(desk(by=lambda ctx: "cook", default="travel"))
     assert result.text == "travel"
-    assert of_kind(result, EventKind.ROUTE)[0].detail["why"] == "default, as rule gave 'cook'"
+    assert of_kind(result, EventKind.ROUTE)[0].detail["why"] == "default (rule gave 'cook')"
     with pytest.raises(NoRoute, match="rule gave 'cook'"):
         await turn(desk(by=lambda ctx: "cook"))
 

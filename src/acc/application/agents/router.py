@@ -87,7 +87,7 @@ class RouterAgent(BaseAgent):
         if name in self._phrases:
             return name, why, usage
         if self.default:
-            return self.default, f"default, as {why} gave {name!r}", usage
+            return self.default, f"default ({why} gave {name!r})", usage
         known = ", ".join(self._phrases)
         raise NoRoute(
             f"router {self.name!r} found nobody for this message ({why} gave {name!r}); the choices"

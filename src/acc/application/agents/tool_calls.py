@@ -205,18 +205,7 @@ class ToolCalls:
     ) -> Outcome:
         tool_context = ToolContext(scope, call.id)
         if log.isEnabledFor(logging.INFO):
-            log.info(
-                "tool called",
-                extra={
-                    "trace_id": scope.call.trace_id,
-                    "request_id": scope.call.request_id,
-                    "run_id": scope.run_id,
-                    "caller": scope.call.caller,
-                    "path": scope.path,
-                    "agent": scope.agent.name,
-                    "tool": tool.name,
-                },
-            )
+            log.info("tool called", extra=_told(scope, tool))
         request = await _started(scope) if tool.long_running else None
         if request is not None:
             result = _plain_result(call, request.arguments.get("ticket"))
@@ -307,6 +296,20 @@ async def _confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
     return f"May {tool.name} be called?" if needed else ""
 
 
+def _told(scope: RunContext, tool: Tool) -> dict[str, str]:
+    """Return what a log line tells of a call: where and whose it is, never its content."""
+    return {
+        "trace_id": scope.call.trace_id,
+        "request_id": scope.call.request_id,
+        "run_id": scope.run_id,
+        "caller": scope.call.caller,
+        "agent": scope.agent.name,
+        "path": scope.path,
+        "branch": scope.branch,
+        "tool": tool.name,
+    }
+
+
 async def _guarded(
     scope: RunContext,
     call: ToolCall,
@@ -325,7 +328,7 @@ async def _guarded(
     except BaseException as error:
         if must_pass(error):
             raise
-        log.info("tool %s failed", tool.name, exc_info=True)
+        log.info("tool failed", exc_info=True, extra=_told(scope, tool))
         if isinstance(error, TimeoutError) and bound.expired():
             return _error(call, f"{tool.name} did not finish within {limit:g} seconds")
         return _error(call, f"{tool.name} failed: {type(error).__name__}: {error}")
