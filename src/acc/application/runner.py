@@ -134,14 +134,17 @@ class SessionRunner:
                 await self._hold(run, work)
             finally:
                 run.listen = None
-                await channel.put(None)
 
         # Not a task group: yielding inside one breaks cancellation (PEP 789). The generator owns
         # the task and does not end before it has.
         task = asyncio.get_running_loop().create_task(produce())
+        # Whoever waits for a further event finds the channel empty, so there is room for the news.
+        task.add_done_callback(lambda _: None if channel.full() else channel.put_nowait(None))
         try:
-            while (event := await channel.get()) is not None:
-                yield event
+            while not (task.done() and channel.empty()):
+                event = await channel.get()
+                if event is not None:
+                    yield event
             await task
         finally:
             await _ended(run, task, channel)
@@ -336,6 +339,7 @@ class SessionRunner:
                 status, text = RunStatus.REJECTED, f"rejected: {rejected}"
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"
+                run.listen = None  # nobody may be there to make room for a further event
                 raise
             except AccError as error:
                 text, detail = str(error), {"code": error.code}
@@ -506,4 +510,11 @@ async def _ended(run: Run, task: "asyncio.Task[None]", channel: Channel) -> None
     while not channel.empty():
         channel.get_nowait()
     task.cancel()
-    await asyncio.wait([task])
+    again: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            again = error  # the run is ours, so we leave once it has ended and not before
+    if again is not None:
+        raise again

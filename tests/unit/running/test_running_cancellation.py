@@ -41,9 +41,11 @@ class SlowModel(ScriptedModel):
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
         SlowModel.open += 1
         try:
-            async for piece in super().stream(prompt):
+            answer = await self.complete(prompt)
+            for word in answer.text.split():
                 await asyncio.sleep(0)
-                yield piece
+                yield word
+            yield answer
         finally:
             SlowModel.open -= 1
 
@@ -151,7 +153,7 @@ GREETING = clerk(ScriptedModel("hello", repeat=True), name="greeting")
 
 async def settle(desk: Desk, world: World, session: str) -> None:
     """Check that nothing stayed behind, and that the session takes the next message."""
-    assert no_tasks_left()
+    assert no_tasks_left(), (session, asyncio.all_tasks())
     assert SlowModel.open == 0
     stored = await desk.runner.services.sessions.read(desk.runner._key("ann", session))
     assert stored is None or stored.status is not RunStatus.WORKING

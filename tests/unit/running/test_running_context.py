@@ -1,5 +1,6 @@
 """What a run is given and gives back: progress, files, grants, transfers, streams, logs."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -10,6 +11,7 @@ from acc import (
     BaseAgent,
     Grant,
     ParallelAgent,
+    Prompt,
     RunConfig,
     RunContext,
     RunStatus,
@@ -268,3 +270,23 @@ async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(world: W
     told = [event.detail for event in await desk.events() if event.kind is EventKind.MEMORY]
     assert len(told) == 4
     assert all("snapshot" not in detail for detail in told)
+
+
+async def test_a_prompt_is_only_seen_by_whom_it_is_for(world: World) -> None:
+    """A recording model shows that one session's memory never reaches another."""
+    prompts: list[Prompt] = []
+
+    def record(prompt: Prompt) -> str:
+        prompts.append(prompt)
+        return "noted"
+
+    desk = world.desk(clerk(ScriptedModel(record, repeat=True), memory="acc"))
+    async with asyncio.TaskGroup() as group:
+        for n in range(8):
+            group.create_task(desk.say(f"My code is secret{n}.", session=f"s{n}"))
+    async with asyncio.TaskGroup() as group:
+        for n in range(8):
+            group.create_task(desk.say("What is my code?", session=f"s{n}"))
+    for prompt in prompts[8:]:
+        known = {f"secret{n}" for n in range(8) if f"secret{n}" in prompt.memory}
+        assert len(known) == 1

@@ -12,7 +12,6 @@ from acc import (
     Decision,
     LoopAgent,
     ParallelAgent,
-    Prompt,
     RunContext,
     RunStatus,
     SequentialAgent,
@@ -386,23 +385,3 @@ async def test_long_histories_are_caught_up_with_page_by_page(world: World, wher
     assert words.count("note") == sum(
         1 for e in await desk.events() if e.result is not None and e.result.name == "note"
     )
-
-
-async def test_a_prompt_is_only_seen_by_whom_it_is_for(world: World) -> None:
-    """A recording model shows that one session's memory never reaches another."""
-    prompts: list[Prompt] = []
-
-    def record(prompt: Prompt) -> str:
-        prompts.append(prompt)
-        return "noted"
-
-    desk = world.desk(clerk(ScriptedModel(record, repeat=True), memory="acc"))
-    async with asyncio.TaskGroup() as group:
-        for n in range(8):
-            group.create_task(desk.say(f"My code is secret{n}.", session=f"s{n}"))
-    async with asyncio.TaskGroup() as group:
-        for n in range(8):
-            group.create_task(desk.say("What is my code?", session=f"s{n}"))
-    for prompt in prompts[8:]:
-        known = {f"secret{n}" for n in range(8) if f"secret{n}" in prompt.memory}
-        assert len(known) == 1
