@@ -1,8 +1,13 @@
 """Asking a model: within the budget, streamed if someone watches, and bounded in length."""
 
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
 from acc.application.context import RunContext
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
-from acc.domain.value_objects.event import EventKind, Part, Usage, text_part
+from acc.domain.value_objects.event import EventKind, Part, ToolCall, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -33,7 +38,7 @@ async def ask_model(
         run.ledger.asking -= 1
     if not isinstance(answer, ModelAnswer):
         raise ModelFailed(f"{ctx.path}: the model returned {type(answer).__name__}, no ModelAnswer")
-    _check_length(ctx, len(answer.text))
+    answer = _checked(ctx, answer)
     usage = _priced(ctx, prompt, answer, memory_tokens)
     run.ledger.spent(usage)
     return answer, usage
@@ -54,6 +59,33 @@ async def _streamed(ctx: RunContext, model: StreamingModelPort, prompt: Prompt) 
         if close is not None:
             await close()
     raise ModelFailed(f"{ctx.path}: the stream ended without an answer")
+
+
+def _checked(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
+    """Return an answer that can be kept, or say what of it is none."""
+    sound = isinstance(answer.text, str) and isinstance(answer.usage, Usage)
+    if not sound or not all(isinstance(call, ToolCall) for call in answer.calls):
+        raise ModelFailed(f"{ctx.path}: the model's answer is not of text, tool calls and usage")
+    _check_length(ctx, len(answer.text))
+    if not answer.text.isascii():
+        readable = answer.text.encode("utf-8", "replace").decode()
+        if readable != answer.text:  # half a character, which nothing can store
+            answer = replace(answer, text=readable)
+    if answer.calls:
+        answer = replace(answer, calls=tuple(_kept(ctx, call) for call in answer.calls))
+    return answer
+
+
+def _kept(ctx: RunContext, call: ToolCall) -> ToolCall:
+    """Return a call that can be stored; what cannot is told to the model as its fault."""
+    try:
+        written = msgspec.json.encode((call.id, call.name, call.arguments))
+        msgspec.convert(call.arguments, dict[str, Any])
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        named = call.name if isinstance(call.name, str) and call.name.isprintable() else "unknown"
+        return ToolCall(id=str(call.id), name=named, fault=str(error))
+    _check_length(ctx, len(written))
+    return call
 
 
 def _check_length(ctx: RunContext, length: int) -> None:

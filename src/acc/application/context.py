@@ -129,6 +129,12 @@ class Run:
         self.taken: dict[str, Remembering] = {}
         self._requests = 0
 
+    def take_over(self, config: RunConfig, call: CallContext) -> None:
+        """Go on under the terms that a run began with."""
+        self.config = config
+        self.call = call
+        self.ledger = Ledger(config)
+
     def next_request_id(self) -> str:
         """Return an id for a further request of this run."""
         self._requests += 1
@@ -314,9 +320,9 @@ class RunContext:
             )
         actions = recorded.actions
         if self.line.main:
-            self.line.state.apply(actions.state_delta, actions.state_removed)
+            self.line.state.apply(actions.state_delta, actions.state_removed, seq=recorded.seq)
         else:
-            self.line.state.apply(actions.branch_delta, actions.branch_removed)
+            self.line.state.apply(actions.branch_delta, actions.branch_removed, seq=recorded.seq)
         return recorded
 
     def upcoming(self) -> Event | None:
@@ -465,7 +471,7 @@ class RunContext:
         held = self.call.permissions
         given = grant.permissions
         if given is not None and held is not None:
-            given = given & held
+            given = frozenset(given) & frozenset(held)
         self.call = CallContext(
             request_id=self.call.request_id,
             trace_id=self.call.trace_id,
@@ -477,7 +483,7 @@ class RunContext:
             self.line = Line(self.line.state, branch=self.line.branch)
         self.identity = self.identity and grant.identity
         if "*" not in grant.artifacts:
-            self.files = (*self.files, grant.artifacts)
+            self.files = (*self.files, tuple(grant.artifacts))
 
 
 def _with_delta(

@@ -40,6 +40,11 @@ class Ledger:
             if tokens >= config.token_budget:
                 raise BudgetExceeded("token_budget", config.token_budget, where)
 
+    def before_tool_calls(self, count: int, where: str) -> None:
+        """Refuse calls that run at the same time before any of them has begun."""
+        if self._tools + count > self._config.max_tool_calls:
+            raise BudgetExceeded("max_tool_calls", self._config.max_tool_calls, where)
+
     def before_tool_call(self, where: str) -> None:
         """Count a tool call, or refuse it."""
         if self._tools >= self._config.max_tool_calls:

@@ -13,6 +13,7 @@ from acc.application.agents.llm import LlmAgent
 from acc.application.context import Line, Run, RunContext, RunResult, Services
 from acc.application.control import RunPaused, RunRejected
 from acc.application.holding import Holding
+from acc.application.resuming import paused_detail, resumed_terms, state_before
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -42,6 +43,7 @@ log = logging.getLogger("acc.run")
 #: Who keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
+_ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
 
 Message = str | Part | Sequence[Part]
 Channel = asyncio.Queue[Event | None]
@@ -100,7 +102,9 @@ class SessionRunner:
         """Go on with a run that waits, given answers to its requests, in any process."""
         run = self._new_run(user_id, session_id, config, context)
         given = tuple(answers)
-        return await self._hold(run, lambda session: self._resumed(run, session, given))
+        return await self._hold(
+            run, lambda session: self._resumed(run, session, given, (config, context))
+        )
 
     async def stream(
         self,
@@ -123,7 +127,7 @@ class SessionRunner:
 
         async def work(session: Session) -> RunResult:
             if message is None:
-                return await self._resumed(run, session, given)
+                return await self._resumed(run, session, given, (config, context))
             return await self._turn(run, session, message)
 
         channel: Channel = asyncio.Queue(_CHANNEL_SIZE)
@@ -250,7 +254,8 @@ class SessionRunner:
         if session.status is RunStatus.INPUT_REQUIRED:
             raise SessionWaiting(
                 f"session {run.key.session_id!r} waits for a person: answer with resume(...), or "
-                "give the waiting run up with abandon(...)"
+                "give the waiting run up with abandon(...); resume() without answers goes on with "
+                "a run that was interrupted"
             )
         run.message = _parts(message)
         if session.status is RunStatus.WORKING:
@@ -273,11 +278,17 @@ class SessionRunner:
             raise
 
     async def _resumed(
-        self, run: Run, session: Session, answers: Sequence[InputAnswer]
+        self,
+        run: Run,
+        session: Session,
+        answers: Sequence[InputAnswer],
+        given_anew: tuple[RunConfig | None, CallContext | None],
     ) -> RunResult:
         self._check_waits(session)
         run.run_id = session.run_id
         events = await self.services.sessions.events(run.key, run_id=run.run_id)
+        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+        run.take_over(*resumed_terms(paused.detail, *given_anew))
         run.load_journal(events)
         first = events[0]
         run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
@@ -290,10 +301,7 @@ class SessionRunner:
             inputs.append(self._event(run, EventKind.INPUT, answer=answer))
         if inputs:
             await self._begin(run, *inputs)
-        state = State(session.state)
-        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
-        state.apply(paused.detail["undo"], paused.detail["undo_removed"])
-        return await self._drive(run, State(state.copy()))
+        return await self._drive(run, state_before(session.state, events, paused.detail))
 
     def _checked(
         self, run: Run, waiting: Sequence[InputRequest], answers: Sequence[InputAnswer]
@@ -306,8 +314,8 @@ class SessionRunner:
         given: dict[str, InputAnswer] = {}
         for answer in answers:
             if answer.request_id not in known or answer.request_id in given:
-                asked = ", ".join(known)
-                raise NothingPending(f"nobody waits for {answer.request_id!r}, only for {asked}")
+                asked = f"only for {', '.join(known)}" if known else _ALL_ANSWERED
+                raise NothingPending(f"nobody waits for {answer.request_id!r}, {asked}")
             given[answer.request_id] = answer
         now = self.services.clock.now()
         for request in waiting:
@@ -333,8 +341,7 @@ class SessionRunner:
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
-                undo, removed = state.undo()
-                detail = {"undo": undo, "undo_removed": list(removed)}
+                detail = paused_detail(run, state)
             except RunRejected as rejected:
                 status, text = RunStatus.REJECTED, f"rejected: {rejected}"
             except asyncio.CancelledError:
@@ -375,6 +382,8 @@ class SessionRunner:
                 if not bound.expired():
                     raise AgentFailed(start.name, "TimeoutError") from error
                 raise RunTimedOut("timeout", run.config.timeout, start.name) from None
+            if bound.expired():  # somebody swallowed the cancellation
+                raise RunTimedOut("timeout", run.config.timeout, start.name)
         if run.active is not None:
             self._remember_active(run.active, state)
         return done.text
@@ -386,10 +395,10 @@ class SessionRunner:
         return found if found is not None and _can_keep(found) else self.agent
 
     def _remember_active(self, agent: BaseAgent, state: State) -> None:
-        if agent is self.agent:
-            state.pop(ACTIVE_AGENT, None)
-        elif _can_keep(agent):
+        if agent is not self.agent and _can_keep(agent):
             state[ACTIVE_AGENT] = agent.name
+        else:
+            state.pop(ACTIVE_AGENT, None)
 
     async def _end(
         self,

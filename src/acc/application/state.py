@@ -64,10 +64,22 @@ class State(_Mapping):
     counts as a write. So nothing is shared by accident and nothing is lost.
     """
 
-    __slots__ = ("_before", "_lent", "_pending", "_removed", "_values", "_written")
+    __slots__ = (
+        "_applied",
+        "_before",
+        "_foreign",
+        "_lent",
+        "_pending",
+        "_removed",
+        "_values",
+        "_written",
+    )
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], foreign: frozenset[str] = frozenset()) -> None:
         self._values = dict(values)
+        #: Keys that others have written since, so that what is on record no longer holds.
+        self._foreign = foreign
+        self._applied: dict[str, int] = {}
         self._pending: dict[str, Any] = {}
         self._removed: dict[str, None] = {}
         self._lent: dict[str, Any] = {}
@@ -141,17 +153,23 @@ class State(_Mapping):
         self._pending, self._removed = {}, {}
         return taken
 
-    def apply(self, delta: Mapping[str, Any], removed: Iterable[str] = ()) -> None:
-        """Take over changes that are on record already."""
+    def apply(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
+        """Take over changes that are on record already; of two, the one recorded later holds."""
         self._pending, self._removed = {}, {}
         for key, value in delta.items():
-            self._note(key)
-            self._lent.pop(key, None)
-            self._values[key] = value
+            if self._is_due(key, seq):
+                self._values[key] = value
         for key in removed:
-            self._note(key)
-            self._lent.pop(key, None)
-            self._values.pop(key, None)
+            if self._is_due(key, seq):
+                self._values.pop(key, None)
+
+    def _is_due(self, key: str, seq: int) -> bool:
+        if key in self._foreign or self._applied.get(key, 0) > seq:
+            return False
+        self._applied[key] = seq
+        self._note(key)
+        self._lent.pop(key, None)
+        return True
 
     def write(self, delta: Mapping[str, Any], removed: Iterable[str] = ()) -> None:
         """Write several keys at once, as a join of branches does."""

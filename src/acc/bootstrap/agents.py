@@ -1,6 +1,7 @@
 """What a run of agents is made of: stores, models, memories, threads, clock."""
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,12 +42,35 @@ class Runner(SessionRunner):
         models: dict[str, LanguageModelPort] | None = None,
         services: Services | None = None,
     ) -> None:
+        if services is None and isinstance(agent, BaseAgent):
+            _check_choices(agent, models or {})
         super().__init__(
             agent,
             app_name=app_name,
             services=services or make_services(store=store, models=models),
             config=config,
         )
+
+
+def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) -> None:
+    """Refuse names of models and memories that nobody answers to, before a run needs them."""
+    for found in agent.walk():
+        model, memory = getattr(found, "model", None), getattr(found, "memory", None)
+        if isinstance(model, str) and model not in models and model not in MODELS:
+            raise InvalidInput(f"agent {found.name!r}: {_unknown_model(model)}")
+        if isinstance(memory, str) and memory not in MEMORIES:
+            raise InvalidInput(f"agent {found.name!r}: {_unknown_memory(memory)}")
+
+
+def _unknown_model(name: str) -> str:
+    return (
+        f"no model {name!r}: choose {', '.join(MODELS)}, or give the agent an object with "
+        "`async complete(prompt)`"
+    )
+
+
+def _unknown_memory(name: str) -> str:
+    return f"no memory {name!r}: choose one of {', '.join(MEMORIES)}"
 
 
 def make_services(
@@ -77,14 +101,14 @@ def make_services(
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:
     """Return stores in memory, or in the SQLite file at a path."""
-    if store == "memory":
+    if store in ("memory", ":memory:"):
         from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
 
         files = InMemoryArtifactStore()
         return InMemorySessionStore(clock=clock, artifacts=files), files
     from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
 
-    path = Path(os.fspath(store).removeprefix("sqlite:"))
+    path = Path(os.fspath(store).removeprefix("sqlite:///").removeprefix("sqlite:"))
     sessions = SqliteSessionStore(path, clock=clock)
     return sessions, SqliteArtifactStore(sessions.database)
 
@@ -95,16 +119,13 @@ def make_model(name: str) -> LanguageModelPort:
         from acc.adapters.models.embedded import EmbeddedModel
 
         return EmbeddedModel()
-    raise InvalidInput(
-        f"no model {name!r}: choose {', '.join(MODELS)}, or give the agent an object with "
-        "`async complete(prompt)`"
-    )
+    raise InvalidInput(_unknown_model(name))
 
 
 def make_conversation_memory(name: str, *, window: int = 4096, budget: int = 512) -> "MemoryPort":
     """Return a memory for an agent by its name."""
     if name not in MEMORIES:
-        raise InvalidInput(f"no memory {name!r}: choose one of {', '.join(MEMORIES)}")
+        raise InvalidInput(_unknown_memory(name))
     return make_memory(name, window=window, budget=budget)
 
 

@@ -40,12 +40,14 @@ _TITLES = {
 def console() -> Console:
     """Return the console for results; lines are wrapped only where someone looks at them."""
     seen = sys.stdout.isatty()
-    return Console(highlight=False, soft_wrap=not seen, width=None if seen else _FILE_WIDTH)
+    return Console(
+        highlight=False, emoji=False, soft_wrap=not seen, width=None if seen else _FILE_WIDTH
+    )
 
 
 def error_console() -> Console:
     """Return the console for progress and errors."""
-    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+    return Console(stderr=True, highlight=False, emoji=False, soft_wrap=not sys.stderr.isatty())
 
 
 def say_error(text: str) -> None:

@@ -40,7 +40,7 @@ class AccError(Exception):
     code = "internal"
 
 
-class InvalidInput(AccError):
+class InvalidInput(AccError, ValueError):
     """Report input that cannot be used, naming the fault."""
 
     code = "invalid_input"

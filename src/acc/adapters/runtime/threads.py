@@ -13,8 +13,24 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _Outcome = tuple[Any, BaseException | None]
-#: What to do in the caller's context, and where the outcome goes.
-_Call = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[_Outcome]"]
+
+
+class _Call:
+    """What to do in the caller's context, and where the outcome goes."""
+
+    __slots__ = ("function", "future", "given_up", "loop", "started")
+
+    def __init__(
+        self,
+        function: Callable[[], Any],
+        loop: asyncio.AbstractEventLoop,
+        future: "asyncio.Future[_Outcome]",
+    ) -> None:
+        self.function = function
+        self.loop = loop
+        self.future = future
+        self.started = False
+        self.given_up = False
 
 
 class _Crew:
@@ -40,6 +56,13 @@ class _Crew:
             self._waiting += 1
         self.calls.put(call)
 
+    def give_up(self, call: _Call) -> None:
+        """Write off the thread of a call that nobody waits for, so that others find one."""
+        with self._lock:
+            if call.started:
+                call.given_up = True
+                self._size -= 1
+
     def dismiss(self) -> None:
         """Send the threads home, each when it is done."""
         for _ in range(self._size):
@@ -50,15 +73,18 @@ class _Crew:
             with self._lock:
                 self._waiting -= 1
                 self._idle -= 1
-            function, loop, future = call
+                call.started = True
             # Who was cancelled before it began does not want it any more.
-            outcome = (None, None) if future.cancelled() else _outcome(function)
+            outcome = (None, None) if call.future.cancelled() else _outcome(call.function)
             with self._lock:
+                if call.given_up:
+                    return
                 # Before the caller hears of it: its next call is to find this thread idle.
                 self._idle += 1
+                call.started = False
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(_settle, future, outcome)
-            del call, function, loop, future, outcome  # an idle thread keeps nothing alive
+                call.loop.call_soon_threadsafe(_settle, call.future, outcome)
+            del call, outcome  # an idle thread keeps nothing alive
 
 
 def _outcome(function: Callable[[], Any]) -> _Outcome:
@@ -95,8 +121,13 @@ class DaemonThreads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Outcome] = loop.create_future()
         work = partial(copy_context().run, function, *arguments, **named)
-        self._crew.submit((work, loop, future))
-        result, fault = await future
+        crew, call = self._crew, _Call(work, loop, future)
+        crew.submit(call)
+        try:
+            result, fault = await future
+        except asyncio.CancelledError:
+            crew.give_up(call)
+            raise
         if fault is not None:
             try:
                 raise fault

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,8 @@ class BaseAgent:
 
     def __post_init__(self) -> None:
         check_name(self.name, "an agent")
+        if isinstance(self.sub_agents, BaseAgent) or not isinstance(self.sub_agents, Iterable):
+            raise InvalidTree(f"{self.name!r}: sub_agents is a list of agents")
         self.sub_agents = tuple(self.sub_agents)
         for child in self.sub_agents:
             if not isinstance(child, BaseAgent):
@@ -57,8 +59,12 @@ class BaseAgent:
         for name in self.grants:
             if name not in {child.name for child in self.sub_agents}:
                 raise InvalidTree(f"{self.name!r} grants something to {name!r}, no sub-agent of it")
+        self.check()
         for child in self.sub_agents:
             child.parent = self
+
+    def check(self) -> None:
+        """Refuse what cannot work; a kind of agent with rules of its own adds them here."""
 
     async def run(self, ctx: RunContext) -> str | None:
         """Do the work; a returned text is the agent's answer."""
@@ -173,7 +179,8 @@ def _stand_in(ctx: RunContext) -> str | None:
     if agent.name in config.stand_ins:
         stand_in = config.stand_ins[agent.name]
         return stand_in if isinstance(stand_in, str) else stand_in(ctx)
-    if config.debug and agent is not ctx.run.root and not agent.sub_agents:
+    reasons = not agent.sub_agents or hasattr(agent, "instruction")
+    if config.debug and agent is not ctx.run.root and reasons:
         return f"[debug] {agent.name} would answer: {ctx.message}"
     return None
 

@@ -43,8 +43,8 @@ class GraphAgent(BaseAgent):
     on_error: Literal["cancel", "collect"] = "cancel"
     _edges: tuple[Edge, ...] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Refuse what cannot work."""
         check_has_steps(self)
         self._edges = tuple(self._edge(edge) for edge in self.edges)
         self.start = self.start or self.sub_agents[0].name

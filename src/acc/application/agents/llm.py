@@ -65,8 +65,8 @@ class LlmAgent(BaseAgent):
     _own_tools: dict[str, Tool] = field(init=False, repr=False)
     _schema: Mapping[str, Any] | None = field(init=False, repr=False, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Refuse what cannot work."""
         if not self.model:
             raise InvalidTree(f"{self.name!r} has no model")
         self._own_tools = {}
@@ -227,8 +227,9 @@ class _Reasoning:
             fenced = _FENCE.match(answer.text)
             try:
                 body = fenced[1] if fenced else answer.text
-                parsed = msgspec.json.decode(body, type=agent.output_schema)
-            except (msgspec.DecodeError, UnicodeEncodeError) as error:
+                # In two steps, as decoding to a type fails on field names that are not ASCII.
+                parsed = msgspec.convert(msgspec.json.decode(body), agent.output_schema)
+            except (msgspec.MsgspecError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
             value = as_data(parsed)
         if agent.output_key:

@@ -33,8 +33,8 @@ class RouterAgent(BaseAgent):
     default: str = ""
     _phrases: dict[str, list[frozenset[str]]] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Refuse what cannot work."""
         check_has_steps(self)
         names = [agent.name for agent in self.sub_agents]
         for name in (*self.intents, *([self.default] if self.default else [])):

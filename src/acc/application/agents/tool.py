@@ -5,7 +5,7 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Protocol, overload, runtime_checkable
@@ -15,7 +15,8 @@ import msgspec
 from acc.application.agents.base import BaseAgent, Confirm, check_name
 from acc.application.context import Artifacts, Line, RunContext
 from acc.application.state import StateView
-from acc.domain.errors import InvalidTree
+from acc.domain.errors import InvalidInput, InvalidTree
+from acc.domain.value_objects.event import Part
 from acc.ports.outbound.model_ports import ToolSpec
 
 _CONTEXT_NAMES = ("ctx", "context", "tool_context")
@@ -87,18 +88,29 @@ class ToolContext:
         return self._context.call.trace_id
 
     @property
-    def permissions(self) -> frozenset[str] | None:
+    def caller(self) -> str:
+        """Return on whose behalf the agent works."""
+        return self._context.call.caller
+
+    @property
+    def permissions(self) -> Collection[str] | None:
         """Return the permissions that the call carries; None stands for all."""
         return self._context.call.permissions
 
     def save_artifact(
         self,
         filename: str,
-        artifact: str | bytes,
+        artifact: str | bytes | Part,
         *,
         media_type: str = "text/plain; charset=utf-8",
     ) -> None:
         """Store a further version of a file once the tool has returned; no await needed."""
+        if isinstance(artifact, Part):
+            media_type = artifact.media_type or media_type
+            held = artifact.text if artifact.text is not None else artifact.raw
+            if held is None:
+                raise InvalidInput("a part with neither text nor raw bytes is no file")
+            artifact = held
         self._staged.append((filename, artifact, media_type))
 
     async def progress(self, text: str, **detail: Any) -> None:
@@ -184,7 +196,7 @@ class FunctionTool:
                 "arguments", found, kw_only=True, forbid_unknown_fields=True
             )
             schema = _schema(self._takes, described)
-        except (TypeError, ValueError, NameError) as error:
+        except (TypeError, ValueError, NameError, KeyError) as error:
             raise InvalidTree(f"tool {self.name!r}: its signature has no schema: {error}") from None
         self._spec = ToolSpec(name=self.name, description=self.description, parameters=schema)
         self._is_async = inspect.iscoroutinefunction(target)

@@ -109,6 +109,8 @@ class ToolCalls:
         scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
             return [await self._call(scopes[0], calls[0])]
+        known = sum(call.name in self._tools for call in calls)
+        self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
         batch = _Batch()
         together = [n for n, call in enumerate(calls) if self._may_run_beside(call)]
         try:
@@ -322,6 +324,8 @@ async def _guarded(
     try:
         async with asyncio.timeout(None if limit == math.inf else limit) as bound:
             found = await tool.invoke(scope, tool_context, arguments)
+        if bound.expired():  # the tool swallowed its cancellation
+            return _error(call, _too_slow(tool, limit))
         await tool_context.settle()
     except _FATAL:
         raise
@@ -330,11 +334,15 @@ async def _guarded(
             raise
         log.info("tool failed", exc_info=True, extra=_told(scope, tool))
         if isinstance(error, TimeoutError) and bound.expired():
-            return _error(call, f"{tool.name} did not finish within {limit:g} seconds")
+            return _error(call, _too_slow(tool, limit))
         return _error(call, f"{tool.name} failed: {type(error).__name__}: {error}")
     finally:
         tool_context.close()
     return _plain_result(call, found)
+
+
+def _too_slow(tool: Tool, limit: float | None) -> str:
+    return f"{tool.name} did not finish within {limit:g} seconds"
 
 
 def _plain_result(call: ToolCall, content: Any) -> ToolResult:

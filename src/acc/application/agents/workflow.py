@@ -18,8 +18,8 @@ from acc.domain.value_objects.event import EventKind, InputRequest, text_part
 class SequentialAgent(BaseAgent):
     """Runs its sub-agents in order; each hears what those before it said and wrote."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Refuse what cannot work."""
         check_has_steps(self)
 
     async def run(self, ctx: RunContext) -> None:
@@ -38,8 +38,8 @@ class LoopAgent(BaseAgent):
 
     max_iterations: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Refuse what cannot work."""
         check_has_steps(self)
         bound = self.max_iterations
         if not isinstance(bound, int) or isinstance(bound, bool) or bound < 1:
@@ -72,8 +72,8 @@ class ParallelAgent(BaseAgent):
     on_error: Literal["cancel", "collect"] = "cancel"
     max_concurrency: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Refuse what cannot work."""
         check_has_steps(self)
         check_branching(self, self.merge, self.on_error)
         if self.max_concurrency is not None and self.max_concurrency < 1:

@@ -50,6 +50,11 @@ class Part:
         if held.count(None) != len(held) - 1:
             raise ValueError("a part holds exactly one of text, data, raw, url, call and result")
 
+    @staticmethod
+    def from_text(text: str) -> "Part":
+        """Return a part that holds text."""
+        return Part(text=text)
+
 
 def text_part(text: str) -> tuple[Part, ...]:
     """Return text as the parts of a message."""

@@ -1,9 +1,10 @@
 """What a run may spend, what it carries along, and what a parent grants to a worker."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.quick import quick
 
 StandIn = str | Callable[[Any], str]
@@ -33,12 +34,17 @@ class RunConfig:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
+            if item.name in _OTHERS or (value is None and item.name in _MAY_BE_ABSENT):
+                continue
+            least = 0 if item.name in _MAY_BE_ZERO else 1e-9
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and value < (0 if item.name in _MAY_BE_ZERO else 1e-9):
-                raise ValueError(f"{item.name} cannot be {value}")
+            if not is_number or not value >= least:  # which nan is not either
+                raise InvalidInput(f"{item.name} cannot be {value!r}")
 
 
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
+_MAY_BE_ABSENT = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
+_OTHERS = frozenset({"snapshots", "debug", "stand_ins"})
 
 
 @quick
@@ -49,7 +55,11 @@ class CallContext:
     request_id: str
     trace_id: str
     caller: str
-    permissions: frozenset[str] | None = None
+    permissions: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.permissions is not None and not isinstance(self.permissions, frozenset):
+            object.__setattr__(self, "permissions", _names("permissions", self.permissions))
 
     def allows(self, permission: str) -> bool:
         """Tell whether a permission is held; None holds all of them."""
@@ -65,9 +75,24 @@ class Grant:
     others said before it.
     """
 
-    read: tuple[str, ...] = ("*",)
-    write: tuple[str, ...] = ("*",)
-    artifacts: tuple[str, ...] = ("*",)
-    permissions: frozenset[str] | None = None
+    read: Sequence[str] = ("*",)
+    write: Sequence[str] = ("*",)
+    artifacts: Sequence[str] = ("*",)
+    permissions: Collection[str] | None = None
     history: bool = True
     identity: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("read", "write", "artifacts"):
+            object.__setattr__(self, name, tuple(sorted(_names(name, getattr(self, name)))))
+        if self.permissions is not None:
+            object.__setattr__(self, "permissions", _names("permissions", self.permissions))
+
+
+def _names(what: str, given: object) -> frozenset[str]:
+    """Return names as a set; a text that was meant as a list of one would mean its letters."""
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise InvalidInput(f'{what} takes several names, such as ("{given}",), not {given!r}')
+    if not all(isinstance(name, str) for name in given):
+        raise InvalidInput(f"{what} takes texts, not {given!r}")
+    return frozenset(given)

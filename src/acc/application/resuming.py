@@ -1,0 +1,77 @@
+"""What a paused run leaves on record so that another process can take it up as it was."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from acc.application.context import Run
+from acc.application.state import State
+from acc.domain.value_objects.event import Event
+from acc.domain.value_objects.run import CallContext, RunConfig
+
+_ABSENT = object()
+
+
+def paused_detail(run: Run, state: State) -> dict[str, Any]:
+    """Return how to get back to where the run began, and on which terms it runs."""
+    undo, removed = state.undo()
+    call, config = run.call, run.config
+    held = call.permissions
+    return {
+        "undo": undo,
+        "undo_removed": list(removed),
+        "call": {
+            "request_id": call.request_id,
+            "trace_id": call.trace_id,
+            "caller": call.caller,
+            "permissions": None if held is None else sorted(held),
+        },
+        "config": {
+            item.name: getattr(config, item.name)
+            for item in fields(config)
+            if item.name != "stand_ins"
+        }
+        | {"stand_ins": {n: s for n, s in config.stand_ins.items() if isinstance(s, str)}},
+    }
+
+
+def resumed_terms(
+    detail: Mapping[str, Any], config: RunConfig | None, context: CallContext | None
+) -> tuple[RunConfig, CallContext]:
+    """Return the terms of a resumed run: those it began with, unless others are given.
+
+    Whoever resumes a run may bring fewer permissions to it and never more.
+    """
+    call = CallContext(**detail["call"])
+    if context is not None:
+        held = call.permissions
+        if held is not None and context.permissions is not None:
+            held = frozenset(held) & frozenset(context.permissions)
+        call = CallContext(
+            request_id=context.request_id,
+            trace_id=context.trace_id,
+            caller=context.caller,
+            permissions=context.permissions if held is None else held,
+        )
+    return config or RunConfig(**detail["config"]), call
+
+
+def state_before(
+    values: Mapping[str, Any], events: Sequence[Event], detail: Mapping[str, Any]
+) -> State:
+    """Return the state as the run found it; what others have written since stays as it is."""
+    wrote: dict[str, Any] = {}
+    for event in events:
+        wrote |= event.actions.state_delta
+        wrote |= dict.fromkeys(event.actions.state_removed, _ABSENT)
+    foreign = frozenset(
+        key
+        for key, value in wrote.items()
+        if not key.startswith("temp:") and values.get(key, _ABSENT) != value
+    )
+    before = dict(values)
+    before |= {key: value for key, value in detail["undo"].items() if key not in foreign}
+    for key in detail["undo_removed"]:
+        if key not in foreign:
+            before.pop(key, None)
+    return State(before, foreign)
