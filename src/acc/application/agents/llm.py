@@ -9,7 +9,7 @@ import msgspec
 
 from acc.application.agents.base import BaseAgent, Callback, called
 from acc.application.agents.instruction import Instruction, resolve
-from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool
+from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool, json_schema
 from acc.application.agents.tool_calls import Outcome, ToolCalls
 from acc.application.agents.transfer import TRANSFER, TransferTool
 from acc.application.asking import ask_model
@@ -125,7 +125,7 @@ def _check_agent_tool(agent: LlmAgent, used: BaseAgent) -> None:
 
 def _schema_of(agent: LlmAgent) -> Mapping[str, Any]:
     try:
-        return msgspec.json.schema(agent.output_schema)
+        return json_schema(agent.output_schema)
     except (TypeError, ValueError) as error:
         raise InvalidTree(f"{agent.name!r}: output_schema has no JSON schema: {error}") from None
 
@@ -227,8 +227,7 @@ class _Reasoning:
             fenced = _FENCE.match(answer.text)
             try:
                 body = fenced[1] if fenced else answer.text
-                # In two steps, as decoding to a type fails on field names that are not ASCII.
-                parsed = msgspec.convert(msgspec.json.decode(body), agent.output_schema)
+                parsed = msgspec.json.decode(body, type=agent.output_schema)
             except (msgspec.MsgspecError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
             value = as_data(parsed)

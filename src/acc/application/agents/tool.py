@@ -273,9 +273,17 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def json_schema(of: Any) -> dict[str, Any]:
+    """Return the JSON schema of a type."""
+    schema = msgspec.json.schema(of)
+    # msgspec 0.22 finds fields whose names are not ASCII only once they have been written.
+    msgspec.json.encode(schema)
+    return schema
+
+
 def _schema(takes: type[Any], described: Mapping[str, str]) -> dict[str, Any]:
     """Return the JSON schema of the arguments, with what the docstring says about each."""
-    schema = msgspec.json.schema(takes)
+    schema = json_schema(takes)
     definitions = schema.get("$defs", {})
     top = definitions.pop("arguments")
     top.pop("title", None)
