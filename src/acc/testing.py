@@ -3,8 +3,9 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
 from acc.domain.value_objects.event import ToolCall, Usage

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import pytest
 from stores_under_test import KEY, LEASE, MAKERS, Stores, event, key, put, state_of, writes
 
@@ -369,7 +369,7 @@ async def test_reading_takes_no_hold_and_works_while_it_is_held(store: SessionSt
     assert await store.read(KEY) == opened
     await store.append(KEY, [event(1)], holder="a")
     await store.release(KEY, holder="a")
-    assert (await store.read(KEY)) == replace(opened, seq=1)
+    assert (await store.read(KEY)) == msgspec.structs.replace(opened, seq=1)
     await store.open(KEY, holder="b")
 
 

@@ -1,8 +1,7 @@
 """Asking a model: within the budget, streamed if someone watches, and bounded in length."""
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from acc.application.context import RunContext
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from acc.application.control import RunPaused
 from acc.application.ledger import Ledger
@@ -24,9 +26,9 @@ from acc.domain.value_objects.event import (
     Usage,
     text_part,
 )
-from acc.domain.value_objects.quick import quick
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 from acc.domain.value_objects.session import SessionKey, StoredArtifact
+from acc.domain.value_objects.value import Value
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
 from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
@@ -542,9 +544,7 @@ class Artifacts:
         )
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Value, frozen=True, kw_only=True):
     """How a run ended: its answer, and all that led to it."""
 
     run_id: str

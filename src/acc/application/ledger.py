@@ -1,7 +1,8 @@
 """What a run has spent; everything it delegates draws on the same ledger."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from acc.domain.errors import BudgetExceeded, TransferLoop
 from acc.domain.value_objects.event import NO_USAGE, Event, Usage

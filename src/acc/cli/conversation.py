@@ -41,6 +41,9 @@ def console_on(stream: TextIO) -> Console:
 
 def compact(value: Any) -> Any:
     """Return an event or a part of it as plain data, without the fields that hold nothing."""
+    if isinstance(value, msgspec.Struct):
+        plain = msgspec.to_builtins(value)  # which leaves out what is at its default
+        return {name: compact(getattr(value, name)) for name in plain}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             item.name: compact(found)

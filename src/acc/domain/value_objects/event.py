@@ -5,23 +5,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from acc.domain.value_objects.quick import quick
+from acc.domain.value_objects.value import Value
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Value, frozen=True, kw_only=True):
     """A model's wish to have a tool called. `fault` says why the arguments could not be read."""
 
     id: str
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = {}
     fault: str = ""
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(Value, frozen=True, kw_only=True):
     """What a tool gave back: plain data, or what went wrong."""
 
     call_id: str
@@ -30,9 +26,7 @@ class ToolResult:
     is_error: bool = False
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Value, frozen=True, kw_only=True):
     """A piece of content: exactly one of text, data, raw bytes, a URL, a call or a result."""
 
     text: str | None = None
@@ -43,7 +37,7 @@ class Part:
     result: ToolResult | None = None
     media_type: str = ""
     filename: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
         held = (self.text, self.data, self.raw, self.url, self.call, self.result)
@@ -61,9 +55,7 @@ def text_part(text: str) -> tuple[Part, ...]:
     return (Part(text=text),)
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Value, frozen=True, kw_only=True):
     """What was spent: model and tool calls, tokens, and the size of the memory shown."""
 
     llm_calls: int = 0
@@ -177,17 +169,15 @@ def deny(request_id: str, reason: str = "", *, by: str = "") -> InputAnswer:
     return InputAnswer(request_id=request_id, verdict=Verdict.DENY, reason=reason, by=by)
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventActions:
+class EventActions(Value, frozen=True, kw_only=True):
     """What an event changes.
 
     `branch_delta` was written inside a parallel branch and counts only once the branches join.
     """
 
-    state_delta: Mapping[str, Any] = field(default_factory=dict)
+    state_delta: Mapping[str, Any] = {}
     state_removed: tuple[str, ...] = ()
-    branch_delta: Mapping[str, Any] = field(default_factory=dict)
+    branch_delta: Mapping[str, Any] = {}
     branch_removed: tuple[str, ...] = ()
     transfer_to_agent: str = ""
     escalate: bool = False
@@ -196,9 +186,7 @@ class EventActions:
 NO_ACTIONS = EventActions()
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Value, frozen=True, kw_only=True):
     """One thing that happened. `step` names its place in the run, the same when replayed.
 
     `seq` numbers the stored events of a session from 1 on; events that only pass by have 0.
@@ -216,7 +204,7 @@ class Event:
     request: InputRequest | None = None
     answer: InputAnswer | None = None
     status: RunStatus | None = None
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = {}
     at: float = 0.0
     request_id: str = ""
     trace_id: str = ""

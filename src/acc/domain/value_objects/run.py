@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.quick import quick
 
 StandIn = str | Callable[[Any], str]
 
@@ -47,7 +46,6 @@ _MAY_BE_ABSENT = frozenset({"token_budget", "timeout", "tool_timeout", "approval
 _OTHERS = frozenset({"snapshots", "debug", "stand_ins"})
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """What travels through every call of a run: who asks, and how to follow it."""

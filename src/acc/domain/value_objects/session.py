@@ -1,12 +1,12 @@
 """A conversation between one user and one application, and the scopes of what it remembers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from acc.domain.value_objects.event import RunStatus
-from acc.domain.value_objects.quick import quick
+from acc.domain.value_objects.value import Value
 
 _MOST_ID = 256
 
@@ -60,13 +60,11 @@ class SessionKey(_Names):
         return (), self._asdict()
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class Session(Value, frozen=True, kw_only=True):
     """A session as it is opened: its state and where it stands, never its history."""
 
     key: SessionKey
-    state: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any] = {}
     seq: int = 0
     turns: int = 0
     run_id: str = ""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.quick import quick
+from acc.domain.value_objects.value import Value
 
 
 class Source(StrEnum):
@@ -15,9 +15,7 @@ class Source(StrEnum):
     TOOL = "tool"
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSignal:
+class TurnSignal(Value, frozen=True, kw_only=True):
     """What the agent is faced with. `author` is who speaks, by name.
 
     A turn begins with step 0, what the user said; the results of tools are its further steps.
@@ -35,9 +33,7 @@ class TurnSignal:
         return f"t{self.turn_id}.s{self.step}" if self.step else f"t{self.turn_id}"
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Value, frozen=True, kw_only=True):
     """What the agent answered or did in a turn."""
 
     turn_id: int

@@ -1,11 +1,9 @@
 """The one memory seam, and the parts of the ACC loop behind it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.quick import quick
 from acc.domain.value_objects.turn import (
     Artifact,
     Candidate,
@@ -15,18 +13,17 @@ from acc.domain.value_objects.turn import (
     TurnSignal,
     TurnTrace,
 )
+from acc.domain.value_objects.value import Value
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryView:
+class MemoryView(Value, frozen=True, kw_only=True):
     """What an agent carries into a turn, and what that costs."""
 
     text: str
     tokens: int
     trace: TurnTrace | None = None
     #: The trace as plain data, for events and records.
-    detail: Mapping[str, object] = field(default_factory=dict)
+    detail: Mapping[str, object] = {}
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from acc.domain.value_objects.event import NO_USAGE, Part, ToolCall, Usage
-from acc.domain.value_objects.quick import quick
+from acc.domain.value_objects.value import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,7 @@ class ToolSpec:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptMessage:
+class PromptMessage(Value, frozen=True, kw_only=True):
     """Something said or done earlier in this turn. `role` is user, agent or tool."""
 
     role: str
@@ -32,9 +30,7 @@ class PromptMessage:
         return "".join(part.text for part in self.parts if part.text is not None)
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(Value, frozen=True, kw_only=True):
     """All that a model gets to see.
 
     Standing instructions, a memory's view of earlier turns, the query, what has happened in this
@@ -49,9 +45,7 @@ class Prompt:
     output_schema: Mapping[str, Any] | None = None
 
 
-@quick
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswer:
+class ModelAnswer(Value, frozen=True, kw_only=True):
     """What a model said, which tools it wants called, and what that cost."""
 
     text: str = ""

@@ -1,0 +1,10 @@
+"""The base of the values that a turn makes by the dozen."""
+
+import msgspec
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A frozen value, made eight times as fast as a frozen dataclass; see docs/adr/0013.
+
+    What it holds at its default is left out where it is written as JSON.
+    """
