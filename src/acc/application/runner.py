@@ -34,6 +34,7 @@ from acc.domain.value_objects.event import (
     RunStatus,
     Verdict,
     text_part,
+    words,
 )
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
@@ -370,7 +371,7 @@ class SessionRunner:
 
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
-        said = _words(run.message)
+        said = words(run.message)
         top = RunContext(run, self.agent, Line(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
@@ -478,12 +479,6 @@ def _can_keep(agent: BaseAgent) -> bool:
             return False
         above = above.parent
     return isinstance(agent, LlmAgent)
-
-
-def _words(parts: Sequence[Part]) -> str:
-    if len(parts) == 1:
-        return parts[0].text or ""
-    return "".join(part.text for part in parts if part.text is not None)
 
 
 def _parts(message: Message) -> tuple[Part, ...]:

@@ -62,11 +62,12 @@ def acc_memory(*, budget: int = 512, embeddings: str = "none") -> "AccMemory":
 
 def make_memory(kind: str, *, window: int = 4096, budget: int = 512) -> MemoryPort:
     """Return a memory by its name: transcript, retrieval, acc or oracle."""
-    from acc.adapters.memory.recall import Bm25EvidenceStore
     from acc.application.memory import OracleMemory, RetrievalMemory, TranscriptMemory
 
     if kind == "transcript":
         return TranscriptMemory(tokens=LateTokenCounter(), window=window)
+    from acc.adapters.memory.recall import Bm25EvidenceStore
+
     if kind == "retrieval":
         return RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=token_counter())
     if kind == "acc":

@@ -1,6 +1,6 @@
 """What happens in a run, as a stream of events: who said, did, wrote or asked for what."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -48,6 +48,13 @@ class Part(Value, frozen=True, kw_only=True):
     def from_text(text: str) -> "Part":
         """Return a part that holds text."""
         return Part(text=text)
+
+
+def words(parts: Sequence[Part]) -> str:
+    """Return what parts say, their texts together."""
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "".join(part.text for part in parts if part.text is not None)
 
 
 def text_part(text: str) -> tuple[Part, ...]:
@@ -213,7 +220,7 @@ class Event(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Return the event's words."""
-        return "".join(part.text for part in self.parts if part.text is not None)
+        return words(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

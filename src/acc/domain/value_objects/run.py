@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.value import Value, settle
 
 StandIn = str | Callable[[Any], str]
 
@@ -46,8 +47,7 @@ _MAY_BE_ABSENT = frozenset({"token_budget", "timeout", "tool_timeout", "approval
 _OTHERS = frozenset({"snapshots", "debug", "stand_ins"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
+class CallContext(Value, frozen=True, kw_only=True):
     """What travels through every call of a run: who asks, and how to follow it."""
 
     request_id: str
@@ -57,7 +57,7 @@ class CallContext:
 
     def __post_init__(self) -> None:
         if self.permissions is not None and not isinstance(self.permissions, frozenset):
-            object.__setattr__(self, "permissions", _names("permissions", self.permissions))
+            settle(self, "permissions", _names("permissions", self.permissions))
 
     def allows(self, permission: str) -> bool:
         """Tell whether a permission is held; None holds all of them."""

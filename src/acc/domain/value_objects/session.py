@@ -54,7 +54,7 @@ class SessionKey(_Names):
         _check_id("app_name", app_name)
         _check_id("user_id", user_id)
         _check_id("session_id", session_id)
-        return super().__new__(cls, app_name, user_id, session_id)
+        return tuple.__new__(cls, (app_name, user_id, session_id))
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, str]]:
         return (), self._asdict()

@@ -8,3 +8,8 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     What it holds at its default is left out where it is written as JSON.
     """
+
+
+def settle(value: Value, name: str, held: object) -> None:
+    """Set a field while the value is being made, in its `__post_init__`, and never later."""
+    msgspec.structs.force_setattr(value, name, held)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from acc.domain.value_objects.event import NO_USAGE, Part, ToolCall, Usage
+from acc.domain.value_objects.event import NO_USAGE, Part, ToolCall, Usage, words
 from acc.domain.value_objects.value import Value
 
 
@@ -27,7 +27,7 @@ class PromptMessage(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Return the message's words."""
-        return "".join(part.text for part in self.parts if part.text is not None)
+        return words(self.parts)
 
 
 class Prompt(Value, frozen=True, kw_only=True):
