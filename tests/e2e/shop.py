@@ -1,7 +1,10 @@
 """Agents for the tests of the command line; their models are scripted, so answers are known."""
 
 import asyncio
+import os
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from acc import (
     Agent,
@@ -60,6 +63,19 @@ def desk() -> Agent:
         tools=[lookup_order, refund],
         output_key="answer",
     )
+
+
+@tool(name="refund", confirm=True)
+def refund_slowly(order: str, amount: int) -> str:
+    """Give money back, and take long over it."""
+    Path(os.environ["BEGUN"]).touch()
+    time.sleep(60)
+    return f"{amount} for {order}"
+
+
+def slow_refund() -> Agent:
+    model = ScriptedModel(_said, repeat=True)
+    return Agent(name="desk", model=model, tools=[lookup_order, refund_slowly])
 
 
 def keeper() -> Agent:

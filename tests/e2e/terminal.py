@@ -63,6 +63,20 @@ class Terminal:
         self._read = end
         return found
 
+    def interrupt(self, text: str) -> None:
+        """Press Ctrl-C, as often as it takes, until `text` is shown.
+
+        A signal that comes between a prompt and the reading of the line after it waits for a key.
+        """
+        for _ in range(12):
+            self.send("\x03")
+            try:
+                self.until(text, timeout=5)
+            except AssertionError:
+                continue
+            return
+        raise AssertionError(f"pressed Ctrl-C for {text!r}, saw:\n{self.shown}")
+
     def wait(self, timeout: float = 60) -> int:
         """Return the exit status, once the command has ended."""
         deadline = time.monotonic() + timeout

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -299,8 +300,7 @@ def test_chat_leaves_a_question_for_later_or_gives_it_up() -> None:
         terminal.until("you › ")
         terminal.say("refund it")
         terminal.until("[l]ater › ")
-        terminal.send("\x03")
-        terminal.until("the run waits")
+        terminal.interrupt("the run waits")
         terminal.until("you › ")
         terminal.say("hello")
         terminal.until("not sent")
@@ -327,13 +327,12 @@ def test_chat_leaves_a_question_for_later_or_gives_it_up() -> None:
 def test_ctrl_c_in_chat_breaks_the_turn_off_and_the_session_goes_on() -> None:
     with Terminal("chat", "shop:slow", cwd=HERE) as terminal:
         terminal.until("you › ")
-        terminal.send("half a li\x03")
-        terminal.until("(Ctrl-D or /quit leaves)")
+        terminal.send("half a li")
+        terminal.interrupt("(Ctrl-D or /quit leaves)")
         terminal.until("you › ")
         terminal.say("sleep")
         terminal.until("sleep\n")
-        terminal.send("\x03")
-        terminal.until("canceled; the conversation goes on")
+        terminal.interrupt("canceled; the conversation goes on")
         terminal.until("you › ")
         terminal.say("おはよう")
         terminal.until("slow › awake: おはよう")
@@ -411,3 +410,31 @@ def test_help_teaches_with_an_example(command: str) -> None:
     assert done.returncode == 0
     assert f"Example: acc {command} shop.agents:root" in done.stdout
     assert command in acc("--help").stdout
+
+
+def test_a_run_that_was_killed_after_its_approval_can_go_on_or_be_given_up(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "s.db"
+    where = ("--store", str(store), "--session", "s1")
+    waiting = run("run", "shop:slow_refund", "refund it", *where)
+    assert waiting.returncode == 3, waiting.stderr
+    request = re.findall(r"--approve (\S+)", waiting.stdout)[0]
+    begun = subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "acc", "run", "shop:slow_refund", *where, "--approve", request],
+        cwd=HERE,
+        env={**environment(), "BEGUN": str(tmp_path / "begun")},
+        stderr=subprocess.DEVNULL,
+    )
+    while not (tmp_path / "begun").exists():
+        assert begun.poll() is None
+        time.sleep(0.02)
+    begun.kill()
+    begun.wait()
+    stuck = run("run", "shop:slow_refund", "hello", *where)
+    assert stuck.returncode == 3
+    assert "--resume" in stuck.stdout
+    assert "--abandon" in stuck.stdout
+    done = run("run", "shop:slow_refund", *where, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "not known" in done.stdout

@@ -89,12 +89,16 @@ class AnswerOptions:
         str | None, Parameter(help="What to hand in with --approve, where a value is asked for.")
     ] = None
     reason: Annotated[str, Parameter(help="Why, for --deny.")] = ""
+    resume: Annotated[
+        bool,
+        Parameter(help="Go on with a run that was answered, and then interrupted.", negative=()),
+    ] = False
     abandon: Annotated[bool, Parameter(help="Give the waiting run up.", negative=())] = False
 
     @property
     def given(self) -> bool:
         """Tell whether there is an answer."""
-        return bool(self.approve or self.deny or self.edit)
+        return bool(self.approve or self.deny or self.edit or self.resume)
 
     def check(self) -> None:
         """Refuse flags that do not fit together."""

@@ -14,7 +14,7 @@ from acc.cli.approval import encoded, typed
 from acc.cli.conversation import Speaker, console_on, show_events, show_memory, shown
 from acc.cli.screen import say_error
 from acc.cli.turns import WAITING, AgentName, Conversation, SessionOptions
-from acc.domain.errors import AccError
+from acc.domain.errors import AccError, NothingPending, SessionWaiting
 from acc.domain.value_objects.event import InputAnswer, RunStatus
 
 _SESSION = SessionOptions()
@@ -126,6 +126,10 @@ class _Chat:
                 self._console.print(shown("not sent: first answer this, or /abandon it", "yellow"))
             else:
                 self._turn(message=line)
+        except SessionWaiting:
+            # All is answered: the process was interrupted while it went on.
+            self._console.print(shown("not sent: first an interrupted run goes on", "yellow"))
+            self._turn()
         except AccError as error:
             self._fail(error)
         return self._settle()
@@ -170,10 +174,10 @@ class _Chat:
             case "/events":
                 show_events(screen, conversation.events())
             case "/abandon":
-                if conversation.pending():
+                try:
                     conversation.abandon()
                     screen.print(shown("  given up", "dim"))
-                else:
+                except NothingPending:
                     screen.print(shown("  nothing waits", "dim"))
             case "/help":
                 for name, text in _COMMANDS.items():

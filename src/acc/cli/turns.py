@@ -1,6 +1,7 @@
 """The flags of a conversation, and one turn of it from question to answer."""
 
 import asyncio
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -172,6 +173,11 @@ class Conversation:
             if self.options.store is not None:
                 for line in commands(request, self._again()):
                     console.print(shown(f"  {line}"))
+        if not requests:
+            again = shlex.join(self._again())
+            console.print(shown("a run was answered, and then interrupted; go on or give it up:"))
+            console.print(shown(f"  {again} --resume"))
+            console.print(shown(f"  {again} --abandon"))
         if self.options.store is None:
             say_error(
                 "the run waits, and its session ends with this command: repeat it with --store "

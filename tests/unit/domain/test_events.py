@@ -13,7 +13,7 @@ def test_a_part_holds_exactly_one_thing(held: dict[str, object]) -> None:
         Part(**held)  # type: ignore[arg-type]
 
 
-def test_a_quickly_made_value_is_a_frozen_dataclass_still() -> None:
+def test_a_value_is_frozen_and_shares_nothing() -> None:
     event = Event(kind=EventKind.DELTA, run_id="r", author="a", parts=(Part(text="x"),))
     assert event == Event(kind=EventKind.DELTA, run_id="r", author="a", parts=(Part(text="x"),))
     assert event.partial
