@@ -1,16 +1,14 @@
 """What an agent is given while it runs: the question, the state, the services, a way to tell."""
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, MutableMapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from acc.application.control import RunPaused
-from acc.application.ledger import Ledger
-from acc.application.state import State, StateView
+from acc.application.run import Line, Run, Services
+from acc.application.state import StateView
 from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
 from acc.domain.value_objects.event import (
     NO_ACTIONS,
@@ -27,165 +25,12 @@ from acc.domain.value_objects.event import (
     text_part,
 )
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
-from acc.domain.value_objects.session import SessionKey, StoredArtifact
+from acc.domain.value_objects.session import StoredArtifact
 from acc.domain.value_objects.value import Value
-from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
-from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.model_ports import PromptMessage
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
-    from acc.application.remembering import MemoryShelf, Remembering
-
-log = logging.getLogger("acc.run")
-
-
-@dataclass(slots=True, kw_only=True)
-class Services:
-    """The ports that a run may use. `models` and `memories` turn names into things."""
-
-    sessions: SessionStorePort
-    artifacts: ArtifactStorePort
-    models: Callable[[str], LanguageModelPort]
-    memories: Callable[[str], MemoryPort]
-    tokens: Callable[[], TokenCounterPort]
-    threads: ThreadsPort
-    clock: ClockPort
-    ids: IdsPort
-    shelf: "MemoryShelf"
-    _known: dict[str, LanguageModelPort] = field(default_factory=dict)
-
-    def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
-        """Return a model by its name, made once, or the model itself."""
-        if not isinstance(model, str):
-            return model
-        if model not in self._known:
-            self._known[model] = self.models(model)
-        return self._known[model]
-
-
-class Run:
-    """One run: what was asked, what may be spent, what is on record, and who listens."""
-
-    __slots__ = (
-        "_requests",
-        "active",
-        "answers",
-        "call",
-        "config",
-        "earlier",
-        "events",
-        "finished",
-        "first_seq",
-        "fresh",
-        "holder",
-        "journal",
-        "key",
-        "ledger",
-        "listen",
-        "message",
-        "root",
-        "run_id",
-        "seq",
-        "services",
-        "streaming",
-        "taken",
-        "turn_id",
-    )
-
-    def __init__(
-        self,
-        *,
-        services: Services,
-        key: SessionKey,
-        root: "BaseAgent",
-        config: RunConfig,
-        call: CallContext,
-        run_id: str,
-    ) -> None:
-        self.services = services
-        self.key = key
-        self.root = root
-        self.config = config
-        self.call = call
-        self.run_id = run_id
-        self.holder = run_id
-        self.ledger = Ledger(config)
-        #: Who was transferred to last, and so keeps the conversation.
-        self.active: BaseAgent | None = None
-        self.message: tuple[Part, ...] = ()
-        self.turn_id = 0
-        self.seq = 0
-        self.first_seq = 1
-        self.events: list[Event] = []
-        self.listen: Callable[[Event], Awaitable[None]] | None = None
-        self.streaming = False
-        #: What is on record of a run that is being resumed, by step.
-        self.journal: dict[str, Event] = {}
-        self.earlier: tuple[Event, ...] = ()
-        self.answers: dict[str, InputAnswer] = {}
-        self.fresh: frozenset[str] = frozenset()
-        #: What the memories are to be told once the turn is over.
-        self.finished: dict[str, Callable[[], Awaitable[None]]] = {}
-        self.taken: dict[str, Remembering] = {}
-        self._requests = 0
-
-    def take_over(self, config: RunConfig, call: CallContext) -> None:
-        """Go on under the terms that a run began with."""
-        self.config = config
-        self.call = call
-        self.ledger = Ledger(config)
-
-    def next_request_id(self) -> str:
-        """Return an id for a further request of this run."""
-        self._requests += 1
-        return f"{self.run_id}-{self._requests}"
-
-    def load_journal(self, events: Sequence[Event]) -> None:
-        """Take over what is on record of the run so far."""
-        self.earlier = tuple(events)
-        for event in events:
-            if event.step:
-                self.journal[event.step] = event
-            if event.request is not None:
-                self._requests += 1
-            if event.answer is not None:
-                self.answers[event.answer.request_id] = event.answer
-
-    async def record(self, *events: Event) -> None:
-        """Store events, all or none, then show them."""
-        try:
-            await self.services.sessions.append(self.key, events, holder=self.holder)
-        except InvalidInput:
-            self.seq -= len(events)  # they were refused before they took a number
-            raise
-        for event in events:
-            self.events.append(event)
-            if self.listen is not None:
-                await self.listen(event)
-
-    async def show(self, event: Event) -> None:
-        """Show an event that is not to be stored."""
-        self.events.append(event)
-        if self.listen is not None:
-            await self.listen(event)
-
-
-class Line:
-    """One strand of a run: the main one, or a parallel branch with a state of its own."""
-
-    __slots__ = ("branch", "heard", "main", "state", "thread")
-
-    def __init__(
-        self, state: State, *, branch: str = "", thread: Sequence[PromptMessage] = ()
-    ) -> None:
-        self.state = state
-        self.branch = branch
-        self.main = not branch
-        self.heard = len(thread)
-        #: What agents have said so far in this run, as those who come after hear it.
-        self.thread = list(thread)
 
 
 class RunContext:

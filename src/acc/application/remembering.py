@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from acc.application.agents.transfer import TRANSFER
-from acc.application.context import Run, RunContext
+from acc.application.context import RunContext
+from acc.application.run import Run
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Event, EventKind, RunStatus, ToolResult
 from acc.domain.value_objects.session import SessionKey

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from acc.application.context import Run
+from acc.application.run import Run
 from acc.application.state import State
 from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.run import CallContext, RunConfig

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
-from acc.application.context import Line, Run, RunContext, RunResult, Services
+from acc.application.context import RunContext, RunResult
 from acc.application.control import RunPaused, RunRejected
 from acc.application.holding import Holding
 from acc.application.resuming import paused_detail, resumed_terms, state_before
+from acc.application.run import Line, Run, Services
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,

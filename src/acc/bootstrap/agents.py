@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.base import BaseAgent
-from acc.application.context import Services
 from acc.application.remembering import MemoryShelf
+from acc.application.run import Services
 from acc.application.runner import SessionRunner
 from acc.bootstrap.parts import make_memory, token_counter
 from acc.domain.errors import InvalidInput

@@ -13,7 +13,8 @@ from typing import Any, Protocol, overload, runtime_checkable
 import msgspec
 
 from acc.application.agents.base import BaseAgent, Confirm, check_name
-from acc.application.context import Artifacts, Line, RunContext
+from acc.application.context import Artifacts, RunContext
+from acc.application.run import Line
 from acc.application.state import StateView
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.event import Part

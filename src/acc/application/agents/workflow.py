@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from acc.application.agents.base import BaseAgent
-from acc.application.context import Line, RunContext
+from acc.application.context import RunContext
 from acc.application.control import RunPaused, RunRejected
+from acc.application.run import Line
 from acc.application.state import MergeRule, check_merge_rule, merge_branches
 from acc.domain.errors import AccError, BranchFailed, InvalidTree
 from acc.domain.value_objects.event import EventKind, InputRequest, text_part
