@@ -36,3 +36,21 @@ def must_pass(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, RunPaused | RunRejected | KeyboardInterrupt | GeneratorExit)
+
+
+def paused_in_group(error: BaseException) -> RunPaused | None:
+    """Return the pause that a task group of an agent's own wrapped, if it wrapped nothing else."""
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    pauses, others = error.split(RunPaused)
+    if pauses is None or others is not None:
+        return None
+    found: list[InputRequest] = []
+    waiting: list[BaseException] = [pauses]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+        elif isinstance(one, RunPaused):
+            found += one.requests
+    return RunPaused(found)

@@ -11,6 +11,7 @@ import pytest
 from acc import (
     AccError,
     Agent,
+    BaseAgent,
     BudgetExceeded,
     CallContext,
     Grant,
@@ -18,6 +19,7 @@ from acc import (
     InvalidTree,
     LoopAgent,
     RunConfig,
+    RunContext,
     Runner,
     RunStatus,
     RunTimedOut,
@@ -254,3 +256,36 @@ async def test_an_interrupted_run_says_how_it_goes_on() -> None:
         await runner.run(**WHO, message="again")
     done = await runner.resume(**WHO, answers=[approve(paused.requests[0].id)])
     assert done.status is RunStatus.COMPLETED
+
+
+class Both(BaseAgent):
+    """Runs its sub-agents at the same time, as one writes it by hand."""
+
+    async def run(self, ctx: RunContext) -> str:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(ctx.run_agent(agent)) for agent in self.sub_agents]
+        return " ".join(task.result().text for task in tasks)
+
+
+async def test_an_agent_with_a_task_group_of_its_own_can_pause_inside() -> None:
+    payers = [
+        Agent(name=name, model=ScriptedModel(call("pay", amount=1), name), tools=[pay])
+        for name in ("a", "b")
+    ]
+    runner = Runner(SequentialAgent(name="s", sub_agents=[Both(name="both", sub_agents=payers)]))
+    result = await runner.run(**WHO, message="go")
+    assert result.status is RunStatus.INPUT_REQUIRED
+    while result.status is RunStatus.INPUT_REQUIRED:
+        waiting = await runner.pending(**WHO)
+        result = await runner.resume(**WHO, answers=[approve(one.id) for one in waiting])
+    assert result.text == "a b"
+
+
+async def test_a_group_with_a_failure_in_it_is_a_failure() -> None:
+    class Fails(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            raise KeyError("broken")
+
+    tree = Both(name="both", sub_agents=[Fails(name="f")])
+    with pytest.raises(AccError, match="'both' failed: ExceptionGroup"):
+        await Runner(tree).run(**WHO, message="go")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acc.application.context import RunContext
-from acc.application.control import RunRejected, must_pass
+from acc.application.control import RunRejected, must_pass, paused_in_group
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
 from acc.domain.value_objects.event import EventKind, RequestKind, Verdict
 from acc.domain.value_objects.run import Grant
@@ -120,7 +120,8 @@ class BaseAgent:
         except BaseException as error:
             if must_pass(error):
                 raise
-            raise AgentFailed(self.name, f"{type(error).__name__}: {error}") from error
+            failed = AgentFailed(self.name, f"{type(error).__name__}: {error}")
+            raise (paused_in_group(error) or failed) from error
 
     def _check_names(self) -> None:
         seen: set[str] = set()
