@@ -4,7 +4,7 @@ These are no errors. They pass by every `except Exception` of an agent, as a can
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from acc.domain.value_objects.event import InputRequest
 
@@ -45,12 +45,12 @@ def paused_in_group(error: BaseException) -> RunPaused | None:
     pauses, others = error.split(RunPaused)
     if pauses is None or others is not None:
         return None
-    found: list[InputRequest] = []
-    waiting: list[BaseException] = [pauses]
-    while waiting:
-        one = waiting.pop(0)
+    return RunPaused(list(_requests(pauses)))
+
+
+def _requests(group: BaseExceptionGroup[RunPaused]) -> Iterator[InputRequest]:
+    for one in group.exceptions:
         if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
-        elif isinstance(one, RunPaused):
-            found += one.requests
-    return RunPaused(found)
+            yield from _requests(one)
+        else:
+            yield from one.requests

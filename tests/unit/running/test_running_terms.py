@@ -18,6 +18,7 @@ from acc import (
     InvalidInput,
     InvalidTree,
     LoopAgent,
+    Part,
     RunConfig,
     RunContext,
     Runner,
@@ -258,6 +259,49 @@ async def test_an_interrupted_run_says_how_it_goes_on() -> None:
     assert done.status is RunStatus.COMPLETED
 
 
+async def test_what_others_wrote_to_a_key_that_the_run_took_away_stays() -> None:
+    @tool
+    def forget(ctx: ToolContext) -> str:
+        """Forget."""
+        del ctx.state["x"]
+        return "forgotten"
+
+    model = ScriptedModel(call("forget"), call("pay", amount=1), "done")
+    runner = Runner(Agent(name="a", model=model, tools=[forget, pay]))
+    await runner.update_state({"x": 1}, **WHO)
+    paused = await runner.run(**WHO, message="go")
+    await runner.update_state({"x": 2}, **WHO)
+    result = await runner.resume(**WHO, answers=[approve(paused.requests[0].id)])
+    assert result.state == {"x": 2}
+
+
+async def test_a_tool_keeps_a_part_as_a_file_and_knows_its_caller() -> None:
+    @tool
+    def keep(ctx: ToolContext) -> str:
+        """Keep a report."""
+        ctx.save_artifact(filename="report.md", artifact=Part.from_text("# Report"))
+        ctx.save_artifact("dot.png", Part(raw=b"png", media_type="image/png"))
+        return ctx.caller
+
+    @tool
+    def keep_data(ctx: ToolContext) -> None:
+        """Keep what is no file."""
+        ctx.save_artifact("data", Part(data={}))
+
+    model = ScriptedModel(call("keep"), call("keep_data"), "done")
+    runner = Runner(Agent(name="a", model=model, tools=[keep, keep_data]))
+    result = await runner.run(**WHO, message="go")
+    kept, refused = (e.result for e in result.events if e.result is not None)
+    assert kept.content == "user://u"
+    assert "neither text nor raw bytes" in refused.content["error"]
+    picture = await runner.load_artifact("dot.png", **WHO)
+    assert picture is not None
+    assert (picture.data, picture.media_type) == (b"png", "image/png")
+    report = await runner.load_artifact("report.md", **WHO)
+    assert report is not None
+    assert report.text == "# Report"
+
+
 class Both(BaseAgent):
     """Runs its sub-agents at the same time, as one writes it by hand."""
 
@@ -272,7 +316,8 @@ async def test_an_agent_with_a_task_group_of_its_own_can_pause_inside() -> None:
         Agent(name=name, model=ScriptedModel(call("pay", amount=1), name), tools=[pay])
         for name in ("a", "b")
     ]
-    runner = Runner(SequentialAgent(name="s", sub_agents=[Both(name="both", sub_agents=payers)]))
+    inner = Both(name="inner", sub_agents=payers)
+    runner = Runner(SequentialAgent(name="s", sub_agents=[Both(name="both", sub_agents=[inner])]))
     result = await runner.run(**WHO, message="go")
     assert result.status is RunStatus.INPUT_REQUIRED
     while result.status is RunStatus.INPUT_REQUIRED:

@@ -2,7 +2,15 @@
 
 import pytest
 
-from acc.domain.value_objects.event import Event, EventKind, Part, ToolCall
+from acc.application.control import RunPaused, paused_in_group
+from acc.domain.value_objects.event import (
+    Event,
+    EventKind,
+    InputRequest,
+    Part,
+    RequestKind,
+    ToolCall,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,3 +31,16 @@ def test_a_value_is_frozen_and_shares_nothing() -> None:
         event.seq = 3  # type: ignore[misc]
     with pytest.raises(TypeError, match="run_id"):
         Event(kind=EventKind.DELTA, author="a")  # type: ignore[call-arg]
+
+
+def test_pauses_are_found_however_deep_task_groups_wrap_them() -> None:
+    def paused(name: str) -> RunPaused:
+        request = InputRequest(id=name, kind=RequestKind.INPUT, agent="a", message="?")
+        return RunPaused([request])
+
+    inner = BaseExceptionGroup("inner", [paused("2"), paused("3")])
+    found = paused_in_group(BaseExceptionGroup("outer", [paused("1"), inner]))
+    assert found is not None
+    assert [request.id for request in found.requests] == ["1", "2", "3"]
+    assert paused_in_group(BaseExceptionGroup("mixed", [paused("1"), ValueError()])) is None
+    assert paused_in_group(ValueError()) is None
