@@ -21,10 +21,10 @@ _B = 0.75
 _COUNT_BITS = 8
 _MOST_COUNT = (1 << _COUNT_BITS) - 1
 #: Entries of an inverted list read for one recall, newest first where a list is longer.
-_MOST_ENTRIES = 200
+_MOST_ENTRIES = 300
 _MOST_CUE_TERMS = 48
 #: Artifacts that the commoner terms are still scored on.
-_MOST_REFINED = 32
+_MOST_REFINED = 64
 _RERANKED = 4
 _RANK_CONSTANT = 60
 
