@@ -218,10 +218,7 @@ class SessionRunner:
         await self.services.sessions.aclose()
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
-        try:
-            return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
-        except ValueError as error:
-            raise InvalidInput(str(error)) from None
+        return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
     def _new_run(
         self,

@@ -17,7 +17,7 @@ from acc.bootstrap.agents import Runner
 from acc.cli.approval import commands
 from acc.cli.conversation import compact, console_on, show_request, shown, write_json
 from acc.cli.screen import say_error
-from acc.domain.errors import AccError, InvalidInput
+from acc.domain.errors import AccError
 from acc.domain.value_objects.event import Event, InputAnswer, InputRequest, RunStatus
 from acc.domain.value_objects.run import RunConfig
 
@@ -63,10 +63,7 @@ class SessionOptions:
 
     def config(self) -> RunConfig:
         """Return the limits of a run."""
-        try:
-            return RunConfig(timeout=self.timeout, max_llm_calls=self.max_llm_calls)
-        except ValueError as error:
-            raise InvalidInput(str(error)) from None
+        return RunConfig(timeout=self.timeout, max_llm_calls=self.max_llm_calls)
 
     def streams(self, stream: TextIO) -> bool:
         """Tell whether text is shown while it is written."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import RunStatus
 from acc.domain.value_objects.value import Value
 
@@ -30,9 +31,9 @@ def scope_of(key: str) -> Scope:
 
 def _check_id(name: str, value: object) -> None:
     if not isinstance(value, str) or not value or value.isspace():
-        raise ValueError(f"{name} must be a text that is not empty, not {value!r}")
+        raise InvalidInput(f"{name} must be a text that is not empty, not {value!r}")
     if len(value) > _MOST_ID or not value.isprintable():
-        raise ValueError(f"{name} must be printable and at most {_MOST_ID} characters long")
+        raise InvalidInput(f"{name} must be printable and at most {_MOST_ID} characters long")
 
 
 class _Names(NamedTuple):
