@@ -28,7 +28,24 @@ AccError                     internal
 ├── SessionConflict          session_conflict      another process took the session over
 ├── SessionWaiting           session_waiting       the session waits for a person's answer
 ├── NothingPending           nothing_pending       an answer came that nobody waits for
-└── ReplayMismatch           replay_mismatch       an agent did something else when it was resumed
+├── ReplayMismatch           replay_mismatch       an agent did something else when it was resumed
+├── NotFound                 not_found             it does not exist, or not for who asks
+│   ├── TaskNotFound         task_not_found        no such task of this caller
+│   └── ContextNotFound      context_not_found     no such context of this caller
+├── MoveForbidden            move_forbidden        a task cannot go from where it stands to there
+├── MessageReused            message_reused        a message id came again with another message
+├── TaskNotCancelable        task_not_cancelable   the task is over
+├── UnsupportedOperation     unsupported_operation this agent, or this task as it stands, cannot
+│   └── PushNotSupported     push_not_supported    this agent sends no notifications
+├── ContentTypeNotSupported  content_type_not_supported  the agent reads or writes none of these
+├── ExtendedCardMissing      extended_card_missing the agent has no extended card
+├── ExtensionRequired        extension_required    the client must declare an extension
+├── VersionNotSupported      version_not_supported the protocol has versions we do not speak
+├── Unauthenticated          unauthenticated       no credentials, or none that are good
+├── PermissionDenied         permission_denied     known, and not allowed
+├── LimitExceeded            limit_exceeded        more than one caller may have or send
+├── AddressRefused           address_refused       an address that must not be called from here
+└── RemoteFailed             remote_failed         a remote agent could not be called, or failed
 """
 
 from collections.abc import Collection
@@ -283,3 +300,128 @@ class ReplayMismatch(AccError):
     """Report an agent that did something else when its run was resumed."""
 
     code = "replay_mismatch"
+
+
+class NotFound(AccError):
+    """Report something that does not exist, or not for who asks."""
+
+    code = "not_found"
+
+
+class TaskNotFound(NotFound):
+    """Report a task that does not exist, or belongs to another."""
+
+    code = "task_not_found"
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"there is no task {task_id!r}")
+        self.task_id = task_id
+
+
+class ContextNotFound(NotFound):
+    """Report a context that belongs to another, or does not exist where it must."""
+
+    code = "context_not_found"
+
+    def __init__(self, context_id: str) -> None:
+        super().__init__(f"there is no context {context_id!r}; leave it out to begin a new one")
+        self.context_id = context_id
+
+
+class MoveForbidden(AccError):
+    """Report an update that the table of moves does not allow."""
+
+    code = "move_forbidden"
+
+    def __init__(self, task_id: str, state: str, wanted: str) -> None:
+        super().__init__(f"task {task_id!r} is {state} and cannot become or take {wanted}")
+        self.task_id = task_id
+        self.state = state
+
+
+class MessageReused(InvalidInput):
+    """Report a message id that came before with another message."""
+
+    code = "message_reused"
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(
+            f"messageId {message_id!r} was used for another message; give every message its own"
+        )
+
+
+class TaskNotCancelable(AccError):
+    """Report a task that is over already."""
+
+    code = "task_not_cancelable"
+
+
+class UnsupportedOperation(AccError):
+    """Report something that this agent, or this task as it stands, cannot do."""
+
+    code = "unsupported_operation"
+
+
+class PushNotSupported(UnsupportedOperation):
+    """Report an agent that sends no notifications."""
+
+    code = "push_not_supported"
+
+
+class ContentTypeNotSupported(AccError):
+    """Report media types that the agent does not read or write."""
+
+    code = "content_type_not_supported"
+
+
+class ExtendedCardMissing(AccError):
+    """Report an agent that has no extended card."""
+
+    code = "extended_card_missing"
+
+
+class ExtensionRequired(AccError):
+    """Report a client that does not declare an extension it must use."""
+
+    code = "extension_required"
+
+
+class VersionNotSupported(AccError):
+    """Report a version of the protocol that is not spoken here."""
+
+    code = "version_not_supported"
+
+
+class Unauthenticated(AccError):
+    """Report a caller without credentials, or with none that are good."""
+
+    code = "unauthenticated"
+
+
+class PermissionDenied(AccError):
+    """Report a caller who is known and not allowed."""
+
+    code = "permission_denied"
+
+
+class LimitExceeded(AccError):
+    """Report a caller who has or sends more than one caller may."""
+
+    code = "limit_exceeded"
+
+
+class AddressRefused(InvalidInput):
+    """Report an address that must not be called from here."""
+
+    code = "address_refused"
+
+
+class RemoteFailed(AccError):
+    """Report a remote agent that could not be called, or that failed."""
+
+    code = "remote_failed"
+
+    def __init__(self, message: str, *, remote_code: str = "", retryable: bool = False) -> None:
+        super().__init__(message)
+        self.remote_code = remote_code
+        self.retryable = retryable

@@ -27,10 +27,14 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
 
 class Part(Value, frozen=True, kw_only=True):
-    """A piece of content: exactly one of text, data, raw bytes, a URL, a call or a result."""
+    """A piece of content: exactly one of text, data, raw bytes, a URL, a call or a result.
+
+    Data that is JSON's null is told by `is_null`.
+    """
 
     text: str | None = None
     data: Any = None
+    is_null: bool = False
     raw: bytes | None = None
     url: str | None = None
     call: ToolCall | None = None
@@ -40,7 +44,8 @@ class Part(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
-        held = (self.text, self.data, self.raw, self.url, self.call, self.result)
+        data = True if self.is_null else self.data
+        held = (self.text, data, self.raw, self.url, self.call, self.result)
         if held.count(None) != len(held) - 1:
             raise ValueError("a part holds exactly one of text, data, raw, url, call and result")
 

@@ -1,0 +1,228 @@
+"""A task as the world outside sees it: its states, its moves, and what happens to it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.value import Value, changed
+
+
+class TaskState(StrEnum):
+    """Where a task stands."""
+
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input-required"
+    AUTH_REQUIRED = "auth-required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"
+    UNKNOWN = "unknown"
+
+
+TERMINAL = frozenset(
+    {TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED}
+)
+#: Nothing happens until the client does something.
+INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
+#: A server has it in hand.
+ACTIVE = frozenset({TaskState.SUBMITTED, TaskState.WORKING})
+
+_ENDS = TERMINAL
+_FROM_WORK = _ENDS | INTERRUPTED | {TaskState.WORKING}
+
+#: The table of moves. What is not in it cannot happen.
+MOVES: Mapping[TaskState, frozenset[TaskState]] = {
+    TaskState.SUBMITTED: _FROM_WORK,
+    TaskState.WORKING: _FROM_WORK,
+    TaskState.INPUT_REQUIRED: _FROM_WORK,
+    TaskState.AUTH_REQUIRED: _FROM_WORK,
+    TaskState.UNKNOWN: _FROM_WORK,
+    **dict.fromkeys(TERMINAL, frozenset[TaskState]()),
+}
+
+
+class Role(StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    AGENT = "agent"
+
+
+class Message(Value, frozen=True, kw_only=True):
+    """One turn of the talk between a client and an agent."""
+
+    message_id: str
+    role: Role
+    parts: tuple[Part, ...]
+    context_id: str = ""
+    task_id: str = ""
+    reference_task_ids: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+class TaskArtifact(Value, frozen=True, kw_only=True):
+    """Something that a task has made."""
+
+    artifact_id: str
+    parts: tuple[Part, ...]
+    name: str = ""
+    description: str = ""
+    extensions: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+
+
+class TaskStatus(Value, frozen=True, kw_only=True):
+    """Where a task stands, since when, and what there is to say about it."""
+
+    state: TaskState
+    at: float = 0.0
+    message: Message | None = None
+
+
+class StatusUpdate(Value, frozen=True, kw_only=True, tag="status"):
+    """The task has moved."""
+
+    status: TaskStatus
+    metadata: Mapping[str, Any] = {}
+
+
+class ArtifactUpdate(Value, frozen=True, kw_only=True, tag="artifact"):
+    """The task has made something, or a further piece of it."""
+
+    artifact: TaskArtifact
+    append: bool = False
+    last_chunk: bool = False
+    metadata: Mapping[str, Any] = {}
+
+
+class MessageAdded(Value, frozen=True, kw_only=True, tag="message"):
+    """Someone said something that belongs to the task's history; it is not shown in streams."""
+
+    message: Message
+
+
+class DirectReply(Value, frozen=True, kw_only=True, tag="reply"):
+    """The agent answered at once with a message, and there is no task to speak of."""
+
+    message: Message
+
+
+Update = StatusUpdate | ArtifactUpdate | MessageAdded | DirectReply
+
+
+class TaskEvent(NamedTuple):
+    """An update with its number, from 1 on and without a gap within its task."""
+
+    seq: int
+    update: Update
+
+
+class Task(Value, frozen=True, kw_only=True):
+    """A unit of work as it stands after event `seq`.
+
+    One that was answered directly has a `reply`; for the world outside it never was a task.
+    """
+
+    id: str
+    context_id: str
+    status: TaskStatus
+    artifacts: tuple[TaskArtifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    seq: int = 0
+    reply: Message | None = None
+
+    @property
+    def state(self) -> TaskState:
+        """Return where the task stands."""
+        return self.status.state
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing can happen to the task any more."""
+        return self.status.state in TERMINAL
+
+
+_DONE_DIRECTLY = TaskStatus(state=TaskState.COMPLETED)
+
+
+def may_happen(task_state: TaskState, update: Update) -> bool:
+    """Tell whether a task in some state can take an update."""
+    if isinstance(update, StatusUpdate):
+        return update.status.state in MOVES[task_state]
+    if isinstance(update, DirectReply):
+        return task_state is TaskState.SUBMITTED
+    return task_state not in TERMINAL
+
+
+def applied(task: Task, event: TaskEvent) -> Task:
+    """Return a task as it is after an event, which the table of moves has allowed already."""
+    seq, update = event
+    if isinstance(update, MessageAdded):
+        return changed(task, history=(*task.history, update.message), seq=seq)
+    if isinstance(update, ArtifactUpdate):
+        return changed(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
+    if isinstance(update, DirectReply):
+        return changed(task, status=_DONE_DIRECTLY, reply=update.message, seq=seq)
+    # What was said with the status that is left belongs to the history now.
+    said = task.status.message
+    history = task.history if said is None else (*task.history, said)
+    return changed(task, status=update.status, history=history, seq=seq)
+
+
+def _with_artifact(
+    artifacts: tuple[TaskArtifact, ...], update: ArtifactUpdate
+) -> tuple[TaskArtifact, ...]:
+    made = update.artifact
+    for place, held in enumerate(artifacts):
+        if held.artifact_id == made.artifact_id:
+            if update.append:
+                made = changed(held, parts=_joined(held.parts, made.parts))
+            return (*artifacts[:place], made, *artifacts[place + 1 :])
+    return (*artifacts, made)
+
+
+def _joined(parts: tuple[Part, ...], further: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return parts with further ones; plain text goes on where plain text ended."""
+    if len(further) == 1 and parts and _is_plain(parts[-1]) and _is_plain(further[0]):
+        whole = Part(text=f"{parts[-1].text}{further[0].text}", media_type=parts[-1].media_type)
+        return (*parts[:-1], whole)
+    return (*parts, *further)
+
+
+def _is_plain(part: Part) -> bool:
+    return part.text is not None and not part.metadata and not part.filename
+
+
+class PushConfig(Value, frozen=True, kw_only=True):
+    """Where and how a client wants to be told of a task. `generation` is the wire it speaks."""
+
+    id: str
+    task_id: str
+    url: str
+    token: str = ""
+    scheme: str = ""
+    credentials: str = ""
+    generation: str = "1.0"
+
+
+class TaskQuery(Value, frozen=True, kw_only=True):
+    """Which of their tasks a caller wants listed; `page_token` is where the last page ended."""
+
+    context_id: str = ""
+    state: TaskState | None = None
+    since: float | None = None
+    page_size: int = 50
+    page_token: str = ""
+
+
+class TaskPage(Value, frozen=True, kw_only=True):
+    """Tasks, the last moved first, and where to go on."""
+
+    tasks: tuple[Task, ...]
+    next_page_token: str
+    total: int

@@ -1,0 +1,151 @@
+"""Where tasks, their events and what is to be told of them are kept."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import (
+    Message,
+    PushConfig,
+    Task,
+    TaskEvent,
+    TaskPage,
+    TaskQuery,
+    TaskState,
+    Update,
+)
+
+
+class Filed(NamedTuple):
+    """A task that a message has led to; `is_new` if the message had not come before."""
+
+    task: Task
+    is_new: bool
+
+
+class Delivery(NamedTuple):
+    """A notification on its way: which event of a task goes to which address, tried how often."""
+
+    id: int
+    config: PushConfig
+    owner: Owner
+    event: TaskEvent
+    attempts: int
+
+
+class TaskStorePort(Protocol):
+    """Keeps the tasks of one application, in the order in which things happened to them.
+
+    Nothing that the table of moves forbids can be stored, from any process. Everything is stored
+    before a call returns, even if the caller is cancelled while it waits. Every call that the disk
+    refuses raises StorageFailed.
+    """
+
+    async def create(
+        self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
+    ) -> Filed:
+        """File a task that a message starts, held by this process; its first event is its status.
+
+        The message opens the task's history. If the same owner has sent a message with this id
+        before, nothing changes and the task that it led to is returned; MessageReused if that
+        message had other parts. ContextNotFound if the context belongs to another owner.
+        """
+        ...
+
+    async def proceed(
+        self,
+        task_id: str,
+        *,
+        owner: Owner,
+        message: Message,
+        updates: Sequence[Update],
+        only_from: Collection[TaskState],
+    ) -> Filed:
+        """Let a message move a task on, held by this process from now on.
+
+        The message goes to the history, then the updates are stored. TaskNotFound if the owner has
+        no such task, MoveForbidden if it is in none of the states given. A message id that came
+        before changes nothing, as in `create`.
+        """
+        ...
+
+    async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
+        """Store updates, all or none, and return them with their numbers.
+
+        MoveForbidden if the table forbids one of them, TaskNotFound if there is no such task.
+        """
+        ...
+
+    async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
+        """Return a task as it is now, None if the owner given has no such task."""
+        ...
+
+    async def events(
+        self, task_id: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[TaskEvent, ...]:
+        """Return the events of a task with numbers above `after`, in order."""
+        ...
+
+    async def heads(self, task_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the number of the last event of each task there is; one cheap look for all."""
+        ...
+
+    async def listed(self, owner: Owner, query: TaskQuery) -> TaskPage:
+        """Return a page of an owner's tasks, the last moved first; what it costs does not grow.
+
+        Tasks that were answered directly are not listed. InvalidInput for a page token that is none
+        of ours.
+        """
+        ...
+
+    async def count_active(self, owner: Owner) -> int:
+        """Return how many of an owner's tasks are submitted or working."""
+        ...
+
+    async def renew(self, task_ids: Collection[str]) -> None:
+        """Keep hold of tasks for another lease."""
+        ...
+
+    async def orphans(self) -> tuple[str, ...]:
+        """Return active tasks whose process is dead, or has been silent for longer than its lease.
+
+        They are held by this process from now on, so that only one process gets each.
+        """
+        ...
+
+    async def forget(self, *, before: float) -> int:
+        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
+        ...
+
+    async def save_push(self, config: PushConfig) -> None:
+        """Keep a configuration; one with the same task and id is replaced."""
+        ...
+
+    async def pushes(self, task_id: str) -> tuple[PushConfig, ...]:
+        """Return the configurations of a task, the oldest first."""
+        ...
+
+    async def delete_push(self, task_id: str, config_id: str) -> None:
+        """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
+        ...
+
+    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+        """Take deliveries whose time has come, at most one for each configuration, the oldest.
+
+        Every status and every finished artifact of a task with configurations is to be delivered,
+        to each in order, from the moment it was appended. What is taken comes up again after
+        `lease` seconds unless it is settled before.
+        """
+        ...
+
+    async def delivered(self, delivery_id: int) -> None:
+        """Settle a delivery: it arrived, or is given up."""
+        ...
+
+    async def postpone(self, delivery_id: int, *, seconds: float) -> None:
+        """Try a delivery again later, counting the attempt."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of files and threads."""
+        ...
