@@ -122,8 +122,14 @@ class ServeTasks:
             task = await self._settled(task, first_word=True)
         return task.reply or self._shown(task, request.history_length)
 
-    async def stream(self, principal: Principal, request: SendRequest) -> TaskStream:
-        """Do the same and return a stream of all that happens until the task ends or waits."""
+    async def stream(
+        self, principal: Principal, request: SendRequest, *, after: int | None = None
+    ) -> TaskStream:
+        """Do the same and return a stream of all that happens until the task ends or waits.
+
+        A client that sends its message again, having lost the stream `after` an event, gets the
+        rest.
+        """
         owner = self._owner(principal, request.tenant)
         self._check_streams(owner)
         filed, stream = await self._file(principal, owner, request, pieces=True)
@@ -132,6 +138,8 @@ class ServeTasks:
             self.runner.agent.replies_directly and filed.task.state is TaskState.SUBMITTED
         )
         stream.ends_at_once = filed.task.state not in ACTIVE
+        if after is not None and not filed.is_new and after < filed.task.seq:
+            stream.after(after)
         return stream
 
     async def subscribe(

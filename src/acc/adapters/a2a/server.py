@@ -1,0 +1,419 @@
+"""The ASGI application that serves agents over A2A: both generations, both bindings, one URL."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from acc.adapters.a2a.faults import http_error, rpc_error
+from acc.adapters.a2a.http import (
+    A2A_JSON,
+    JSON,
+    Headers,
+    HttpFault,
+    HttpRequest,
+    Receive,
+    Scope,
+    Send,
+    respond,
+)
+from acc.adapters.a2a.routes import Route, find_route
+from acc.adapters.a2a.wire import Operation, Wire
+from acc.adapters.a2a.wire_one import WireOne
+from acc.adapters.a2a.wire_zero_three import WireZeroThree
+from acc.application.serving.streams import TaskStream
+from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.domain.errors import (
+    AccError,
+    ExtensionRequired,
+    InvalidInput,
+    Unauthenticated,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.identity import ANONYMOUS, Principal
+from acc.ports.outbound.security_ports import TokenVerifierPort
+
+log = logging.getLogger("acc.serve")
+
+WIRES: Mapping[str, Wire] = {"1.0": WireOne(), "0.3": WireZeroThree()}
+_NEW, _OLD = WIRES["1.0"], WIRES["0.3"]
+_CARD_PATHS = frozenset({"/.well-known/agent-card.json", "/.well-known/agent.json"})
+_OLD_EXTENDED_CARD = "/agent/authenticatedExtendedCard"
+_PING = b": still here\n\n"
+_STREAMING = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """What is served as it stands: the cards, and the description of the HTTP+JSON side."""
+
+    card: bytes
+    etag: str
+    extended: AgentCard | None
+    openapi: bytes
+    extensions: Collection[str] = ()
+    required_extensions: Collection[str] = ()
+
+
+class _Call(msgspec.Struct):
+    """The envelope of JSON-RPC."""
+
+    jsonrpc: str
+    method: str
+    id: str | int | float | None | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_CALLS = msgspec.json.Decoder(_Call)
+
+
+class RpcFault(AccError):
+    """Report a call that JSON-RPC itself refuses, with its number."""
+
+    code = "invalid_request"
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+class A2AServer:
+    """Answers HTTP requests with what the use case says; an ASGI application.
+
+    Without a verifier every caller is the same anonymous one. `hosts` are the names under which the
+    server may be called; None are all of them.
+    """
+
+    def __init__(
+        self,
+        serve: ServeTasks,
+        *,
+        documents: Documents,
+        verifier: TokenVerifierPort | None = None,
+        hosts: Collection[str] | None = None,
+    ) -> None:
+        self.serve = serve
+        self._documents = documents
+        self._verifier = verifier
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's request, or the server's life from start to stop."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self.serve.open():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except* AccError as group:
+            await send({"type": "lifespan.startup.failed", "message": str(group.exceptions[0])})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = JSON
+        wire = _NEW
+        try:
+            request = HttpRequest(scope, receive, self.serve.limits)
+            self._check_host(request)
+            if request.path in ("", "/") and request.method == "POST":
+                await self._answer_rpc(request, send)
+                return
+            if await self._serve_document(request, send):
+                return
+            kind = _answer_type(request)
+            route = _routed(request)
+            wire = _asked_wire(request) or _OLD
+            await self._answer_rest(request, route, wire, send, kind)
+        except Exception as error:
+            if not isinstance(error, AccError):
+                log.exception("internal error")
+            status, body, headers = http_error(error, wire.version)
+            await respond(send, status, body, kind, headers)
+
+    def _check_host(self, request: HttpRequest) -> None:
+        # A page of the web can make a browser call a server of its own machine by another name.
+        if self._hosts is not None and _host_name(request) not in self._hosts:
+            raise HttpFault(421, "this server does not answer to that Host")
+
+    async def _principal(self, request: HttpRequest) -> Principal:
+        if self._verifier is None:
+            return ANONYMOUS
+        scheme, _, token = request.header(b"authorization").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Unauthenticated("send credentials as Authorization: Bearer TOKEN")
+        principal = await self._verifier.verify(token.strip())
+        if principal is None:
+            raise Unauthenticated("these credentials are not, or no longer, good")
+        return principal
+
+    # Cards and documents
+
+    async def _serve_document(self, request: HttpRequest, send: Send) -> bool:
+        path = request.path
+        if path in _CARD_PATHS:
+            _only(request, "GET", "HEAD")
+            await self._send_card(request, send)
+        elif path == "/openapi.json":
+            _only(request, "GET", "HEAD")
+            await respond(send, 200, self._documents.openapi)
+        elif path == "/health":
+            _only(request, "GET", "HEAD")
+            await respond(send, 200, b'{"status":"ok"}')
+        elif path == _OLD_EXTENDED_CARD:
+            _only(request, "GET", "HEAD")
+            principal = await self._principal(request)
+            await respond(send, 200, _OLD.write_card(self._extended_card(principal)))
+        elif path in ("", "/"):
+            _only(request, "POST")
+        else:
+            return False
+        return True
+
+    async def _send_card(self, request: HttpRequest, send: Send) -> None:
+        etag = self._documents.etag
+        headers = [(b"etag", etag.encode()), (b"cache-control", b"public, max-age=300")]
+        known = [
+            tag.strip().removeprefix("W/") for tag in request.header(b"if-none-match").split(",")
+        ]
+        if etag in known or "*" in known:
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await respond(send, 200, self._documents.card, JSON, headers)
+
+    def _extended_card(self, principal: Principal) -> AgentCard:
+        extended = self._documents.extended
+        if extended is None:
+            raise UnsupportedOperation("this agent has no extended card")
+        self.serve.check_authenticated(principal, "the extended card")
+        return extended
+
+    # JSON-RPC
+
+    async def _answer_rpc(self, request: HttpRequest, send: Send) -> None:
+        name: str | int | float | None = None
+        wire = _NEW
+        try:
+            wire = _asked_wire(request) or _OLD
+            request.check_json()
+            call = _read_call(await request.body())
+            name = None if isinstance(call.id, msgspec.UnsetType) else call.id
+            principal = await self._principal(request)
+            operation = _operation(call.method, wire)
+            headers = self._extensions(request)
+            asked = wire.read_request(operation, bytes(call.params))
+            answer = await self._perform(wire, operation, principal, asked, request)
+        except Exception as error:
+            if not isinstance(error, AccError):
+                log.exception("internal error")
+            status, body, headers = rpc_error(error, name, wire.version)
+            await respond(send, status, body, JSON, headers)
+            return
+        prefix = b'{"jsonrpc":"2.0","id":' + msgspec.json.encode(name) + b',"result":'
+        if isinstance(answer, TaskStream):
+            await self._stream(request, send, wire, answer, (prefix, b"}"), headers)
+        else:
+            await respond(send, 200, prefix + answer + b"}", JSON, headers)
+
+    # HTTP+JSON
+
+    async def _answer_rest(
+        self, request: HttpRequest, route: Route, wire: Wire, send: Send, kind: bytes
+    ) -> None:
+        principal = await self._principal(request)
+        headers = self._extensions(request)
+        if route.has_body:
+            body = await request.body()
+            if body:
+                request.check_json()
+            asked = wire.read_request(route.operation, body, route.path)
+        else:
+            asked = wire.read_query(route.operation, route.path, request.query())
+        answer = await self._perform(wire, route.operation, principal, asked, request)
+        if isinstance(answer, TaskStream):
+            await self._stream(request, send, wire, answer, (b"", b""), headers)
+        else:
+            await respond(send, 200, answer, kind, headers)
+
+    def _extensions(self, request: HttpRequest) -> Headers:
+        """Return the header that says which of the extensions asked for are used."""
+        asked = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
+        if not asked and not self._documents.required_extensions:
+            return []
+        wanted = {uri.strip() for uri in asked.split(",")}
+        for uri in self._documents.required_extensions:
+            if uri not in wanted:
+                raise ExtensionRequired(f"declare the extension {uri} in the A2A-Extensions header")
+        used = sorted(wanted.intersection(self._documents.extensions))
+        return [(b"a2a-extensions", ", ".join(used).encode())] if used else []
+
+    async def _perform(
+        self,
+        wire: Wire,
+        operation: Operation,
+        principal: Principal,
+        asked: Any,
+        request: HttpRequest,
+    ) -> bytes | TaskStream:
+        """Do what was asked and return it as JSON, or the stream that tells it."""
+        serve = self.serve
+        match operation:
+            case Operation.SEND:
+                return wire.write_send_result(await serve.send(principal, asked))
+            case Operation.STREAM:
+                return await serve.stream(principal, asked, after=_last_event(request))
+            case Operation.GET:
+                return wire.write_task(await serve.get(principal, asked))
+            case Operation.LIST:
+                page = await serve.listed(principal, asked)
+                return wire.write_page(page, asked.query.page_size, asked.include_artifacts)
+            case Operation.CANCEL:
+                return wire.write_task(await serve.cancel(principal, asked))
+            case Operation.SUBSCRIBE:
+                return await serve.subscribe(principal, asked, after=_last_event(request))
+            case Operation.EXTENDED_CARD:
+                return wire.write_card(self._extended_card(principal))
+        return await self._perform_push(wire, operation, principal, asked)
+
+    async def _perform_push(
+        self, wire: Wire, operation: Operation, principal: Principal, asked: Any
+    ) -> bytes:
+        serve = self.serve
+        match operation:
+            case Operation.PUSH_CREATE:
+                return wire.write_push(await serve.create_push(principal, asked))
+            case Operation.PUSH_GET:
+                return wire.write_push(await serve.get_push(principal, asked))
+            case Operation.PUSH_LIST:
+                return wire.write_push_list(await serve.pushes(principal, asked))
+        await serve.delete_push(principal, asked)
+        return b"null" if wire is _OLD else b"{}"
+
+    async def _stream(
+        self,
+        request: HttpRequest,
+        send: Send,
+        wire: Wire,
+        stream: TaskStream,
+        around: tuple[bytes, bytes],
+        headers: Headers,
+    ) -> None:
+        """Send what happens as server-sent events, until it ends or the client has left."""
+        before, after = around
+        try:
+            async with asyncio.TaskGroup() as group:
+                watch = group.create_task(_stop_when_gone(request, stream))
+                head = [*_STREAMING, *headers]
+                await send({"type": "http.response.start", "status": 200, "headers": head})
+                async with aclosing(stream.items()) as items:
+                    async for seq, item in items:
+                        if item is None:
+                            piece = _PING
+                        else:
+                            data = wire.write_stream_item(stream.task_id, stream.context_id, item)
+                            piece = b"id: %d\ndata: %b%b%b\n\n" % (seq, before, data, after)
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+                watch.cancel()
+        finally:
+            stream.close()
+
+
+async def _stop_when_gone(request: HttpRequest, stream: TaskStream) -> None:
+    await request.gone()
+    stream.stop()
+
+
+def _read_call(body: bytes) -> _Call:
+    try:
+        call = _CALLS.decode(body)
+    except msgspec.ValidationError as error:
+        raise RpcFault(-32600, f"this is no JSON-RPC 2.0 request: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise RpcFault(-32700, "the body is not valid JSON") from None
+    if call.jsonrpc != "2.0":
+        raise RpcFault(-32600, 'this is no JSON-RPC 2.0 request: "jsonrpc" must be "2.0"')
+    return call
+
+
+def _operation(method: str, wire: Wire) -> Operation:
+    operation = wire.methods.get(method)
+    if operation is not None:
+        return operation
+    hint = ""
+    if wire is _OLD and method in _NEW.methods:
+        hint = "; it is of generation 1.0: send the header A2A-Version: 1.0"
+    elif wire is _NEW and method in _OLD.methods:
+        hint = "; it is of generation 0.3: send no A2A-Version header, or 0.3"
+    raise RpcFault(-32601, f"there is no method {method[:100]!r}{hint}")
+
+
+def _asked_wire(request: HttpRequest) -> Wire | None:
+    """Return the generation that a request names, None if it names none."""
+    asked = request.header(b"a2a-version")
+    if not asked and b"A2A-Version" in request.scope["query_string"]:
+        asked = request.query().get("A2A-Version", "")
+    if not asked:
+        return None
+    found = WIRES.get(".".join(asked.split(".")[:2]))
+    if found is None:
+        raise VersionNotSupported(
+            f"A2A version {asked[:20]!r} is not spoken here; use {' or '.join(WIRES)}"
+        )
+    return found
+
+
+def _routed(request: HttpRequest) -> Route:
+    route = find_route(request.method, request.path)
+    if isinstance(route, Route):
+        return route
+    if not route.allowed:
+        raise HttpFault(404, "there is nothing at this address")
+    allowed = ", ".join(route.allowed)
+    raise HttpFault(405, f"use {allowed} here", [(b"allow", allowed.encode())])
+
+
+def _only(request: HttpRequest, *methods: str) -> None:
+    if request.method not in methods:
+        allowed = ", ".join(methods)
+        raise HttpFault(405, f"use {allowed} here", [(b"allow", allowed.encode())])
+
+
+def _host_name(request: HttpRequest) -> str:
+    host = request.header(b"host").lower()
+    if host.startswith("["):
+        return host.partition("]")[0].removeprefix("[")
+    return host.partition(":")[0]
+
+
+def _answer_type(request: HttpRequest) -> bytes:
+    """Return the media type of answers: the protocol's own, unless the client takes plain JSON."""
+    accept = request.headers.get(b"accept", b"")
+    return JSON if JSON in accept and A2A_JSON not in accept else A2A_JSON
+
+
+def _last_event(request: HttpRequest) -> int | None:
+    told = request.header(b"last-event-id")
+    if not told:
+        return None
+    if not told.isascii() or not told.isdigit() or len(told) > 15:
+        raise InvalidInput("Last-Event-ID: send the id of the last event that came, a number")
+    return int(told)
