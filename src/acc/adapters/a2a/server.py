@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -65,6 +66,11 @@ class Documents:
     required_extensions: Collection[str] = ()
 
 
+def etag_of(document: bytes) -> str:
+    """Return the tag by which a client tells whether a document has changed."""
+    return f'"{sha256(document).hexdigest()[:32]}"'
+
+
 class _Call(msgspec.Struct):
     """The envelope of JSON-RPC."""
 
@@ -101,11 +107,13 @@ class A2AServer:
         documents: Documents,
         verifier: TokenVerifierPort | None = None,
         hosts: Collection[str] | None = None,
+        life: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
         self.serve = serve
         self._documents = documents
         self._verifier = verifier
         self._hosts = hosts
+        self._life = life or serve.open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request, or the server's life from start to stop."""
@@ -119,7 +127,7 @@ class A2AServer:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
-            async with self.serve.open():
+            async with self._life():
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         except* AccError as group:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import check_message, input_modes, output_modes, wants_data
@@ -83,6 +84,8 @@ class ServeTasks:
         self._hub = Hub()
         self._execution = Execution(runner=runner, tasks=tasks, hub=self._hub)
         self._streams: dict[Owner, set[TaskStream]] = {}
+        #: What else is to be done for as long as the server lives.
+        self.background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
 
     @property
     def can_push(self) -> bool:
@@ -94,12 +97,13 @@ class ServeTasks:
         """Take tasks for as long as the context lasts; the ones at work get a while to finish."""
         async with asyncio.TaskGroup() as group:
             self._execution.open(group)
-            keeper = group.create_task(self._look_after())
+            chores = [group.create_task(chore()) for chore in (self._look_after, *self.background)]
             try:
                 yield self
             finally:
                 await self.stop()
-                keeper.cancel()
+                for chore in chores:
+                    chore.cancel()
 
     async def stop(self) -> None:
         """Take no more tasks, end the streams, and let the tasks at work finish for a while."""
