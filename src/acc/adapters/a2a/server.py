@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.a2a.faults import http_error, rpc_error
+from acc.adapters.a2a.envelope import CallId, call_id, read_call
+from acc.adapters.a2a.faults import UnknownMethod, fault_of, http_error, rpc_error
 from acc.adapters.a2a.http import (
     A2A_JSON,
     JSON,
@@ -46,6 +47,8 @@ WIRES: Mapping[str, Wire] = {"1.0": WireOne(), "0.3": WireZeroThree()}
 _NEW, _OLD = WIRES["1.0"], WIRES["0.3"]
 _CARD_PATHS = frozenset({"/.well-known/agent-card.json", "/.well-known/agent.json"})
 _OLD_EXTENDED_CARD = "/agent/authenticatedExtendedCard"
+#: What is told by the HTTP status in JSON-RPC too, for those who stand in between.
+_NEVER_200 = frozenset({401, 403, 429})
 _PING = b": still here\n\n"
 _STREAMING = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -69,28 +72,6 @@ class Documents:
 def etag_of(document: bytes) -> str:
     """Return the tag by which a client tells whether a document has changed."""
     return f'"{sha256(document).hexdigest()[:32]}"'
-
-
-class _Call(msgspec.Struct):
-    """The envelope of JSON-RPC."""
-
-    jsonrpc: str
-    method: str
-    id: str | int | float | None | msgspec.UnsetType = msgspec.UNSET
-    params: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-_CALLS = msgspec.json.Decoder(_Call)
-
-
-class RpcFault(AccError):
-    """Report a call that JSON-RPC itself refuses, with its number."""
-
-    code = "invalid_request"
-
-    def __init__(self, number: int, text: str) -> None:
-        super().__init__(text)
-        self.number = number
 
 
 class A2AServer:
@@ -126,13 +107,9 @@ class A2AServer:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
-        try:
-            async with self._life():
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-        except* AccError as group:
-            await send({"type": "lifespan.startup.failed", "message": str(group.exceptions[0])})
-            return
+        async with self._life():
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,11 +127,14 @@ class A2AServer:
             route = _routed(request)
             wire = _asked_wire(request) or _OLD
             await self._answer_rest(request, route, wire, send, kind)
-        except Exception as error:
-            if not isinstance(error, AccError):
-                log.exception("internal error")
-            status, body, headers = http_error(error, wire.version)
-            await respond(send, status, body, kind, headers)
+        except Exception as error:  # noqa: BLE001 - the edge: whatever it is gets an answer
+            _note(error)
+            if isinstance(error, HttpFault):
+                await respond(send, error.status, _plain(error), kind, error.headers)
+                return
+            status = fault_of(error).http
+            body = http_error(error, wire.version)
+            await respond(send, status, body, kind, _challenge(status))
 
     def _check_host(self, request: HttpRequest) -> None:
         # A page of the web can make a browser call a server of its own machine by another name.
@@ -217,25 +197,31 @@ class A2AServer:
     # JSON-RPC
 
     async def _answer_rpc(self, request: HttpRequest, send: Send) -> None:
-        name: str | int | float | None = None
+        name: CallId = None
+        body = b""
         wire = _NEW
         try:
             wire = _asked_wire(request) or _OLD
             request.check_json()
-            call = _read_call(await request.body())
-            name = None if isinstance(call.id, msgspec.UnsetType) else call.id
+            body = await request.body()
+            call = read_call(body)
+            name = call.id
             principal = await self._principal(request)
-            operation = _operation(call.method, wire)
             headers = self._extensions(request)
-            asked = wire.read_request(operation, bytes(call.params))
+            operation = _operation(call.method, wire)
+            asked = wire.read_request(operation, call.params)
             answer = await self._perform(wire, operation, principal, asked, request)
-        except Exception as error:
-            if not isinstance(error, AccError):
-                log.exception("internal error")
-            status, body, headers = rpc_error(error, name, wire.version)
-            await respond(send, status, body, JSON, headers)
+        except HttpFault:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge: whatever it is gets an answer
+            _note(error)
+            name = call_id(body) if name is None else name
+            status = fault_of(error).http
+            status = status if status in _NEVER_200 else 200
+            told = rpc_error(error, name, wire.version)
+            await respond(send, status, told, JSON, _challenge(status))
             return
-        prefix = b'{"jsonrpc":"2.0","id":' + msgspec.json.encode(name) + b',"result":'
+        prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(name)
         if isinstance(answer, TaskStream):
             await self._stream(request, send, wire, answer, (prefix, b"}"), headers)
         else:
@@ -350,16 +336,20 @@ async def _stop_when_gone(request: HttpRequest, stream: TaskStream) -> None:
     stream.stop()
 
 
-def _read_call(body: bytes) -> _Call:
-    try:
-        call = _CALLS.decode(body)
-    except msgspec.ValidationError as error:
-        raise RpcFault(-32600, f"this is no JSON-RPC 2.0 request: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise RpcFault(-32700, "the body is not valid JSON") from None
-    if call.jsonrpc != "2.0":
-        raise RpcFault(-32600, 'this is no JSON-RPC 2.0 request: "jsonrpc" must be "2.0"')
-    return call
+def _note(error: Exception) -> None:
+    if not isinstance(error, AccError) or fault_of(error).http >= 500:
+        log.error("internal error", exc_info=error)
+
+
+def _plain(error: HttpFault) -> bytes:
+    told = {"code": error.status, "message": str(error)}
+    return msgspec.json.encode({"error": told})
+
+
+def _challenge(status: int) -> Headers:
+    if status == 401:
+        return [(b"www-authenticate", b"Bearer")]
+    return [(b"retry-after", b"5")] if status == 429 else []
 
 
 def _operation(method: str, wire: Wire) -> Operation:
@@ -371,7 +361,7 @@ def _operation(method: str, wire: Wire) -> Operation:
         hint = "; it is of generation 1.0: send the header A2A-Version: 1.0"
     elif wire is _NEW and method in _OLD.methods:
         hint = "; it is of generation 0.3: send no A2A-Version header, or 0.3"
-    raise RpcFault(-32601, f"there is no method {method[:100]!r}{hint}")
+    raise UnknownMethod(f"there is no method {method[:100]!r}{hint}")
 
 
 def _asked_wire(request: HttpRequest) -> Wire | None:

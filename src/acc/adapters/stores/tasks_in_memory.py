@@ -151,6 +151,11 @@ class InMemoryTaskStore:
         self._replied: list[_Entry] = []
         self._deliveries = Deliveries()
 
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other processes may move the tasks: they cannot."""
+        return False
+
     async def create(
         self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
     ) -> Filed:
