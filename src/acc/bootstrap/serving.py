@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from acc.application.agents.base import BaseAgent
 from acc.application.serving.cards import card_of, extended_card_of
@@ -130,17 +131,46 @@ def check_binding(host: str, *, is_closed: bool, unprotected: bool) -> None:
     )
 
 
-def hosts_for(
-    host: str, public_url: str, *, is_closed: bool, unprotected: bool
-) -> list[str] | None:
-    """Return the names that an open server on loopback answers to, None for any."""
-    from urllib.parse import urlsplit
+def hosts_for(host: str, public_url: str) -> list[str]:
+    """Return the names that an open server on loopback answers to."""
+    return sorted({*_LOOPBACK, host, urlsplit(public_url).hostname or host})
 
-    if is_closed or unprotected:
+
+def signer_for() -> NotificationSignerPort | None:
+    """Return who signs notifications, if the environment holds a secret."""
+    secret = os.environ.get("ACC_PUSH_SECRET", "")
+    if not secret:
         return None
-    return sorted({*_LOOPBACK, host, (urlsplit(public_url).hostname or host)})
+    from acc.adapters.security.notifications import HmacSigner
+
+    return HmacSigner(secret)
 
 
-def push_secret() -> str:
-    """Return the secret that notifications are signed with, from the environment."""
-    return os.environ.get("ACC_PUSH_SECRET", "")
+def verifier_for(tokens: Path | None) -> TokenVerifierPort | None:
+    """Return who checks callers, from a file of tokens."""
+    if tokens is None:
+        return None
+    from acc.adapters.security.tokens import StaticTokens
+
+    return StaticTokens.from_file(tokens)
+
+
+def serve_forever(
+    agent: BaseAgent,
+    options: Callable[[str], ServeOptions],
+    *,
+    host: str,
+    port: int,
+    on_ready: Callable[[ServeOptions], None],
+) -> bool:
+    """Listen and serve until a signal comes; return whether the server could start.
+
+    The options are made once the address is known, which a port of 0 leaves to the machine.
+    """
+    from acc.adapters.a2a.http_server import bind, run
+
+    listening = bind(host, port)
+    name = f"[{host}]" if ":" in host else host
+    chosen = options(f"http://{name}:{listening.getsockname()[1]}")
+    server = make_server(agent, chosen)
+    return run(server, listening, on_ready=lambda: on_ready(chosen))

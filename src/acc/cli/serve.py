@@ -11,8 +11,15 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from acc.bootstrap.agents import load_agent
-from acc.bootstrap.serving import ServeOptions, check_binding, hosts_for, make_server, signer_for
-from acc.cli.screen import console, say_error
+from acc.bootstrap.serving import (
+    ServeOptions,
+    check_binding,
+    hosts_for,
+    serve_forever,
+    signer_for,
+    verifier_for,
+)
+from acc.cli.screen import console
 
 
 @Parameter(name="*", group="Where", show_default=True)
@@ -70,45 +77,52 @@ def serve(
     agent: Annotated[str, Parameter(help="MODULE:AGENT, the agent and where it is defined.")],
     /,
     *,
-    where: WhereOptions = WhereOptions(),
-    who: WhoOptions = WhoOptions(),
+    where: WhereOptions | None = None,
+    who: WhoOptions | None = None,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
     The secret that notifications are signed with is taken from ACC_PUSH_SECRET.
     """
-    from acc.adapters.a2a.http_server import bind, run
+    where, who = where or WhereOptions(), who or WhoOptions()
+    return _serve(agent, where, who)
 
+
+def _serve(agent: str, where: WhereOptions, who: WhoOptions) -> int:
     is_closed = who.tokens is not None
     check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
     with redirect_stdout(stderr):  # what a module prints is not the command's output
         found = load_agent(agent)
-    listening = bind(where.host, where.port)
-    port = listening.getsockname()[1]
-    host = f"[{where.host}]" if ":" in where.host else where.host
-    url = where.public_url or f"http://{host}:{port}"
-    options = ServeOptions(
-        public_url=url,
-        store=where.store,
-        verifier=verifier_for(who.tokens),
-        allow=who.allow,
-        hosts=None if is_closed or who.unprotected else hosts_for(where.host, url),
-        signer=signer_for(),
-        sign_card=card_signer(who.sign_card),
-    )
-    server = make_server(found, options)
+
+    def options(address: str) -> ServeOptions:
+        url = (where.public_url or address).rstrip("/")
+        return ServeOptions(
+            public_url=url,
+            store=where.store,
+            verifier=verifier_for(who.tokens),
+            allow=who.allow,
+            hosts=None if is_closed or who.unprotected else hosts_for(where.host, url),
+            signer=signer_for(),
+        )
+
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    if not run(server, listening, on_ready=lambda: _greet(found.name, url, options)):
-        say_error("error: the server could not start")
-        return 1
-    return 0
+    started = serve_forever(
+        found,
+        options,
+        host=where.host,
+        port=where.port,
+        on_ready=lambda chosen: _greet(found.name, chosen),
+    )
+    return 0 if started else 1
 
 
-def _greet(name: str, url: str, options: ServeOptions) -> None:
+def _greet(name: str, options: ServeOptions) -> None:
+    url = options.public_url
     table = Table.grid(padding=(0, 2))
+    callers = "anyone on this machine" if options.verifier is None else "with a token"
     table.add_row("serving", f"[bold]{name}[/bold] at {url}")
     table.add_row("card", f"{url}/.well-known/agent-card.json")
-    table.add_row("callers", "anyone on this machine" if options.verifier is None else "with a token")
+    table.add_row("callers", callers)
     table.add_row("kept in", str(options.store))
     table.add_row("try", f'acc call {url} "hello"')
     console().print(table)

@@ -98,7 +98,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listening.close()
         raise InvalidInput(
-            f"cannot listen on {host} port {port}: {error}; choose another --port, or 0 for a free one"
+            f"cannot listen on {host} port {port} ({error}); choose another --port, or 0"
         ) from None
     return listening
 

@@ -105,6 +105,10 @@ class A2AServer:
         else:
             await send({"type": "websocket.close", "code": 1003})
 
+    async def stop(self) -> None:
+        """End the streams and take no more tasks, before the connections are waited for."""
+        await self.serve.stop()
+
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         async with self._life():

@@ -397,9 +397,8 @@ class ServeTasks:
     def _shown(self, task: Task, history_length: int | None) -> Task:
         most = self.limits.history if history_length is None else history_length
         most = min(most, self.limits.history)
-        if len(task.history) <= most:
-            return task
-        return changed(task, history=task.history[-most:] if most else ())
+        shown = task.history[-most:] if most else ()
+        return changed(task, history=tuple(_placed(message, task) for message in shown))
 
     def _check_streams(self, owner: Owner) -> None:
         if len(self._streams.get(owner, ())) >= self.limits.streams:
@@ -457,6 +456,13 @@ def _cannot_take(task_id: str, state: str) -> str:
     if state in ACTIVE:
         return f"task {task_id!r} is {state}; it takes messages once it asks for input"
     return f"task {task_id!r} is {state} and takes no more messages; send one without its id"
+
+
+def _placed(message: Message, task: Task) -> Message:
+    """Return a message of a task's history with the task and context it belongs to."""
+    if message.task_id and message.context_id:
+        return message
+    return changed(message, task_id=task.id, context_id=task.context_id)
 
 
 def _nothing() -> None:
