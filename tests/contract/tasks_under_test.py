@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
+from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
 from acc.domain.value_objects.event import text_part
 from acc.domain.value_objects.identity import Owner
 from acc.domain.value_objects.task import (
@@ -37,7 +38,13 @@ def in_memory(_: Path) -> Tasks:
     return Tasks(InMemoryTaskStore(clock=clock, app_name="desk", lease=LEASE), clock)
 
 
-MAKERS: dict[str, Callable[[Path], Tasks]] = {"in_memory": in_memory}
+def sqlite(folder: Path) -> Tasks:
+    clock = FrozenClock()
+    store = SqliteTaskStore(folder / "acc.db", clock=clock, app_name="desk", lease=LEASE)
+    return Tasks(store, clock)
+
+
+MAKERS: dict[str, Callable[[Path], Tasks]] = {"in_memory": in_memory, "sqlite": sqlite}
 
 
 def message(message_id: str = "m1", text: str = "Hello, こんにちは", task_id: str = "") -> Message:
