@@ -72,6 +72,11 @@ class SqliteTaskStore:
         self._clock = clock
         self._lease = lease
 
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other processes may move the tasks: any that opens the file."""
+        return True
+
     async def create(
         self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
     ) -> Filed:
