@@ -276,7 +276,8 @@ class _Body(httpx.AsyncByteStream):
                 f"{shown_url(self._request.url)} answered in a compressed form, "
                 "which it was asked not to"
             )
-        length = headers.get("content-length", "")
+        # The answer to HEAD tells the length of a body that does not come.
+        length = "" if self._request.method == "HEAD" else headers.get("content-length", "")
         if self._limit is not None and length.isdecimal() and int(length) > self._limit:
             raise self._too_large()
 
