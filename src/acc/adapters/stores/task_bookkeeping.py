@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from acc.domain.errors import InvalidInput, MoveForbidden
+from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden
 from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
@@ -66,6 +66,12 @@ def _in_words(update: Update) -> str:
     if isinstance(update, ArtifactUpdate):
         return "an artifact"
     return "a message" if isinstance(update, MessageAdded) else "a direct reply"
+
+
+def check_active(count: int, most: int | None) -> None:
+    """Refuse a further task of an owner who has as many at work as one may have."""
+    if most is not None and count >= most:
+        raise LimitExceeded(f"at most {most} tasks of one caller at a time; wait for some to end")
 
 
 def is_told(update: Update) -> bool:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from acc.adapters.stores.deliveries_in_memory import Deliveries
 from acc.adapters.stores.task_bookkeeping import (
     advanced,
+    check_active,
     digest_of,
     folded,
     is_told,
@@ -157,7 +158,13 @@ class InMemoryTaskStore:
         return False
 
     async def create(
-        self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
+        self,
+        task: Task,
+        *,
+        owner: Owner,
+        message: Message,
+        push: PushConfig | None = None,
+        most_active: int | None = None,
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
 
@@ -166,6 +173,7 @@ class InMemoryTaskStore:
         digest = digest_of(message, "")
         if (known := self._task_of(owner, message, digest)) is not None:
             return Filed(known, False)
+        check_active(await self.count_active(owner), most_active)
         context_owner, tasks = self._contexts.get(task.context_id, (owner, 0))
         if context_owner != owner:
             raise ContextNotFound(task.context_id)
