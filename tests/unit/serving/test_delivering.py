@@ -185,7 +185,7 @@ async def test_a_notification_of_a_task_that_is_gone_is_dropped(world: World, do
 
     async with world.open(doer, check_url=any_url) as serve:
         await send(serve, "count 3", push=push(id="p1"))
-        tasks.read, tasks.delivered = gone, note  # type: ignore[method-assign,assignment]
+        tasks.read, tasks.delivered = gone, note  # type: ignore[method-assign]
         async with delivering(world, receiver):
             await until(lambda: len(settled) == 4)
         tasks.read = read  # type: ignore[method-assign]

@@ -11,6 +11,7 @@ from serving_world import (
     World,
     cancel,
     get,
+    listed,
     note_of,
     said,
     send,
@@ -224,3 +225,26 @@ async def _filed(world: World) -> Task:
     task = Task(id="t2", context_id="c2", status=_AT)
     await world.tasks.create(task, owner=ANN.owner, message=said("hello").message)
     return task
+
+
+async def test_a_task_that_was_filed_for_someone_who_left_is_worked_on(
+    world: World, doer: Doer, fragile: Any
+) -> None:
+    create, filed = world.tasks.create, asyncio.Event()
+
+    async def slow(*arguments: Any, **fields: Any) -> Any:
+        await create(*arguments, **fields)
+        filed.set()
+        await asyncio.sleep(60)
+
+    fragile.create = slow
+    async with world.open(doer, store=fragile) as serve:
+        for verb in (serve.send, serve.stream):
+            filed.clear()
+            async with asyncio.TaskGroup() as group:
+                sender: asyncio.Task[Any] = group.create_task(verb(ANN, said("hello")))
+                await filed.wait()
+                sender.cancel()
+            (task, *_) = await listed(serve)
+            await settled(serve, task, S.COMPLETED)
+        assert doer.log == ["hello", "hello"]

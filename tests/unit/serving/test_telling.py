@@ -34,7 +34,7 @@ from acc import (
     tool,
 )
 from acc.application.serving.requests import GetRequest
-from acc.domain.errors import TaskNotFound
+from acc.domain.errors import BudgetExceeded, TaskNotFound
 from acc.domain.value_objects.event import Usage, words
 from acc.domain.value_objects.task import Message, Task
 from acc.ports.outbound.model_ports import ModelAnswer
@@ -308,6 +308,18 @@ async def test_a_memory_footprint_is_reported_where_there_is_one(world: World) -
         second = await send(serve, "hello again", context="c1")
     assert second.metadata["urn:acc:a2a:memory-footprint:v1"]["tokens"] > 0
     assert first.metadata.get("urn:acc:a2a:memory-footprint:v1", {"tokens": 1})["tokens"] > 0
+
+
+async def test_what_was_written_for_who_asked_is_told(world: World) -> None:
+    @dataclass(kw_only=True, eq=False)
+    class Spender(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            raise BudgetExceeded("token_budget", 5, "spender")
+
+    async with world.open(Spender(name="spender")) as serve:
+        task = await send(serve, "go")
+        told_as = "spender: the run has used up token_budget (5) (budget_exceeded)"
+        assert note_of(task) == told_as
 
 
 async def test_a_rejected_run_rejects_its_task(world: World) -> None:
