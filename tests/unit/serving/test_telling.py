@@ -352,3 +352,21 @@ async def test_what_an_agent_raises_stays_inside(
         assert note_of(task) == f"the agent could not finish this task ({told_as})"
         assert "password" not in repr(task)
         assert words(task.history[-1].parts) == "so far"
+
+
+async def test_pieces_of_an_outcome_are_joined_and_nothing_is_no_piece(worlds: World) -> None:
+    @dataclass(kw_only=True, eq=False)
+    class Publisher(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.publish("table", "head", last=False)
+            await ctx.artifacts.publish("table", " line", append=True, last=False)
+            await ctx.artifacts.publish("table", Part(data={"row": 1}), append=True)
+            await ctx.artifacts.publish("table")
+            return "never said"
+
+    async with worlds.open(Publisher(name="publisher")) as serve:
+        task = await send(serve, "go")
+        assert task.state is S.FAILED
+        assert task.metadata["code"] == "invalid_input"
+        (made,) = task.artifacts
+        assert [part.text or part.data for part in made.parts] == ["head line", {"row": 1}]
