@@ -140,7 +140,7 @@ def to_timestamp(at: float) -> str | None:
     if not at:
         return None
     moment = _EPOCH + timedelta(milliseconds=round(at * 1000))
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def from_timestamp(text: str, field: str) -> float:
