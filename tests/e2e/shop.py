@@ -88,6 +88,7 @@ class Slow(BaseAgent):
 
     async def run(self, ctx: RunContext) -> str:
         if "sleep" in ctx.message:
+            await ctx.progress("falls asleep")
             await asyncio.sleep(60)
         return f"awake: {ctx.message}"
 

@@ -328,10 +328,13 @@ def test_ctrl_c_in_chat_breaks_the_turn_off_and_the_session_goes_on() -> None:
     with Terminal("chat", "shop:slow", cwd=HERE) as terminal:
         terminal.until("you › ")
         terminal.send("half a li")
+        # Keys that Ctrl-C overtakes are lost, and readline, told of them, then waits for others.
+        terminal.until("half a li")
         terminal.interrupt("(Ctrl-D or /quit leaves)")
         terminal.until("you › ")
         terminal.say("sleep")
-        terminal.until("sleep\n")
+        # The echo alone does not tell that the line was read, and Ctrl-C drops one that was not.
+        terminal.until("falls asleep")
         terminal.interrupt("canceled; the conversation goes on")
         terminal.until("you › ")
         terminal.say("おはよう")

@@ -209,6 +209,12 @@ class RunContext:
         )
         return event
 
+    async def reply(self, text: str) -> Event:
+        """Answer at once with a message and no task, where the root agent `replies_directly`."""
+        event = await self.emit(EventKind.MESSAGE, parts=text_part(text), detail={"direct": True})
+        self.text = event.text
+        return event
+
     async def progress(self, text: str, **detail: Any) -> None:
         """Show how far a long piece of work has come; this is not stored."""
         await self.emit(EventKind.PROGRESS, parts=text_part(text), detail=detail)
@@ -319,9 +325,8 @@ class RunContext:
         given = grant.permissions
         if given is not None and held is not None:
             given = frozenset(given) & frozenset(held)
-        self.call = CallContext(
-            request_id=self.call.request_id,
-            trace_id=self.call.trace_id,
+        self.call = replace(
+            self.call,
             caller=f"agent://{parent}",
             permissions=held if given is None else given,
         )
@@ -356,8 +361,7 @@ class Artifacts:
         """Store a further version, put that on record, and return its number."""
         if not self._granted(name):
             raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
-        if not name.strip() or len(name) > 256 or not name.isprintable():
-            raise InvalidInput(f"{name!r} is no name for an artifact")
+        _check_artifact_name(name)
         context = self._context
         recorded = context.upcoming()
         if recorded is not None and recorded.kind is EventKind.ARTIFACT:
@@ -369,6 +373,21 @@ class Artifacts:
         detail = {"name": name, "version": version, "media_type": media_type, "size": len(data)}
         await context.emit(EventKind.ARTIFACT, detail=detail)
         return version
+
+    async def publish(
+        self, name: str, *parts: Part | str, append: bool = False, last: bool = True
+    ) -> None:
+        """Hand over an outcome, or a further piece of one, to whoever follows the run.
+
+        The parts are on record with the run and not kept as a file. A piece that is not the `last`
+        is to be continued by others with the same name and `append=True`.
+        """
+        _check_artifact_name(name)
+        given = tuple(Part(text=part) if isinstance(part, str) else part for part in parts)
+        if not given or not all(isinstance(part, Part) for part in given):
+            raise InvalidInput(f"artifact {name!r} is published with texts or Parts, at least one")
+        detail = {"name": name, "append": append, "last": last}
+        await self._context.emit(EventKind.ARTIFACT, parts=given, detail=detail)
 
     async def load(self, name: str, version: int | None = None) -> StoredArtifact | None:
         """Return a version, the newest if none is named, or None."""
@@ -387,6 +406,11 @@ class Artifacts:
             any(fnmatchcase(name, pattern) for pattern in patterns)
             for patterns in self._context.files
         )
+
+
+def _check_artifact_name(name: str) -> None:
+    if not name.strip() or len(name) > 256 or not name.isprintable():
+        raise InvalidInput(f"{name!r} is no name for an artifact")
 
 
 class RunResult(Value, frozen=True, kw_only=True):

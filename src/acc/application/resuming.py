@@ -25,6 +25,8 @@ def paused_detail(run: Run, state: State) -> dict[str, Any]:
             "trace_id": call.trace_id,
             "caller": call.caller,
             "permissions": None if held is None else sorted(held),
+            "message_id": call.message_id,
+            "metadata": call.metadata,
         },
         "config": {
             item.name: getattr(config, item.name)
@@ -52,6 +54,8 @@ def resumed_terms(
             trace_id=context.trace_id,
             caller=context.caller,
             permissions=context.permissions if held is None else held,
+            message_id=call.message_id,
+            metadata=call.metadata,
         )
     return config or RunConfig(**detail["config"]), call
 

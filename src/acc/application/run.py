@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from acc.application.ledger import Ledger
 from acc.application.state import State
@@ -46,6 +46,19 @@ class Services:
         if model not in self._known:
             self._known[model] = self.models(model)
         return self._known[model]
+
+
+class Listener(Protocol):
+    """Follows a run, which waits while it hears."""
+
+    @property
+    def wants_pieces(self) -> bool:
+        """Tell whether models are to be heard piece by piece."""
+        ...
+
+    async def hear(self, event: Event) -> None:
+        """Take note of an event; those that are stored have been stored before."""
+        ...
 
 
 class Run:
@@ -113,6 +126,12 @@ class Run:
         self.finished: dict[str, Callable[[], Awaitable[None]]] = {}
         self.taken: dict[str, Remembering] = {}
         self._requests = 0
+
+    def listen_with(self, listener: Listener | None) -> None:
+        """Let someone follow the run."""
+        if listener is not None:
+            self.listen = listener.hear
+            self.streaming = listener.wants_pieces
 
     def take_over(self, config: RunConfig, call: CallContext) -> None:
         """Go on under the terms that a run began with."""

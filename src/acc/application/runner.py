@@ -14,7 +14,7 @@ from acc.application.context import RunContext, RunResult
 from acc.application.control import RunPaused, RunRejected
 from acc.application.holding import Holding
 from acc.application.resuming import paused_detail, resumed_terms, state_before
-from acc.application.run import Line, Run, Services
+from acc.application.run import Line, Listener, Run, Services
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -84,12 +84,14 @@ class SessionRunner:
         message: Message,
         config: RunConfig | None = None,
         context: CallContext | None = None,
+        listen: Listener | None = None,
     ) -> RunResult:
         """Run one turn and return its answer; a failure is raised once it is on record.
 
         A run that has to wait for a person returns with status input_required and the requests.
         """
         run = self._new_run(user_id, session_id, config, context)
+        run.listen_with(listen)
         return await self._hold(run, lambda session: self._turn(run, session, message))
 
     async def resume(
@@ -100,9 +102,11 @@ class SessionRunner:
         answers: Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
+        listen: Listener | None = None,
     ) -> RunResult:
         """Go on with a run that waits, given answers to its requests, in any process."""
         run = self._new_run(user_id, session_id, config, context)
+        run.listen_with(listen)
         given = tuple(answers)
         return await self._hold(
             run, lambda session: self._resumed(run, session, given, (config, context))

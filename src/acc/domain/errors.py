@@ -411,9 +411,17 @@ class LimitExceeded(AccError):
 
 
 class AddressRefused(InvalidInput):
-    """Report an address that must not be called from here."""
+    """Report an address that must not be called from here.
+
+    The text may go to whoever named the address: it tells nothing about the network here. What a
+    name stands for, which only the operator may know, is in `detail`.
+    """
 
     code = "address_refused"
+
+    def __init__(self, message: str, *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail or message
 
 
 class RemoteFailed(AccError):

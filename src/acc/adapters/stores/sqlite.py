@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_order, starts_run
+from acc.adapters.stores.encoding import encoded, readable
 from acc.adapters.stores.processes import Process, this_process
-from acc.adapters.stores.sqlite_database import SqliteDatabase
-from acc.domain.errors import InvalidInput
+from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
 from acc.domain.value_objects.event import Event, EventKind, RunStatus
 from acc.domain.value_objects.session import (
     Scope,
@@ -23,7 +23,6 @@ from acc.domain.value_objects.session import (
 from acc.ports.outbound.runtime_ports import ClockPort
 
 _BETWEEN = "\x1f"  # stands in no id, because ids are printable
-_ENCODER = msgspec.json.Encoder()
 _EVENTS = msgspec.json.Decoder(Event)
 _VALUES = msgspec.json.Decoder()
 
@@ -77,7 +76,7 @@ class SqliteSessionStore:
     def __init__(
         self, database: SqliteDatabase | str | Path, *, clock: ClockPort, lease: float = 30.0
     ) -> None:
-        self.database = _database(database)
+        self.database = as_database(database)
         self._clock = clock
         self._lease = lease
 
@@ -216,7 +215,7 @@ class SqliteArtifactStore:
     """Keeps versioned files in a database, usually that of the sessions."""
 
     def __init__(self, database: SqliteDatabase | str | Path) -> None:
-        self.database = _database(database)
+        self.database = as_database(database)
 
     async def save(self, key: SessionKey, name: str, data: bytes, media_type: str) -> int:
         """Store a further version and return its number, from 1 on."""
@@ -287,10 +286,6 @@ def events_query(
     return query, values
 
 
-def _database(given: SqliteDatabase | str | Path) -> SqliteDatabase:
-    return given if isinstance(given, SqliteDatabase) else SqliteDatabase(given)
-
-
 def _names(key: SessionKey) -> tuple[str, str, str]:
     return (key.app_name, key.user_id, key.session_id)
 
@@ -331,20 +326,8 @@ def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
     return {name: _VALUES.decode(value) for name, value in connection.execute(_STATE, scopes)}
 
 
-def _encode(value: object, what: str) -> bytes:
-    try:
-        return _ENCODER.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"{what} cannot be stored: {error}") from error
-
-
 def _encoded(event: Event) -> tuple[int, str, str, str, bytes]:
-    what = f"event {event.seq} of {event.author!r}"
-    body = _encode(event, what)
-    try:
-        _EVENTS.decode(body)  # what cannot be read again would make the session unusable
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{what} cannot be stored: {error}") from error
+    body = readable(event, f"event {event.seq} of {event.author!r}", _EVENTS)
     return (event.seq, event.kind.value, event.author, event.run_id, body)
 
 
@@ -365,7 +348,7 @@ def _changes(key: SessionKey, event: Event) -> Iterator[tuple[str, tuple[Any, ..
     """Yield the statements that an event's state delta comes to."""
     for name, value in event.actions.state_delta.items():
         if (scope := scope_of(name)) is not Scope.TEMP:
-            yield _SET, (_scope(key, scope), name, _encode(value, f"state {name!r}"))
+            yield _SET, (_scope(key, scope), name, encoded(value, f"state {name!r}"))
     for name in event.actions.state_removed:
         if (scope := scope_of(name)) is not Scope.TEMP:
             yield _UNSET, (_scope(key, scope), name)

@@ -167,3 +167,8 @@ class SqliteDatabase:
                 "make a new one here"
             )
         return self._worker
+
+
+def as_database(given: SqliteDatabase | str | Path) -> SqliteDatabase:
+    """Return the database given, or one of its own for a path."""
+    return given if isinstance(given, SqliteDatabase) else SqliteDatabase(given)

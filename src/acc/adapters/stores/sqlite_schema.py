@@ -6,10 +6,10 @@ from pathlib import Path
 
 from acc.domain.errors import StorageFailed
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = 0x61636373  # "accs"; tells our files from other people's databases
 
-_TABLES = (
+_OF_SESSIONS = (
     """
     CREATE TABLE sessions (
         id INTEGER PRIMARY KEY,
@@ -65,6 +65,116 @@ _TABLES = (
     """,
 )
 
+_OF_TASKS = (
+    # How many of an owner's tasks are listed, by state; `moves` numbers what happens to them.
+    """
+    CREATE TABLE task_owners (
+        id INTEGER PRIMARY KEY,
+        app_name TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        caller TEXT NOT NULL,
+        moves INTEGER NOT NULL DEFAULT 0,
+        n_submitted INTEGER NOT NULL DEFAULT 0,
+        n_working INTEGER NOT NULL DEFAULT 0,
+        n_input_required INTEGER NOT NULL DEFAULT 0,
+        n_auth_required INTEGER NOT NULL DEFAULT 0,
+        n_completed INTEGER NOT NULL DEFAULT 0,
+        n_failed INTEGER NOT NULL DEFAULT 0,
+        n_canceled INTEGER NOT NULL DEFAULT 0,
+        n_rejected INTEGER NOT NULL DEFAULT 0,
+        n_unknown INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (app_name, tenant, caller)
+    )
+    """,
+    """
+    CREATE TABLE task_contexts (
+        id INTEGER PRIMARY KEY,
+        app_name TEXT NOT NULL,
+        context_id TEXT NOT NULL,
+        owner INTEGER NOT NULL,
+        tasks INTEGER NOT NULL,
+        UNIQUE (app_name, context_id)
+    )
+    """,
+    # A number is never given twice: a reader may still have that of a task that is forgotten.
+    """
+    CREATE TABLE tasks (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        app_name TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        owner INTEGER NOT NULL,
+        context INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        moved_at REAL NOT NULL,
+        move INTEGER NOT NULL,
+        pushes INTEGER NOT NULL,
+        holder_host TEXT NOT NULL,
+        holder_pid INTEGER NOT NULL,
+        holder_started TEXT NOT NULL,
+        lease_until REAL NOT NULL,
+        UNIQUE (app_name, task_id)
+    )
+    """,
+    # A task that was answered directly is 'replied', and listed nowhere.
+    "CREATE INDEX tasks_by_state ON tasks (owner, state, moved_at, move)",
+    "CREATE INDEX tasks_by_move ON tasks (owner, moved_at, move) WHERE state <> 'replied'",
+    "CREATE INDEX tasks_by_context ON tasks (context, moved_at, move) WHERE state <> 'replied'",
+    "CREATE INDEX tasks_active ON tasks (app_name) WHERE state IN ('submitted', 'working')",
+    "CREATE INDEX tasks_over ON tasks (app_name, moved_at)"
+    " WHERE state IN ('completed', 'failed', 'canceled', 'rejected', 'replied')",
+    """
+    CREATE TABLE task_events (
+        task INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (task, seq)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE task_snapshots (
+        task INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        body BLOB NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE task_messages (
+        owner INTEGER NOT NULL,
+        message_id TEXT NOT NULL,
+        digest BLOB NOT NULL,
+        task INTEGER NOT NULL,
+        PRIMARY KEY (owner, message_id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX task_messages_by_task ON task_messages (task)",
+    # `due_at` is when the first of what waits may be sent; NULL if nothing waits.
+    """
+    CREATE TABLE task_pushes (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        app_name TEXT NOT NULL,
+        task INTEGER NOT NULL,
+        config_id TEXT NOT NULL,
+        body BLOB NOT NULL,
+        due_at REAL,
+        UNIQUE (task, config_id)
+    )
+    """,
+    "CREATE INDEX task_pushes_due ON task_pushes (app_name, due_at) WHERE due_at IS NOT NULL",
+    """
+    CREATE TABLE task_deliveries (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        push INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        attempts INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX task_deliveries_by_push ON task_deliveries (push, id)",
+)
+
+#: What each version added to the one before.
+_ADDED = (_OF_SESSIONS, _OF_TASKS)
+
 _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
     sqlite3.SQLITE_BUSY: "another process keeps it locked; try again once that is done",
@@ -113,14 +223,21 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
 
 def _connect_once(path: Path, busy_timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
+    version = 0
     try:
         connection.execute("BEGIN")  # what we look at is to be of one moment
-        is_new = _is_new(path, connection)
+        version = _version(path, connection)
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        if is_new:
+        if version < VERSION:
             _make_tables(path, connection)
+    except sqlite3.Error as error:
+        # An older file that must not be written can still be read, as far as it goes.
+        if primary_code(error) == sqlite3.SQLITE_READONLY and version:
+            return connection
+        connection.close()
+        raise
     except BaseException:
         connection.close()
         raise
@@ -129,16 +246,18 @@ def _connect_once(path: Path, busy_timeout: float) -> sqlite3.Connection:
 
 def _make_tables(path: Path, connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    if _is_new(path, connection):  # nobody else made them while we waited
-        for table in _TABLES:
+    version = _version(path, connection)  # somebody else may have made them while we waited
+    for tables in _ADDED[version:]:
+        for table in tables:
             connection.execute(table)
-        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("COMMIT")
 
 
-def _is_new(path: Path, connection: sqlite3.Connection) -> bool:
-    """Tell whether the file is still empty, and refuse what is not ours or not yet known."""
+def _version(path: Path, connection: sqlite3.Connection) -> int:
+    """Return which tables there are, and refuse what is not ours or not yet known."""
+    version: int
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == _APPLICATION:
@@ -147,8 +266,8 @@ def _is_new(path: Path, connection: sqlite3.Connection) -> bool:
                 f"{path}: it was written by a newer acc (schema {version}, this one knows "
                 f"{VERSION}); update acc, or choose another path"
             )
-        return False
+        return version
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
         raise StorageFailed(f"{path}: it is another program's database; choose another path")
-    return True
+    return 0

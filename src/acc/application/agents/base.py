@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from acc.application.context import RunContext
 from acc.application.control import RunRejected, must_pass, paused_in_group
@@ -41,6 +41,12 @@ class BaseAgent:
     before_agent_callback: Callback | None = None
     after_agent_callback: Callback | None = None
     parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
+
+    #: What an agent reads and writes where it is served to others, and whether it may answer them
+    #: with a message alone, by `ctx.reply`, which then makes them wait for its first word.
+    input_modes: ClassVar[tuple[str, ...]] = ("text/plain", "application/json")
+    output_modes: ClassVar[tuple[str, ...]] = ("text/plain",)
+    replies_directly: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "an agent")

@@ -129,6 +129,7 @@ class RequestKind(StrEnum):
     CONFIRMATION = "confirmation"
     INPUT = "input"
     OUTCOME = "outcome"
+    AUTHORIZATION = "authorization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,8 @@ class InputRequest:
     """A structured question that a run waits on.
 
     A `confirmation` shows the tool and the arguments it would run with. An `outcome` is the end of
-    a long-running tool, which someone outside reports.
+    a long-running tool, which someone outside reports. An `authorization` says which credentials
+    are needed; they take a way of their own and never come as the answer.
     """
 
     id: str

@@ -48,12 +48,17 @@ _OTHERS = frozenset({"snapshots", "debug", "stand_ins"})
 
 
 class CallContext(Value, frozen=True, kw_only=True):
-    """What travels through every call of a run: who asks, and how to follow it."""
+    """What travels through every call of a run: who asks, and how to follow it.
+
+    `message_id` and `metadata` are those of the message that began the run, if it came from afar.
+    """
 
     request_id: str
     trace_id: str
     caller: str
     permissions: Collection[str] | None = None
+    message_id: str = ""
+    metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
         if self.permissions is not None and not isinstance(self.permissions, frozenset):

@@ -84,7 +84,7 @@ class TaskStatus(Value, frozen=True, kw_only=True):
 
 
 class StatusUpdate(Value, frozen=True, kw_only=True, tag="status"):
-    """The task has moved."""
+    """The task has moved; the metadata becomes the task's too."""
 
     status: TaskStatus
     metadata: Mapping[str, Any] = {}
@@ -171,7 +171,8 @@ def applied(task: Task, event: TaskEvent) -> Task:
     # What was said with the status that is left belongs to the history now.
     said = task.status.message
     history = task.history if said is None else (*task.history, said)
-    return changed(task, status=update.status, history=history, seq=seq)
+    metadata = {**task.metadata, **update.metadata} if update.metadata else task.metadata
+    return changed(task, status=update.status, history=history, metadata=metadata, seq=seq)
 
 
 def _with_artifact(

@@ -41,6 +41,11 @@ class TaskStorePort(Protocol):
     refuses raises StorageFailed.
     """
 
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other processes may move the tasks, so that one has to look now and then."""
+        ...
+
     async def create(
         self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
     ) -> Filed:

@@ -1,0 +1,130 @@
+"""Requests and responses of ASGI, as far as a server of agents needs them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from acc.application.serving.limits import ServeLimits
+from acc.domain.errors import AccError, InvalidInput
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+JSON = b"application/json"
+A2A_JSON = b"application/a2a+json"
+_JSON_TYPES = (JSON, A2A_JSON)
+#: Headers of which a second one would be read differently by whoever stands in between.
+_ONCE = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"a2a-version"})
+
+
+class HttpFault(AccError):
+    """Report a request that fails before it means anything, with its HTTP status."""
+
+    code = "invalid_request"
+
+    def __init__(self, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = tuple(headers)
+
+
+class HttpRequest:
+    """One request, its headers checked and its body bounded in size and time."""
+
+    __slots__ = ("_receive", "headers", "limits", "method", "path", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, limits: ServeLimits) -> None:
+        self.scope = scope
+        self.limits = limits
+        self.method: str = scope["method"]
+        self._receive = receive
+        self.headers: dict[bytes, bytes] = {}
+        raw = scope.get("raw_path") or scope["path"].encode()
+        path: str = raw.decode("ascii", "replace")
+        root: str = scope.get("root_path", "")
+        self.path = path.removeprefix(root) if root else path
+        size = 0
+        for name, value in scope["headers"]:
+            size += len(name) + len(value)
+            if name in self.headers:
+                if name in _ONCE:
+                    raise HttpFault(400, f"the header {name.decode('latin-1')} came twice")
+                value = self.headers[name] + b", " + value
+            self.headers[name] = value
+        if size > limits.headers:
+            raise HttpFault(431, f"the headers are larger than {limits.headers} bytes")
+
+    def header(self, name: bytes) -> str:
+        """Return a header as text, empty if it did not come."""
+        return self.headers.get(name, b"").decode("latin-1").strip()
+
+    def query(self) -> Mapping[str, str]:
+        """Return the query's parameters."""
+        raw = self.scope["query_string"]
+        if not raw:
+            return {}
+        try:
+            pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=50)
+        except ValueError:
+            raise InvalidInput("query: it cannot be read; at most 50 parameters, encoded") from None
+        return dict(pairs)
+
+    def check_json(self) -> None:
+        """Refuse a body that does not say it is JSON, as a form of a web page would be."""
+        kind = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind not in _JSON_TYPES:
+            raise HttpFault(415, "send the body as application/json")
+        if self.headers.get(b"content-encoding", b"identity") != b"identity":
+            raise HttpFault(415, "send the body without content-encoding")
+
+    async def body(self) -> bytes:
+        """Return the body, at most as large and slow as it may be."""
+        declared = self.headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > self.limits.body:
+            raise self._too_large()
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.receive):
+                while True:
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        raise HttpFault(400, "the connection was closed within the body")
+                    piece = message.get("body", b"")
+                    size += len(piece)
+                    if size > self.limits.body:
+                        raise self._too_large()
+                    pieces.append(piece)
+                    if not message.get("more_body"):
+                        break
+        except TimeoutError:
+            raise HttpFault(
+                408, f"the body took longer than {self.limits.receive:g} seconds"
+            ) from None
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _too_large(self) -> HttpFault:
+        return HttpFault(
+            413, f"the body is larger than {self.limits.body} bytes", [(b"connection", b"close")]
+        )
+
+    async def gone(self) -> None:
+        """Wait until the client has left."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+async def respond(
+    send: Send,
+    status: int,
+    body: bytes,
+    kind: bytes = JSON,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+) -> None:
+    """Send a whole response."""
+    head = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,270 @@
+"""The rows of tasks: how they are found, filed, moved, put together and dropped."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from acc.adapters.stores.encoding import encoded
+from acc.adapters.stores.sqlite_deliveries import add_deliveries, drop_pushes
+from acc.adapters.stores.task_bookkeeping import Advance, advanced, folded
+from acc.domain.errors import ContextNotFound, InvalidInput, MessageReused
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import (
+    INTERRUPTED,
+    TERMINAL,
+    Message,
+    Task,
+    TaskEvent,
+    TaskState,
+    Update,
+)
+
+TASKS = msgspec.json.Decoder(Task)
+UPDATES: "msgspec.json.Decoder[Update]" = msgspec.json.Decoder(Update)
+
+REPLIED = "replied"  # answered directly: over, and listed nowhere
+ACTIVE_ONES = "state IN ('submitted', 'working')"
+_OVER = "state IN ('completed', 'failed', 'canceled', 'rejected', 'replied')"
+_RESTING = TERMINAL | INTERRUPTED
+#: However long a task works, no reader has to go through more events than this.
+_SNAPSHOT_EVERY = 256
+
+_FIND = (
+    "SELECT t.id, t.owner, t.state, t.seq, t.moved_at, t.pushes, o.moves, o.tenant, o.caller"
+    " FROM tasks t JOIN task_owners o ON o.id = t.owner WHERE t.app_name = ? AND t.task_id = ?"
+)
+_FIND_OWNER = "SELECT id FROM task_owners WHERE app_name = ? AND tenant = ? AND caller = ?"
+_ADD_OWNER = "INSERT INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
+_FIND_CONTEXT = "SELECT id, owner FROM task_contexts WHERE app_name = ? AND context_id = ?"
+_ADD_CONTEXT = "INSERT INTO task_contexts (app_name, context_id, owner, tasks) VALUES (?, ?, ?, 1)"
+_FIND_MESSAGE = (
+    "SELECT m.digest, m.task FROM task_owners o JOIN task_messages m ON m.owner = o.id"
+    " WHERE o.app_name = ? AND o.tenant = ? AND o.caller = ? AND m.message_id = ?"
+)
+_ADD_MESSAGE = "INSERT INTO task_messages (owner, message_id, digest, task) VALUES (?, ?, ?, ?)"
+_ADD_TASK = (
+    "INSERT INTO tasks (app_name, task_id, owner, context, state, seq, moved_at, move, pushes,"
+    " holder_host, holder_pid, holder_started, lease_until)"
+    " SELECT ?, ?, id, ?, ?, 1, ?, moves, 0, ?, ?, ?, ? FROM task_owners WHERE id = ?"
+)
+_ADD_EVENT = "INSERT INTO task_events (task, seq, body) VALUES (?, ?, ?)"
+_ADD_SNAPSHOT = "INSERT OR REPLACE INTO task_snapshots (task, seq, body) VALUES (?, ?, ?)"
+_SNAPSHOT = "SELECT body FROM task_snapshots WHERE task = ?"
+_EVENTS = "SELECT seq, body FROM task_events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?"
+_DOOMED = (
+    "SELECT id, owner, context, state FROM tasks INDEXED BY tasks_over"  # noqa: S608 - constants
+    f" WHERE app_name = ? AND {_OVER} AND moved_at < ? ORDER BY moved_at LIMIT ?"
+)
+_OF_A_TASK = ("task_events", "task_snapshots", "task_messages")
+
+
+class Row(NamedTuple):
+    """A task as it stands, and whose it is."""
+
+    id: int
+    owner: int
+    state: str
+    seq: int
+    moved_at: float
+    pushes: int
+    moves: int
+    tenant: str
+    caller: str
+
+    @property
+    def task_state(self) -> TaskState:
+        """Return where the task stands; one that was answered directly is completed."""
+        return TaskState.COMPLETED if self.state == REPLIED else TaskState(self.state)
+
+    def is_of(self, owner: Owner) -> bool:
+        """Tell whether the task is an owner's."""
+        return (self.tenant, self.caller) == owner
+
+
+class Filing(NamedTuple):
+    """A task that is to be filed, as it is written down."""
+
+    task: Task
+    owner: Owner
+    message: Message
+    digest: bytes
+    snapshot: bytes
+    event: bytes
+    holder: tuple[str, int, str, float]
+
+
+def column(state: TaskState) -> str:
+    """Return where the tasks of a state are counted."""
+    return f"n_{state.value.replace('-', '_')}"
+
+
+def find(connection: sqlite3.Connection, app_name: str, task_id: str) -> Row | None:
+    """Return the row of a task."""
+    row = connection.execute(_FIND, (app_name, task_id)).fetchone()
+    return None if row is None else Row._make(row)
+
+
+def find_owner(connection: sqlite3.Connection, app_name: str, owner: Owner) -> int | None:
+    """Return the number of an owner who has had a task."""
+    row = connection.execute(_FIND_OWNER, (app_name, *owner)).fetchone()
+    return None if row is None else row[0]
+
+
+def task_of_message(
+    connection: sqlite3.Connection, app_name: str, owner: Owner, message: Message, digest: bytes
+) -> Task | None:
+    """Return the task that a message has led to before; MessageReused if it was another."""
+    values = (app_name, *owner, message.message_id)
+    found = connection.execute(_FIND_MESSAGE, values).fetchone()
+    if found is None:
+        return None
+    if found[0] != digest:
+        raise MessageReused(message.message_id)
+    return read_task(connection, found[1])
+
+
+def add_message(
+    connection: sqlite3.Connection, row: tuple[int, int], message: Message, digest: bytes
+) -> None:
+    """Remember what a message led to: the owner's number and the task's."""
+    owner, task = row
+    connection.execute(_ADD_MESSAGE, (owner, message.message_id, digest, task))
+
+
+def add_task(connection: sqlite3.Connection, app_name: str, filing: Filing) -> int:
+    """File a task and return its number; ContextNotFound if its context is another's."""
+    task = filing.task
+    owner = find_owner(connection, app_name, filing.owner)
+    if owner is None:
+        owner = _added(connection, _ADD_OWNER, (app_name, *filing.owner))
+    found = connection.execute(_FIND_CONTEXT, (app_name, task.context_id)).fetchone()
+    if found is None:
+        context = _added(connection, _ADD_CONTEXT, (app_name, task.context_id, owner))
+    elif found[1] != owner:
+        raise ContextNotFound(task.context_id)
+    else:
+        context = found[0]
+        connection.execute("UPDATE task_contexts SET tasks = tasks + 1 WHERE id = ?", (context,))
+    _count(connection, owner, None, task.state)
+    place = (context, task.state.value, task.status.at)
+    try:
+        number = _added(connection, _ADD_TASK, (app_name, task.id, *place, *filing.holder, owner))
+    except sqlite3.IntegrityError as error:
+        raise InvalidInput(f"there is a task {task.id!r} already") from error
+    connection.execute(_ADD_EVENT, (number, 1, filing.event))
+    connection.execute(_ADD_SNAPSHOT, (number, 1, filing.snapshot))
+    add_message(connection, (owner, number), filing.message, filing.digest)
+    return number
+
+
+def advance(
+    connection: sqlite3.Connection,
+    task_id: str,
+    row: Row,
+    updates: Sequence[tuple[Update, bytes]],
+    now: float,
+) -> tuple[TaskEvent, ...]:
+    """Store updates and return them with their numbers; MoveForbidden, if one cannot happen."""
+    given = [update for update, _ in updates]
+    step = advanced(task_id, row.task_state, row.seq, given)
+    if not step.events:
+        return ()
+    rows = [(row.id, seq, body) for (seq, _), (_, body) in zip(step.events, updates, strict=True)]
+    seq = step.events[-1].seq
+    is_at_rest = step.moved_at is not None and step.state in _RESTING
+    if is_at_rest or step.is_reply or seq // _SNAPSHOT_EVERY != row.seq // _SNAPSHOT_EVERY:
+        task = folded(read_task(connection, row.id), step.events)
+        connection.execute(_ADD_SNAPSHOT, (row.id, seq, encoded(task, f"task {task_id!r}")))
+    connection.executemany(_ADD_EVENT, rows)
+    _move(connection, row, step)
+    if row.pushes:
+        add_deliveries(connection, row.id, step.events, now)
+    return step.events
+
+
+def read_task(connection: sqlite3.Connection, number: int) -> Task:
+    """Return a task as it is now."""
+    (body,) = connection.execute(_SNAPSHOT, (number,)).fetchone()
+    task = TASKS.decode(body)
+    return folded(task, read_events(connection, number, task.seq))
+
+
+def read_events(
+    connection: sqlite3.Connection, number: int, after: int, limit: int = -1
+) -> tuple[TaskEvent, ...]:
+    """Return the events of a task with numbers above `after`."""
+    rows = connection.execute(_EVENTS, (number, after, limit))
+    return tuple(TaskEvent(seq, UPDATES.decode(body)) for seq, body in rows)
+
+
+def forget(connection: sqlite3.Connection, app_name: str, before: float, limit: int) -> int:
+    """Drop some tasks that ended before a time, with all that is theirs; return how many."""
+    doomed = connection.execute(_DOOMED, (app_name, before, limit)).fetchall()
+    numbers = [(number,) for number, *_ in doomed]
+    for table in _OF_A_TASK:
+        connection.executemany(f"DELETE FROM {table} WHERE task = ?", numbers)  # noqa: S608 - constants
+    drop_pushes(connection, numbers)
+    connection.executemany("DELETE FROM tasks WHERE id = ?", numbers)
+    for (owner, state), count in Counter((owner, state) for _, owner, _, state in doomed).items():
+        if state != REPLIED:
+            name = column(TaskState(state))
+            query = f"UPDATE task_owners SET {name} = {name} - ? WHERE id = ?"  # noqa: S608 - our columns
+            connection.execute(query, (count, owner))
+    contexts = Counter(context for _, _, context, _ in doomed)
+    connection.executemany(
+        "UPDATE task_contexts SET tasks = tasks - ? WHERE id = ?",
+        [(count, context) for context, count in contexts.items()],
+    )
+    connection.executemany(
+        "DELETE FROM task_contexts WHERE id = ? AND tasks = 0", [(one,) for one in contexts]
+    )
+    connection.executemany(
+        "DELETE FROM task_owners WHERE id = ?1"
+        " AND NOT EXISTS (SELECT 1 FROM tasks WHERE owner = ?1)",
+        [(one,) for one in {owner for _, owner, _, _ in doomed}],
+    )
+    return len(doomed)
+
+
+def in_slices(values: Sequence[Any], size: int = 500) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield values in slices, each with the placeholders for it; SQLite takes only so many."""
+    for first in range(0, len(values), size):
+        some = values[first : first + size]
+        yield ", ".join("?" * len(some)), some
+
+
+def _added(connection: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> int:
+    number = connection.execute(statement, values).lastrowid
+    assert number is not None  # noqa: S101 - it is that of an INSERT
+    return number
+
+
+def _move(connection: sqlite3.Connection, row: Row, step: Advance) -> None:
+    seq = step.events[-1].seq
+    if step.is_reply:
+        _count(connection, row.owner, row.task_state, None)
+        where = (REPLIED, row.moved_at, row.moves + 1)
+    elif step.moved_at is not None:
+        _count(connection, row.owner, row.task_state, step.state)
+        where = (step.state.value, step.moved_at, row.moves + 1)
+    else:
+        connection.execute("UPDATE tasks SET seq = ? WHERE id = ?", (seq, row.id))
+        return
+    connection.execute(
+        "UPDATE tasks SET seq = ?, state = ?, moved_at = ?, move = ? WHERE id = ?",
+        (seq, *where, row.id),
+    )
+
+
+def _count(
+    connection: sqlite3.Connection, owner: int, left: TaskState | None, come: TaskState | None
+) -> None:
+    """Number a move of one of an owner's tasks, and count from which state it led to which."""
+    counts = "moves = moves + 1"
+    if left is not come:
+        counts += f", {column(left)} = {column(left)} - 1" if left else ""
+        counts += f", {column(come)} = {column(come)} + 1" if come else ""
+    connection.execute(f"UPDATE task_owners SET {counts} WHERE id = ?", (owner,))  # noqa: S608 - our columns

@@ -1,0 +1,380 @@
+"""Tasks in memory, for tests and for servers whose tasks may be forgotten."""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from acc.adapters.stores.deliveries_in_memory import Deliveries
+from acc.adapters.stores.task_bookkeeping import (
+    advanced,
+    digest_of,
+    folded,
+    is_told,
+    page_token,
+    place_of,
+)
+from acc.domain.errors import (
+    ContextNotFound,
+    InvalidInput,
+    MessageReused,
+    MoveForbidden,
+    TaskNotFound,
+)
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import (
+    ACTIVE,
+    TERMINAL,
+    Message,
+    MessageAdded,
+    PushConfig,
+    StatusUpdate,
+    Task,
+    TaskEvent,
+    TaskPage,
+    TaskQuery,
+    TaskState,
+    Update,
+)
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.runtime_ports import ClockPort
+from acc.ports.outbound.task_ports import Delivery, Filed
+
+
+class _Record:
+    """A task as it is kept: its events, what was folded of them, and where it stands."""
+
+    __slots__ = (
+        "entry",
+        "events",
+        "lease_until",
+        "message_ids",
+        "owner",
+        "state",
+        "task",
+    )
+
+    def __init__(self, task: Task, owner: Owner, message_id: str, lease_until: float) -> None:
+        self.task = task
+        self.owner = owner
+        self.state = task.status.state
+        self.events = [TaskEvent(1, StatusUpdate(status=task.status))]
+        self.message_ids = [message_id]
+        self.lease_until = lease_until
+        self.entry: _Entry = (task.status.at, 0, self)
+
+    def now(self) -> Task:
+        """Return the task after all its events."""
+        events = self.events
+        if self.task.seq != len(events):
+            self.task = folded(self.task, events[self.task.seq :])
+        return self.task
+
+
+#: When a task moved, the number of the move, and the task. Sorted, the last moved comes last.
+_Entry: TypeAlias = tuple[float, int, _Record]
+
+
+class _Shelf:
+    """The tasks of one owner in the order in which they moved: all, by state and by context."""
+
+    __slots__ = ("all", "by_context", "by_state")
+
+    def __init__(self) -> None:
+        self.all: list[_Entry] = []
+        self.by_state: dict[TaskState, list[_Entry]] = {}
+        self.by_context: dict[str, list[_Entry]] = {}
+
+    def put(self, entry: _Entry) -> None:
+        """Add a task that has come to where it stands."""
+        record = entry[2]
+        _insert(self.all, entry)
+        _insert(self.by_state.setdefault(record.state, []), entry)
+        _insert(self.by_context.setdefault(record.task.context_id, []), entry)
+
+    def take(self, entry: _Entry, state: TaskState) -> None:
+        """Remove a task that leaves a state."""
+        _remove(self.all, entry)
+        _remove(self.by_state[state], entry)
+        _remove(self.by_context[entry[2].task.context_id], entry)
+
+    def count(self, state: TaskState) -> int:
+        """Return how many tasks are in a state."""
+        return len(self.by_state.get(state, ()))
+
+    def forget(self, before: float) -> list[_Record]:
+        """Remove the tasks that ended before a time, and return them."""
+        gone: list[_Entry] = []
+        for entries in map(self.by_state.get, TERMINAL):
+            if entries:
+                count = bisect_left(entries, (before,))
+                gone += entries[:count]
+                del entries[:count]
+        moves = {move for _, move, _ in gone}
+        if moves:
+            self.all = [entry for entry in self.all if entry[1] not in moves]
+        for context_id in {record.task.context_id for _, _, record in gone}:
+            rest = [entry for entry in self.by_context[context_id] if entry[1] not in moves]
+            self.by_context[context_id] = rest
+            if not rest:
+                del self.by_context[context_id]
+        return [record for _, _, record in gone]
+
+
+def _insert(entries: list[_Entry], entry: _Entry) -> None:
+    if entries and entry < entries[-1]:
+        insort(entries, entry)
+    else:
+        entries.append(entry)
+
+
+def _remove(entries: list[_Entry], entry: _Entry) -> None:
+    # What moves is what moved lately; it is found near the end.
+    if entries[-1] is entry:
+        entries.pop()
+    else:
+        del entries[bisect_left(entries, entry)]
+
+
+class InMemoryTaskStore:
+    """Keeps tasks until the process ends. Nothing here waits, so nothing is half done."""
+
+    def __init__(self, *, clock: ClockPort, app_name: str = "", lease: float = 30.0) -> None:
+        self.app_name = app_name
+        self._clock = clock
+        self._lease = lease
+        self._moves = 0
+        self._records: dict[str, _Record] = {}
+        self._active: dict[str, _Record] = {}
+        self._messages: dict[tuple[Owner, str], tuple[bytes, _Record]] = {}
+        self._contexts: dict[str, tuple[Owner, int]] = {}
+        self._shelves: dict[Owner, _Shelf] = {}
+        self._replied: list[_Entry] = []
+        self._deliveries = Deliveries()
+
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other processes may move the tasks: they cannot."""
+        return False
+
+    async def create(
+        self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
+    ) -> Filed:
+        """File a task that a message starts, held by this process; its first event is its status.
+
+        A message that came before changes nothing; the task that it led to is returned.
+        """
+        digest = digest_of(message, "")
+        if (known := self._task_of(owner, message, digest)) is not None:
+            return Filed(known, False)
+        context_owner, tasks = self._contexts.get(task.context_id, (owner, 0))
+        if context_owner != owner:
+            raise ContextNotFound(task.context_id)
+        if task.id in self._records:
+            raise InvalidInput(f"there is a task {task.id!r} already")
+        filed = changed(task, history=(*task.history, message), seq=1)
+        record = _Record(filed, owner, message.message_id, self._clock.now() + self._lease)
+        self._contexts[task.context_id] = (owner, tasks + 1)
+        self._records[task.id] = record
+        self._messages[owner, message.message_id] = (digest, record)
+        self._list(record, task.status.at)
+        if push is not None:
+            self._deliveries.save(changed(push, task_id=task.id), owner)
+        return Filed(filed, True)
+
+    async def proceed(
+        self,
+        task_id: str,
+        *,
+        owner: Owner,
+        message: Message,
+        updates: Sequence[Update],
+        only_from: Collection[TaskState],
+    ) -> Filed:
+        """Let a message move a task on, held by this process from now on.
+
+        MoveForbidden if it is in none of the states given. A message that came before changes
+        nothing.
+        """
+        digest = digest_of(message, task_id)
+        if (known := self._task_of(owner, message, digest)) is not None:
+            return Filed(known, False)
+        record = self._records.get(task_id)
+        if record is None or record.owner != owner:
+            raise TaskNotFound(task_id)
+        if record.state not in only_from:
+            raise MoveForbidden(task_id, record.state.value, "a message")
+        self._advance(record, (MessageAdded(message=message), *updates))
+        self._messages[owner, message.message_id] = (digest, record)
+        record.message_ids.append(message.message_id)
+        record.lease_until = self._clock.now() + self._lease
+        return Filed(record.now(), True)
+
+    async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
+        """Store updates, all or none, and return them with their numbers."""
+        return self._advance(self._record(task_id), updates)
+
+    async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
+        """Return a task as it is now, None if the owner given has no such task."""
+        record = self._records.get(task_id)
+        if record is None or (owner is not None and record.owner != owner):
+            return None
+        return record.now()
+
+    async def events(
+        self, task_id: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[TaskEvent, ...]:
+        """Return the events of a task with numbers above `after`, in order."""
+        record = self._records.get(task_id)
+        if record is None:
+            return ()
+        first = max(after, 0)
+        return tuple(record.events[first : None if limit is None else first + max(limit, 0)])
+
+    async def heads(self, task_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the number of the last event of each task there is."""
+        records = self._records
+        return {name: len(records[name].events) for name in task_ids if name in records}
+
+    async def listed(self, owner: Owner, query: TaskQuery) -> TaskPage:
+        """Return a page of an owner's tasks, the last moved first; what it costs does not grow."""
+        end = place_of(query.page_token) if query.page_token else None
+        entries = self._found(owner, query)
+        first = 0 if query.since is None else bisect_left(entries, (query.since,))
+        last = len(entries) if end is None else max(bisect_left(entries, end), first)
+        start = max(last - max(query.page_size, 1), first)
+        return TaskPage(
+            tasks=tuple(record.now() for _, _, record in reversed(entries[start:last])),
+            next_page_token=page_token(*entries[start][:2]) if start > first else "",
+            total=len(entries) - first,
+        )
+
+    async def count_active(self, owner: Owner) -> int:
+        """Return how many of an owner's tasks are submitted or working."""
+        shelf = self._shelves.get(owner)
+        return 0 if shelf is None else sum(map(shelf.count, ACTIVE))
+
+    async def renew(self, task_ids: Collection[str]) -> None:
+        """Keep hold of tasks for another lease."""
+        until = self._clock.now() + self._lease
+        for name in task_ids:
+            if (record := self._records.get(name)) is not None:
+                record.lease_until = until
+
+    async def orphans(self) -> tuple[str, ...]:
+        """Return active tasks that nobody has renewed for longer than the lease."""
+        now = self._clock.now()
+        found = tuple(name for name, held in self._active.items() if held.lease_until <= now)
+        await self.renew(found)
+        return found
+
+    async def forget(self, *, before: float) -> int:
+        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
+        count = bisect_left(self._replied, (before,))
+        doomed = [record for _, _, record in self._replied[:count]]
+        del self._replied[:count]
+        for shelf in self._shelves.values():
+            doomed += shelf.forget(before)
+        for record in doomed:
+            self._drop(record)
+        self._shelves = {owner: shelf for owner, shelf in self._shelves.items() if shelf.all}
+        return len(doomed)
+
+    async def save_push(self, config: PushConfig) -> None:
+        """Keep a configuration; one with the same task and id is replaced."""
+        self._deliveries.save(config, self._record(config.task_id).owner)
+
+    async def pushes(self, task_id: str) -> tuple[PushConfig, ...]:
+        """Return the configurations of a task, the oldest first."""
+        return self._deliveries.configs(task_id)
+
+    async def delete_push(self, task_id: str, config_id: str) -> None:
+        """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
+        self._deliveries.delete(task_id, config_id)
+
+    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+        """Take deliveries whose time has come, at most one for each configuration, the oldest."""
+        return self._deliveries.due(self._clock.now(), limit, lease)
+
+    async def delivered(self, delivery_id: int) -> None:
+        """Settle a delivery: it arrived, or is given up."""
+        self._deliveries.settle(delivery_id, self._clock.now())
+
+    async def postpone(self, delivery_id: int, *, seconds: float) -> None:
+        """Try a delivery again later, counting the attempt."""
+        self._deliveries.postpone(delivery_id, self._clock.now() + seconds)
+
+    async def aclose(self) -> None:
+        """Do nothing: there are no files and no threads."""
+
+    def _record(self, task_id: str) -> _Record:
+        record = self._records.get(task_id)
+        if record is None:
+            raise TaskNotFound(task_id)
+        return record
+
+    def _task_of(self, owner: Owner, message: Message, digest: bytes) -> Task | None:
+        """Return the task that a message has led to before; MessageReused if it was another."""
+        before, record = self._messages.get((owner, message.message_id), (b"", None))
+        if record is None:
+            return None
+        if before != digest:
+            raise MessageReused(message.message_id)
+        return record.now()
+
+    def _advance(self, record: _Record, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
+        task_id = record.task.id
+        events, state, moved_at, is_reply = advanced(
+            task_id, record.state, len(record.events), updates
+        )
+        record.events += events
+        if moved_at is not None or is_reply:
+            self._shelves[record.owner].take(record.entry, record.state)
+            record.state = state
+            at = record.entry[0] if moved_at is None else moved_at
+            if is_reply:
+                self._hide(record, at)
+            else:
+                self._list(record, at)
+        if self._deliveries.has_configs(task_id):
+            told = [event for event in events if is_told(event.update)]
+            self._deliveries.add(task_id, told, self._clock.now())
+        return events
+
+    def _list(self, record: _Record, moved_at: float) -> None:
+        self._moves += 1
+        record.entry = entry = (moved_at, self._moves, record)
+        shelf = self._shelves.get(record.owner)
+        if shelf is None:
+            shelf = self._shelves[record.owner] = _Shelf()
+        shelf.put(entry)
+        if record.state in ACTIVE:
+            self._active[record.task.id] = record
+        else:
+            self._active.pop(record.task.id, None)
+
+    def _hide(self, record: _Record, moved_at: float) -> None:
+        self._moves += 1
+        record.entry = entry = (moved_at, self._moves, record)
+        _insert(self._replied, entry)
+        self._active.pop(record.task.id, None)
+
+    def _found(self, owner: Owner, query: TaskQuery) -> list[_Entry]:
+        shelf = self._shelves.get(owner)
+        if shelf is None:
+            return []
+        if not query.context_id:
+            return shelf.all if query.state is None else shelf.by_state.get(query.state, [])
+        entries = shelf.by_context.get(query.context_id, [])
+        if query.state is None:
+            return entries
+        return [entry for entry in entries if entry[2].state is query.state]
+
+    def _drop(self, record: _Record) -> None:
+        task = record.task
+        del self._records[task.id]
+        for message_id in record.message_ids:
+            del self._messages[record.owner, message_id]
+        owner, tasks = self._contexts.pop(task.context_id)
+        if tasks > 1:
+            self._contexts[task.context_id] = (owner, tasks - 1)
+        self._deliveries.delete_all(task.id)

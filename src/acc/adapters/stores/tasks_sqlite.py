@@ -1,0 +1,331 @@
+"""Tasks in one SQLite file, which several processes may use at once."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acc.adapters.stores import sqlite_deliveries as deliveries
+from acc.adapters.stores import sqlite_tasks as rows
+from acc.adapters.stores.encoding import encoded, readable
+from acc.adapters.stores.processes import Process, this_process
+from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
+from acc.adapters.stores.sqlite_task_lists import list_tasks
+from acc.adapters.stores.task_bookkeeping import digest_of, place_of
+from acc.domain.errors import MoveForbidden, TaskNotFound
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import (
+    Message,
+    MessageAdded,
+    PushConfig,
+    StatusUpdate,
+    Task,
+    TaskEvent,
+    TaskPage,
+    TaskQuery,
+    TaskState,
+    Update,
+)
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.runtime_ports import ClockPort
+from acc.ports.outbound.task_ports import Delivery, Filed
+
+T = TypeVar("T")
+
+_COUNT_ACTIVE = (
+    "SELECT n_submitted + n_working FROM task_owners"
+    " WHERE app_name = ? AND tenant = ? AND caller = ?"
+)
+_HEADS = "SELECT task_id, seq FROM tasks WHERE app_name = ? AND task_id IN ({})"
+_RENEW = (
+    "UPDATE tasks SET lease_until = ? WHERE holder_host = ? AND holder_pid = ?"
+    " AND holder_started = ? AND app_name = ? AND task_id IN ({})"
+)
+_HOLD = (
+    "UPDATE tasks SET holder_host = ?, holder_pid = ?, holder_started = ?, lease_until = ?"
+    " WHERE id = ?"
+)
+_HELD = (
+    "SELECT id, task_id, lease_until, holder_host, holder_pid, holder_started"  # noqa: S608 - constants
+    f" FROM tasks INDEXED BY tasks_active WHERE app_name = ? AND {rows.ACTIVE_ONES} ORDER BY id"
+)
+_FORGET_AT_ONCE = 500
+
+
+class SqliteTaskStore:
+    """Keeps the tasks of one application in a file; a call's cost does not grow with their number.
+
+    It takes a path, or the database that it shares with other stores. Closing it closes that.
+    """
+
+    def __init__(
+        self,
+        database: SqliteDatabase | str | Path,
+        *,
+        clock: ClockPort,
+        app_name: str = "",
+        lease: float = 30.0,
+    ) -> None:
+        self.database = as_database(database)
+        self.app_name = app_name
+        self._clock = clock
+        self._lease = lease
+
+    @property
+    def is_shared(self) -> bool:
+        """Tell whether other processes may move the tasks: any that opens the file."""
+        return True
+
+    async def create(
+        self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
+    ) -> Filed:
+        """File a task that a message starts, held by this process; its first event is its status.
+
+        A message that came before changes nothing; the task that it led to is returned.
+        """
+        # All is encoded before anything else can run: what is stored is what the caller had.
+        digest = digest_of(message, "")
+        filed = changed(task, history=(*task.history, message), seq=1)
+        filing = rows.Filing(
+            filed,
+            owner,
+            message,
+            digest,
+            snapshot=readable(filed, f"task {task.id!r}", rows.TASKS),
+            event=encoded(StatusUpdate(status=task.status), f"task {task.id!r}"),
+            holder=self._holder(),
+        )
+        config = None if push is None else _encoded_config(changed(push, task_id=task.id))
+
+        def create(connection: sqlite3.Connection) -> Filed:
+            known = rows.task_of_message(connection, self.app_name, owner, message, digest)
+            if known is not None:
+                return Filed(known, False)
+            number = rows.add_task(connection, self.app_name, filing)
+            if config is not None:
+                deliveries.save_push(connection, self.app_name, number, *config)
+            return Filed(filed, True)
+
+        return await self.database.write(create)
+
+    async def proceed(
+        self,
+        task_id: str,
+        *,
+        owner: Owner,
+        message: Message,
+        updates: Sequence[Update],
+        only_from: Collection[TaskState],
+    ) -> Filed:
+        """Let a message move a task on, held by this process from now on.
+
+        MoveForbidden if it is in none of the states given. A message that came before changes
+        nothing.
+        """
+        digest = digest_of(message, task_id)
+        bodies = _encoded_updates(task_id, (MessageAdded(message=message), *updates))
+        only_from = frozenset(only_from)
+        now, holder = self._clock.now(), self._holder()
+
+        def proceed(connection: sqlite3.Connection) -> Filed:
+            known = rows.task_of_message(connection, self.app_name, owner, message, digest)
+            if known is not None:
+                return Filed(known, False)
+            row = rows.find(connection, self.app_name, task_id)
+            if row is None or not row.is_of(owner):
+                raise TaskNotFound(task_id)
+            if row.task_state not in only_from:
+                raise MoveForbidden(task_id, row.task_state.value, "a message")
+            rows.advance(connection, task_id, row, bodies, now)
+            rows.add_message(connection, (row.owner, row.id), message, digest)
+            connection.execute(_HOLD, (*holder, row.id))
+            return Filed(rows.read_task(connection, row.id), True)
+
+        return await self.database.write(proceed)
+
+    async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
+        """Store updates, all or none, and return them with their numbers."""
+        bodies = _encoded_updates(task_id, updates)
+        now = self._clock.now()
+        return await self.database.write(
+            lambda c: rows.advance(c, task_id, self._found(c, task_id), bodies, now)
+        )
+
+    async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
+        """Return a task as it is now, None if the owner given has no such task."""
+
+        def read(connection: sqlite3.Connection) -> Task | None:
+            row = rows.find(connection, self.app_name, task_id)
+            if row is None or (owner is not None and not row.is_of(owner)):
+                return None
+            return rows.read_task(connection, row.id)
+
+        return await self.database.read(read)
+
+    async def events(
+        self, task_id: str, *, after: int = 0, limit: int | None = None
+    ) -> tuple[TaskEvent, ...]:
+        """Return the events of a task with numbers above `after`, in order."""
+        most = -1 if limit is None else max(limit, 0)
+        return await self._of_task(
+            task_id, lambda c, number: rows.read_events(c, number, after, most), ()
+        )
+
+    async def heads(self, task_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the number of the last event of each task there is."""
+        names = list(task_ids)
+
+        def read(connection: sqlite3.Connection) -> dict[str, int]:
+            found: dict[str, int] = {}
+            for marks, some in rows.in_slices(names):
+                found.update(connection.execute(_HEADS.format(marks), (self.app_name, *some)))
+            return found
+
+        return await self.database.read(read)
+
+    async def listed(self, owner: Owner, query: TaskQuery) -> TaskPage:
+        """Return a page of an owner's tasks, the last moved first; what it costs does not grow."""
+        end = place_of(query.page_token) if query.page_token else None
+        return await self.database.read(lambda c: list_tasks(c, self.app_name, owner, query, end))
+
+    async def count_active(self, owner: Owner) -> int:
+        """Return how many of an owner's tasks are submitted or working."""
+
+        def read(connection: sqlite3.Connection) -> int:
+            row = connection.execute(_COUNT_ACTIVE, (self.app_name, *owner)).fetchone()
+            return 0 if row is None else row[0]
+
+        return await self.database.read(read)
+
+    async def renew(self, task_ids: Collection[str]) -> None:
+        """Keep hold of tasks for another lease; those that another process took over stay its."""
+        names = list(task_ids)
+        *mine, until = self._holder()
+
+        def renew(connection: sqlite3.Connection) -> None:
+            for marks, some in rows.in_slices(names):
+                connection.execute(_RENEW.format(marks), (until, *mine, self.app_name, *some))
+
+        await self.database.write(renew)
+
+    async def orphans(self) -> tuple[str, ...]:
+        """Return active tasks whose process is dead, or has been silent for longer than its lease.
+
+        They are held by this process from now on, so that only one process gets each.
+        """
+        if not await self.database.read(self._orphans):
+            return ()
+        holder = self._holder()
+
+        def take(connection: sqlite3.Connection) -> tuple[str, ...]:
+            found = self._orphans(connection)
+            connection.executemany(_HOLD, [(*holder, number) for number, _ in found])
+            return tuple(name for _, name in found)
+
+        return await self.database.write(take)
+
+    async def forget(self, *, before: float) -> int:
+        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
+        total = 0
+        while True:
+            # Piece by piece, so that nobody has to wait long.
+            count = await self.database.write(
+                lambda c: rows.forget(c, self.app_name, before, _FORGET_AT_ONCE)
+            )
+            total += count
+            if count < _FORGET_AT_ONCE:
+                return total
+
+    async def save_push(self, config: PushConfig) -> None:
+        """Keep a configuration; one with the same task and id is replaced."""
+        body = _encoded_config(config)
+
+        def save(connection: sqlite3.Connection) -> None:
+            row = self._found(connection, config.task_id)
+            deliveries.save_push(connection, self.app_name, row.id, *body)
+
+        await self.database.write(save)
+
+    async def pushes(self, task_id: str) -> tuple[PushConfig, ...]:
+        """Return the configurations of a task, the oldest first."""
+        return await self._of_task(task_id, deliveries.read_pushes, ())
+
+    async def delete_push(self, task_id: str, config_id: str) -> None:
+        """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            row = rows.find(connection, self.app_name, task_id)
+            if row is not None:
+                deliveries.delete_push(connection, row.id, config_id)
+
+        await self.database.write(delete)
+
+    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+        """Take deliveries whose time has come, at most one for each configuration, the oldest."""
+        now = self._clock.now()
+        # Whoever looks often must not keep the file locked for others.
+        if not await self.database.read(lambda c: deliveries.has_due(c, self.app_name, now)):
+            return ()
+        most = max(limit, 0)
+        return await self.database.write(
+            lambda c: deliveries.take_due(c, self.app_name, most, now, now + lease)
+        )
+
+    async def delivered(self, delivery_id: int) -> None:
+        """Settle a delivery: it arrived, or is given up."""
+        now = self._clock.now()
+        await self.database.write(lambda c: deliveries.settle(c, delivery_id, now))
+
+    async def postpone(self, delivery_id: int, *, seconds: float) -> None:
+        """Try a delivery again later, counting the attempt."""
+        until = self._clock.now() + seconds
+        await self.database.write(lambda c: deliveries.postpone(c, delivery_id, until))
+
+    async def aclose(self) -> None:
+        """Let go of the file and its thread, once all that was submitted is done."""
+        await self.database.aclose()
+
+    async def _of_task(
+        self, task_id: str, job: Callable[[sqlite3.Connection, int], T], otherwise: T
+    ) -> T:
+        def read(connection: sqlite3.Connection) -> T:
+            row = rows.find(connection, self.app_name, task_id)
+            return otherwise if row is None else job(connection, row.id)
+
+        return await self.database.read(read)
+
+    def _found(self, connection: sqlite3.Connection, task_id: str) -> rows.Row:
+        row = rows.find(connection, self.app_name, task_id)
+        if row is None:
+            raise TaskNotFound(task_id)
+        return row
+
+    def _orphans(self, connection: sqlite3.Connection) -> list[tuple[int, str]]:
+        now, me = self._clock.now(), self._process
+        gone: dict[tuple[Any, ...], bool] = {}
+        found: list[tuple[int, str]] = []
+        for number, name, lease_until, *holder in connection.execute(_HELD, (self.app_name,)):
+            process = tuple(holder)
+            if process not in gone:
+                gone[process] = Process(*process).is_gone(me)
+            if gone[process] or lease_until <= now:
+                found.append((number, name))
+        return found
+
+    def _holder(self) -> tuple[str, int, str, float]:
+        me = self._process
+        return (me.host, me.pid, me.started, self._clock.now() + self._lease)
+
+    @cached_property
+    def _process(self) -> Process:
+        return this_process()
+
+
+def _encoded_updates(task_id: str, updates: Sequence[Update]) -> list[tuple[Update, bytes]]:
+    what = f"an update of task {task_id!r}"
+    return [(update, readable(update, what, rows.UPDATES)) for update in updates]
+
+
+def _encoded_config(config: PushConfig) -> tuple[str, bytes]:
+    return config.id, encoded(config, f"push configuration {config.id!r}")

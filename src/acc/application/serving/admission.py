@@ -1,0 +1,86 @@
+"""What is checked of a message before anything is done with it."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from acc.application.agents.base import BaseAgent
+from acc.application.serving.limits import ServeLimits
+from acc.domain.errors import ContentTypeNotSupported, InvalidInput
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.task import Message, Role
+
+TEXT = "text/plain"
+JSON = "application/json"
+_BYTES = "application/octet-stream"
+_MOST_ID = 256
+
+
+def input_modes(agent: BaseAgent) -> tuple[str, ...]:
+    """Return the media types that an agent reads."""
+    return tuple(agent.input_modes)
+
+
+def output_modes(agent: BaseAgent) -> tuple[str, ...]:
+    """Return the media types that an agent writes; structured answers are JSON first."""
+    declared = tuple(agent.output_modes)
+    if getattr(agent, "output_schema", None) is not None:
+        return (JSON, *(mode for mode in declared if mode != JSON))
+    return declared
+
+
+def check_message(message: Message, limits: ServeLimits, modes: Sequence[str]) -> None:
+    """Refuse a message that is not a client's, is too large, or that the agent cannot read."""
+    if message.role is not Role.USER:
+        raise InvalidInput("message.role: a client's message has the role of the user")
+    for name, value in (
+        ("messageId", message.message_id),
+        ("contextId", message.context_id),
+        ("taskId", message.task_id),
+    ):
+        if len(value) > _MOST_ID or not value.isprintable():
+            raise InvalidInput(f"message.{name}: at most {_MOST_ID} printable characters")
+    if not message.message_id.strip():
+        raise InvalidInput("message.messageId: must not be empty")
+    if len(message.parts) > limits.parts:
+        raise InvalidInput(f"message.parts: at most {limits.parts} parts in one message")
+    for part in message.parts:
+        if part.text is not None and len(part.text) > limits.text:
+            raise InvalidInput(f"message.parts: at most {limits.text} characters in one text")
+        kind = media_type(part)
+        if not reads(kind, modes):
+            raise ContentTypeNotSupported(
+                f"this agent does not read {kind}; it reads {', '.join(modes)}"
+            )
+
+
+def media_type(part: Part) -> str:
+    """Return the media type of a part, without its parameters."""
+    told = part.media_type.partition(";")[0].strip().lower()
+    if told:
+        return told
+    if part.text is not None:
+        return TEXT
+    return _BYTES if part.raw is not None or part.url is not None else JSON
+
+
+def reads(kind: str, modes: Sequence[str]) -> bool:
+    """Tell whether one of the modes covers a media type; who reads plain text reads any text."""
+    return any(
+        fnmatchcase(kind, mode) or (mode == TEXT and kind.startswith("text/")) for mode in modes
+    )
+
+
+def wants_data(accepted: Sequence[str], modes: Sequence[str]) -> bool:
+    """Tell whether the answer is to be data, by what the client takes and the agent writes."""
+    if not accepted:
+        return modes[:1] == (JSON,)
+    for wanted in accepted:
+        pattern = wanted.partition(";")[0].strip().lower()
+        if pattern in ("text", "*"):  # what older clients say
+            pattern = "text/*" if pattern == "text" else "*/*"
+        for mode in modes:
+            if fnmatchcase(mode, pattern) or fnmatchcase(pattern, mode):
+                return mode == JSON
+    raise ContentTypeNotSupported(
+        f"this agent writes {', '.join(modes)}, and the client takes only {', '.join(accepted)}"
+    )

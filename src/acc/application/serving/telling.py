@@ -1,0 +1,259 @@
+"""Telling the world outside what happens in a run: events of the run in, updates of a task out."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from acc.application.context import RunResult
+from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute, SessionWaiting
+from acc.domain.value_objects.event import (
+    Event,
+    EventKind,
+    InputRequest,
+    Part,
+    RequestKind,
+    RunStatus,
+    text_part,
+)
+from acc.domain.value_objects.session import StoredArtifact
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    DirectReply,
+    Message,
+    Role,
+    StatusUpdate,
+    TaskArtifact,
+    TaskState,
+    TaskStatus,
+    Update,
+)
+from acc.ports.outbound.runtime_ports import ClockPort, IdsPort
+
+#: What a paused run asks comes as data under this extension.
+INPUT_REQUEST = "urn:acc:a2a:input-request:v1"
+#: How large the memory was that the agent was shown.
+MEMORY_FOOTPRINT = "urn:acc:a2a:memory-footprint:v1"
+ANSWER = "answer"
+
+_FLUSH_AFTER = 0.05
+_FLUSH_AT = 2048
+
+#: Errors whose words were written for who asked. Others may quote what is no business of theirs.
+_PUBLIC = (InvalidInput, BudgetExceeded, NoRoute, SessionWaiting)
+_INTERRUPTED_BY = {
+    RequestKind.AUTHORIZATION: TaskState.AUTH_REQUIRED,
+}
+
+Store = Callable[[Sequence[Update]], Awaitable[None]]
+Load = Callable[[str, int], Awaitable[StoredArtifact | None]]
+
+
+class Teller:
+    """Follows one run and tells its task's story as updates, which are stored as they come.
+
+    An answer is an artifact, streamed in pieces where they are wanted; what agents said on the way
+    to it, and their progress, are messages of a task at work. Calls of tools stay inside.
+    """
+
+    def __init__(
+        self,
+        *,
+        task_id: str,
+        context_id: str,
+        store: Store,
+        load: Load,
+        clock: ClockPort,
+        ids: IdsPort,
+    ) -> None:
+        self.task_id = task_id
+        self.context_id = context_id
+        self.wants_pieces = False
+        #: Whether the answer is to be sent as data, and may be sent as a message alone.
+        self.as_data = False
+        self.may_reply = False
+        self.wants_footprint = False
+        self.is_working = False
+        self._store = store
+        self._load = load
+        self._clock = clock
+        self._ids = ids
+        self._said: Event | None = None
+        self._pieces = ""
+        self._newest = ""
+        self._told = ""
+        self._is_streaming = False
+        self._flushed_at = 0.0
+
+    async def hear(self, event: Event) -> None:
+        """Tell what an event means to the world outside, if it means anything."""
+        updates = await self._updates(event)
+        if not updates:
+            return
+        if not self.is_working and not isinstance(updates[0], DirectReply):
+            self.is_working = True
+            updates = [self._status(TaskState.WORKING), *updates]
+        await self._store(updates)
+
+    async def _updates(self, event: Event) -> list[Update]:
+        match event.kind:
+            case EventKind.DELTA:
+                return [] if event.branch or self.as_data else self._piece(event)
+            case EventKind.MESSAGE if event.author != "user":
+                return self._message(event)
+            case EventKind.PROGRESS:
+                return [self._status(TaskState.WORKING, event.parts)]
+            case EventKind.ARTIFACT:
+                return await self._artifact(event)
+            case EventKind.TOOL_CALLS:
+                self._is_streaming = False
+                return []
+            case EventKind.MESSAGE | EventKind.INPUT if not self.is_working:
+                if self.may_reply:
+                    return []
+                self.is_working = True
+                return [self._status(TaskState.WORKING)]
+        return []
+
+    def _message(self, event: Event) -> list[Update]:
+        self._is_streaming = False
+        if self.may_reply and not self.is_working and event.detail.get("direct"):
+            return [DirectReply(message=self._from_agent(event.parts))]
+        before, self._said = self._said, event
+        if before is None:
+            return []
+        # Another spoke after it, so it was not the last word.
+        return [self._status(TaskState.WORKING, before.parts, said_by=before.author)]
+
+    def _piece(self, event: Event) -> list[Update]:
+        if not self._is_streaming:
+            self._is_streaming = True
+            self._pieces = self._newest = self._told = ""
+            self._flushed_at = event.at
+        # The newest piece is held back, for it may turn out to be the last one.
+        self._pieces += self._newest
+        self._newest = event.text
+        late = event.at - self._flushed_at >= _FLUSH_AFTER
+        if not self._pieces or not (late or len(self._pieces) >= _FLUSH_AT):
+            return []
+        self._flushed_at = event.at
+        update = self._answer(text_part(self._pieces), append=bool(self._told), last=False)
+        self._told += self._pieces
+        self._pieces = ""
+        return [update]
+
+    async def _artifact(self, event: Event) -> list[Update]:
+        detail = event.detail
+        name = str(detail["name"])
+        parts, append, last = event.parts, bool(detail.get("append")), detail.get("last", True)
+        if not parts:
+            parts = await self._file(name, detail)
+        own = name if name != ANSWER else f"{ANSWER}-file"
+        artifact = TaskArtifact(artifact_id=own, name=name, parts=parts)
+        return [ArtifactUpdate(artifact=artifact, append=append, last_chunk=bool(last))]
+
+    async def _file(self, name: str, detail: Mapping[str, Any]) -> tuple[Part, ...]:
+        media_type = str(detail["media_type"])
+        kept = await self._load(name, detail["version"])
+        data = b"" if kept is None else kept.data
+        plain = media_type.partition(";")[0].strip()
+        if plain.startswith("text/"):
+            return (Part(text=data.decode("utf-8", "replace"), media_type=plain, filename=name),)
+        return (Part(raw=data, media_type=plain, filename=name),)
+
+    def ending(self, result: RunResult) -> list[Update]:
+        """Return the updates that a run ends its task, or its part of the task, with."""
+        if result.status is RunStatus.INPUT_REQUIRED:
+            return [self._asking(result.requests)]
+        if result.status is RunStatus.REJECTED:
+            return [self._status(TaskState.REJECTED, text_part(result.text))]
+        metadata: dict[str, Any] = {}
+        if self.wants_footprint and result.usage.memory_tokens:
+            metadata[MEMORY_FOOTPRINT] = {"tokens": result.usage.memory_tokens}
+        done = self._status(TaskState.COMPLETED, metadata=metadata)
+        return [self._whole_answer(result.text), done] if result.text else [done]
+
+    def failing(self, error: BaseException) -> list[Update]:
+        """Return the update that a run which failed ends its task with."""
+        code = error.code if isinstance(error, AccError) else "internal"
+        told = str(error) if isinstance(error, _PUBLIC) else "the agent could not finish this task"
+        return [
+            self._status(TaskState.FAILED, text_part(f"{told} ({code})"), metadata={"code": code})
+        ]
+
+    def _whole_answer(self, text: str) -> ArtifactUpdate:
+        if self._told and self._told + self._pieces + self._newest == text:
+            rest = text_part(self._pieces + self._newest)
+            return self._answer(rest, append=True, last=True)
+        return self._answer(self._as_parts(text), append=False, last=True)
+
+    def _as_parts(self, text: str) -> tuple[Part, ...]:
+        if self.as_data:
+            try:
+                data = json.loads(text)
+            except ValueError:
+                return text_part(text)
+            return (Part(data=data, is_null=data is None, media_type="application/json"),)
+        return text_part(text)
+
+    def _answer(self, parts: tuple[Part, ...], *, append: bool, last: bool) -> ArtifactUpdate:
+        artifact = TaskArtifact(artifact_id=ANSWER, name=ANSWER, parts=parts)
+        return ArtifactUpdate(artifact=artifact, append=append, last_chunk=last)
+
+    def _asking(self, requests: Sequence[InputRequest]) -> StatusUpdate:
+        return asking(requests, message=self._from_agent, at=self._clock.now())
+
+    def _status(
+        self,
+        state: TaskState,
+        parts: tuple[Part, ...] = (),
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        said_by: str = "",
+    ) -> StatusUpdate:
+        said = self._from_agent(parts, said_by) if parts else None
+        status = TaskStatus(state=state, at=self._clock.now(), message=said)
+        return StatusUpdate(status=status, metadata=metadata or {})
+
+    def _from_agent(self, parts: tuple[Part, ...], said_by: str = "") -> Message:
+        return Message(
+            message_id=self._ids.new(),
+            role=Role.AGENT,
+            parts=parts,
+            context_id=self.context_id,
+            task_id=self.task_id,
+            metadata={"agent": said_by} if said_by else {},
+        )
+
+
+def asking(
+    requests: Sequence[InputRequest],
+    *,
+    message: Callable[[tuple[Part, ...]], Message],
+    at: float,
+    hint: str = "",
+) -> StatusUpdate:
+    """Return the status of a task whose run waits: what it asks, in words and as data."""
+    waits_for = {_INTERRUPTED_BY.get(r.kind, TaskState.INPUT_REQUIRED) for r in requests}
+    state = waits_for.pop() if len(waits_for) == 1 else TaskState.INPUT_REQUIRED
+    told = "\n".join(request.message for request in requests)
+    data = {"requests": [_as_data(request) for request in requests]}
+    parts = (
+        Part(text=f"{hint}\n{told}" if hint else told),
+        Part(data=data, media_type="application/json", metadata={"extension": INPUT_REQUEST}),
+    )
+    return StatusUpdate(status=TaskStatus(state=state, at=at, message=message(parts)))
+
+
+def _as_data(request: InputRequest) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "requestId": request.id,
+        "kind": request.kind.value,
+        "message": request.message,
+    }
+    if request.tool:
+        data |= {"tool": request.tool, "arguments": dict(request.arguments)}
+    if request.schema:
+        data["schema"] = dict(request.schema)
+    if request.expires_at is not None:
+        data["expiresAt"] = request.expires_at
+    return data

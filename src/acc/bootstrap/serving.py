@@ -1,0 +1,180 @@
+"""What a server of agents is made of: runner, stores, cards, tokens, notifications, HTTP."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from email.utils import formatdate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from acc.application.agents.base import BaseAgent
+from acc.application.serving.cards import card_of, extended_card_of
+from acc.application.serving.delivering import PushDelivery
+from acc.application.serving.limits import ServeLimits
+from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.bootstrap.agents import Runner, make_services
+from acc.bootstrap.parts import version
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.run import RunConfig
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.runtime_ports import ClockPort
+from acc.ports.outbound.security_ports import NotificationSignerPort, TokenVerifierPort
+from acc.ports.outbound.task_ports import TaskStorePort
+
+if TYPE_CHECKING:
+    from acc.adapters.a2a.server import A2AServer
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How agents are served.
+
+    `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
+    server may call although they are not public. `hosts` are the names it answers to, None for all.
+    `sign_card` takes the card's content and returns signatures.
+    """
+
+    public_url: str = "http://127.0.0.1:8000"
+    store: str | Path = "memory"
+    verifier: TokenVerifierPort | None = None
+    allow: Sequence[str] = ()
+    hosts: Sequence[str] | None = None
+    limits: ServeLimits | None = None
+    config: RunConfig | None = None
+    signer: NotificationSignerPort | None = None
+    push: bool = True
+    sign_card: Callable[[AgentCard], AgentCard] | None = None
+    agent_version: str = ""
+    generations: Sequence[str] = ("1.0", "0.3")
+
+
+def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
+    """Return an ASGI application that serves an agent over A2A."""
+    from acc.adapters.a2a.cards import write_public_card
+    from acc.adapters.a2a.openapi import openapi_document
+    from acc.adapters.a2a.server import WIRES, A2AServer, Documents
+    from acc.adapters.a2a.webhook import Webhook
+    from acc.adapters.security.guarded_http import check_url, guarded_client
+
+    options = options or ServeOptions()
+    services = make_services(store=options.store)
+    runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
+    tasks = make_task_store(options.store, services.sessions, services.clock, agent.name)
+    serve = ServeTasks(
+        runner,
+        tasks=tasks,
+        limits=options.limits,
+        check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
+    )
+    card = card_of(
+        agent,
+        url=options.public_url,
+        version=options.agent_version or version(),
+        is_closed=options.verifier is not None,
+        can_push=options.push,
+    )
+    if options.sign_card is not None:
+        card = options.sign_card(card)
+    public, modern = write_public_card(card), WIRES["1.0"].write_card(card)
+    extended = changed(card, skills=extended_card_of(agent, card), signatures=())
+
+    @asynccontextmanager
+    async def life() -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(runner.aclose)
+            stack.push_async_callback(tasks.aclose)
+            if options.push:
+                client = await stack.enter_async_context(guarded_client(allow=options.allow))
+                webhook = Webhook(client, wires=WIRES, signer=options.signer)
+                serve.background = [PushDelivery(tasks=tasks, deliver=webhook).run]
+            await stack.enter_async_context(serve.open())
+            yield
+
+    return A2AServer(
+        serve,
+        documents=Documents(
+            card=public if "0.3" in options.generations else modern,
+            modern_card=modern,
+            modified=formatdate(services.clock.now(), usegmt=True).encode(),
+            extended=extended if options.verifier is not None else None,
+            openapi=openapi_document(card),
+            extensions=tuple(extension.uri for extension in card.extensions),
+        ),
+        verifier=options.verifier,
+        hosts=options.hosts,
+        generations=options.generations,
+        life=life,
+    )
+
+
+def make_task_store(
+    store: str | Path, sessions: Any, clock: ClockPort, app_name: str
+) -> TaskStorePort:
+    """Return where tasks are kept: beside the sessions."""
+    if store in ("memory", ":memory:"):
+        from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
+
+        return InMemoryTaskStore(clock=clock, app_name=app_name)
+    from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+
+    return SqliteTaskStore(sessions.database, clock=clock, app_name=app_name)
+
+
+def check_binding(host: str, *, is_closed: bool, unprotected: bool) -> None:
+    """Refuse to open a server without tokens to the network, unless told so in so many words."""
+    if is_closed or unprotected or host in _LOOPBACK or host.startswith("127."):
+        return
+    raise InvalidInput(
+        f"without --tokens anyone who reaches {host} could use this agent; give --tokens FILE "
+        "(make one with `acc token`), or say --unprotected if that is what you want"
+    )
+
+
+def hosts_for(host: str, public_url: str) -> list[str]:
+    """Return the names that an open server on loopback answers to."""
+    return sorted({*_LOOPBACK, host, urlsplit(public_url).hostname or host})
+
+
+def signer_for() -> NotificationSignerPort | None:
+    """Return who signs notifications, if the environment holds a secret."""
+    secret = os.environ.get("ACC_PUSH_SECRET", "")
+    if not secret:
+        return None
+    from acc.adapters.security.notifications import HmacSigner
+
+    return HmacSigner(secret)
+
+
+def verifier_for(tokens: Path | None) -> TokenVerifierPort | None:
+    """Return who checks callers, from a file of tokens."""
+    if tokens is None:
+        return None
+    from acc.adapters.security.tokens import StaticTokens
+
+    return StaticTokens.from_file(tokens)
+
+
+def serve_forever(
+    agent: BaseAgent,
+    options: Callable[[str], ServeOptions],
+    *,
+    host: str,
+    port: int,
+    on_ready: Callable[[ServeOptions], None],
+) -> bool:
+    """Listen and serve until a signal comes; return whether the server could start.
+
+    The options are made once the address is known, which a port of 0 leaves to the machine.
+    """
+    from acc.adapters.a2a.http_server import bind, run
+
+    listening = bind(host, port)
+    name = f"[{host}]" if ":" in host else host
+    chosen = options(f"http://{name}:{listening.getsockname()[1]}")
+    server = make_server(agent, chosen)
+    return run(server, listening, on_ready=lambda: on_ready(chosen))

@@ -1,0 +1,97 @@
+"""The stores of tasks that the contract suite is run against, and what to put into them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
+from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.domain.value_objects.event import text_part
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    PushConfig,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskArtifact,
+    TaskState,
+    TaskStatus,
+)
+from acc.ports.outbound.task_ports import Filed, TaskStorePort
+from acc.testing import FrozenClock
+
+LEASE = 30.0
+ANN = Owner("acme", "ann")
+BOB = Owner("acme", "bob")
+
+
+@dataclass(frozen=True)
+class Tasks:
+    store: TaskStorePort
+    clock: FrozenClock
+
+
+def in_memory(_: Path) -> Tasks:
+    clock = FrozenClock()
+    return Tasks(InMemoryTaskStore(clock=clock, app_name="desk", lease=LEASE), clock)
+
+
+def sqlite(folder: Path) -> Tasks:
+    clock = FrozenClock()
+    store = SqliteTaskStore(folder / "acc.db", clock=clock, app_name="desk", lease=LEASE)
+    return Tasks(store, clock)
+
+
+MAKERS: dict[str, Callable[[Path], Tasks]] = {"in_memory": in_memory, "sqlite": sqlite}
+
+
+def message(message_id: str = "m1", text: str = "Hello, こんにちは", task_id: str = "") -> Message:
+    return Message(message_id=message_id, role=Role.USER, parts=text_part(text), task_id=task_id)
+
+
+def said(text: str) -> Message:
+    return Message(message_id=f"a-{text}", role=Role.AGENT, parts=text_part(text))
+
+
+def task(task_id: str = "t1", context_id: str = "c1", at: float = 1.0) -> Task:
+    status = TaskStatus(state=TaskState.SUBMITTED, at=at)
+    return Task(id=task_id, context_id=context_id, status=status)
+
+
+def moved(state: TaskState, at: float = 2.0, text: str = "") -> StatusUpdate:
+    status = TaskStatus(state=state, at=at, message=said(text) if text else None)
+    return StatusUpdate(status=status)
+
+
+def piece(
+    text: str, artifact_id: str = "a1", *, append: bool = True, last: bool = False
+) -> ArtifactUpdate:
+    artifact = TaskArtifact(artifact_id=artifact_id, parts=text_part(text))
+    return ArtifactUpdate(artifact=artifact, append=append, last_chunk=last)
+
+
+def push(
+    config_id: str = "p1", task_id: str = "t1", url: str = "https://example.org"
+) -> PushConfig:
+    return PushConfig(id=config_id, task_id=task_id, url=url)
+
+
+async def file(
+    store: TaskStorePort,
+    task_id: str = "t1",
+    *,
+    owner: Owner = ANN,
+    context_id: str = "",
+    at: float = 1.0,
+) -> Filed:
+    """File a task with a message and, unless one is named, a context of its own."""
+    made = task(task_id, context_id or f"c-{task_id}", at)
+    return await store.create(made, owner=owner, message=message(f"m-{task_id}"))
+
+
+async def held(store: TaskStorePort, task_id: str = "t1") -> Task:
+    found = await store.read(task_id)
+    assert found is not None
+    return found

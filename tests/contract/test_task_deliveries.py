@@ -1,0 +1,196 @@
+"""One suite for every store of tasks: who is to be told of a task, and what."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tasks_under_test import ANN, BOB, MAKERS, Tasks, file, message, moved, piece, push, said, task
+
+from acc.domain.value_objects.task import ACTIVE, DirectReply, MessageAdded, PushConfig, TaskState
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.task_ports import Delivery
+
+WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
+
+
+@pytest.fixture(params=sorted(MAKERS))
+async def tasks(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tasks]:
+    made = MAKERS[request.param](tmp_path)
+    yield made
+    await made.store.aclose()
+
+
+async def due(tasks: Tasks, limit: int = 10, lease: float = 5.0) -> tuple[Delivery, ...]:
+    return await tasks.store.due(limit=limit, lease=lease)
+
+
+async def settle_all(tasks: Tasks) -> list[tuple[str, int]]:
+    """Deliver what is due until nothing is, and return which events went where."""
+    told: list[tuple[str, int]] = []
+    while taken := await due(tasks):
+        for delivery in taken:
+            told.append((delivery.config.id, delivery.event.seq))
+            await tasks.store.delivered(delivery.id)
+    return told
+
+
+async def test_configurations_are_kept_in_order_and_replaced(tasks: Tasks) -> None:
+    store = tasks.store
+    await file(store)
+    whole = PushConfig(
+        id="p2",
+        task_id="t1",
+        url="https://例え.jp/x",
+        token="t",  # noqa: S106 - no secret
+        scheme="Bearer",
+        credentials="c",
+        generation="0.3",
+    )
+    for config in (push("p1"), whole, push("p3")):
+        await store.save_push(config)
+    await store.save_push(push("p1", url="https://example.org/new"))
+    assert await store.pushes("t1") == (
+        push("p1", url="https://example.org/new"),
+        whole,
+        push("p3"),
+    )
+    await store.delete_push("t1", "p2")
+    await store.delete_push("t1", "p2")
+    await store.delete_push("nowhere", "p2")
+    assert [config.id for config in await store.pushes("t1")] == ["p1", "p3"]
+    assert await store.pushes("nowhere") == ()
+
+
+async def test_statuses_and_finished_artifacts_are_told_in_order(tasks: Tasks) -> None:
+    store = tasks.store
+    filed = await store.create(task(), owner=ANN, message=message(), push=push())
+    assert filed.is_new
+    assert await due(tasks) == ()
+    await store.append("t1", [moved(WORKING), piece("a", append=False), piece("b")])
+    await store.append("t1", [piece("c", last=True), MessageAdded(message=said("x"))])
+    await store.append("t1", [moved(COMPLETED)])
+    events = await store.events("t1")
+    (first,) = await due(tasks)
+    assert first == (first.id, push(), ANN, events[1], 0)
+    assert await due(tasks) == ()
+    await store.delivered(first.id)
+    assert await settle_all(tasks) == [("p1", 5), ("p1", 7)]
+    assert await settle_all(tasks) == []
+
+
+async def test_a_message_that_moves_a_task_is_told_by_its_status(tasks: Tasks) -> None:
+    await file(tasks.store)
+    await tasks.store.save_push(push())
+    await tasks.store.proceed(
+        "t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], only_from=ACTIVE
+    )
+    assert await settle_all(tasks) == [("p1", 3)]
+
+
+async def test_a_direct_reply_is_not_told(tasks: Tasks) -> None:
+    await tasks.store.create(task(), owner=ANN, message=message(), push=push())
+    await tasks.store.append("t1", [DirectReply(message=said("hi"))])
+    assert await due(tasks) == ()
+
+
+async def test_everyone_is_told_at_their_own_pace(tasks: Tasks) -> None:
+    store = tasks.store
+    await file(store)
+    await store.save_push(push("p1"))
+    await store.append("t1", [moved(WORKING)])
+    await store.save_push(push("p2"))
+    await store.append("t1", [moved(WORKING), moved(COMPLETED)])
+    slow, quick = await due(tasks)
+    assert [(one.config.id, one.event.seq) for one in (slow, quick)] == [("p1", 2), ("p2", 3)]
+    await store.postpone(slow.id, seconds=60)
+    await store.delivered(quick.id)
+    assert await settle_all(tasks) == [("p2", 4)]
+    tasks.clock.time += 60
+    (again,) = await due(tasks)
+    assert again == changed_attempts(slow, 1)
+    await store.delivered(again.id)
+    assert await settle_all(tasks) == [("p1", 3), ("p1", 4)]
+
+
+def changed_attempts(delivery: Delivery, attempts: int) -> Delivery:
+    return delivery._replace(attempts=attempts)
+
+
+async def test_attempts_are_counted_for_each_delivery(tasks: Tasks) -> None:
+    store = tasks.store
+    await store.create(task(), owner=ANN, message=message(), push=push())
+    await store.append("t1", [moved(WORKING), moved(COMPLETED)])
+    for attempts in range(3):
+        (taken,) = await due(tasks)
+        assert (taken.event.seq, taken.attempts) == (2, attempts)
+        await store.postpone(taken.id, seconds=1.5)
+        assert await due(tasks) == ()
+        tasks.clock.time += 1.5
+    (taken,) = await due(tasks)
+    await store.delivered(taken.id)
+    (following,) = await due(tasks)
+    assert (following.event.seq, following.attempts) == (3, 0)
+
+
+async def test_what_is_not_settled_comes_up_again(tasks: Tasks) -> None:
+    store = tasks.store
+    await store.create(task(), owner=ANN, message=message(), push=push())
+    await store.append("t1", [moved(WORKING), moved(COMPLETED)])
+    (taken,) = await due(tasks, lease=5.0)
+    tasks.clock.time += 4.9
+    assert await due(tasks) == ()
+    tasks.clock.time += 0.1
+    assert await due(tasks) == (taken,)
+    # Whoever comes late settles nothing but their own.
+    await store.delivered(taken.id)
+    await store.delivered(taken.id)
+    await store.postpone(taken.id, seconds=1)
+    assert await settle_all(tasks) == [("p1", 3)]
+
+
+async def test_those_who_wait_longest_are_told_first(tasks: Tasks) -> None:
+    for number in range(5):
+        tasks.clock.time += 1
+        made = task(f"t{number}", f"c{number}")
+        config = push(f"p{number}")
+        await tasks.store.create(made, owner=ANN, message=message(made.id), push=config)
+        await tasks.store.append(made.id, [moved(WORKING)])
+    first = await due(tasks, limit=2, lease=60)
+    rest = await due(tasks, limit=9, lease=60)
+    assert [one.config.id for one in (*first, *rest)] == [f"p{n}" for n in range(5)]
+    assert await due(tasks, limit=0) == ()
+
+
+async def test_a_configuration_that_is_dropped_takes_its_deliveries_along(tasks: Tasks) -> None:
+    store = tasks.store
+    await store.create(task(), owner=ANN, message=message(), push=push())
+    await store.save_push(push("p2"))
+    await store.append("t1", [moved(WORKING), moved(COMPLETED)])
+    (first, _) = await due(tasks)
+    await store.delete_push("t1", "p1")
+    await store.delivered(first.id)
+    await store.postpone(first.id, seconds=0)
+    tasks.clock.time += 60
+    assert await settle_all(tasks) == [("p2", 2), ("p2", 3)]
+
+
+async def test_a_configuration_that_is_replaced_keeps_its_deliveries(tasks: Tasks) -> None:
+    store = tasks.store
+    await store.create(task(), owner=ANN, message=message(), push=push())
+    await store.append("t1", [moved(WORKING)])
+    config = changed(push(), url="https://example.org/new")
+    await store.save_push(config)
+    (taken,) = await due(tasks)
+    assert taken.config == config
+
+
+async def test_the_deliveries_of_a_forgotten_task_are_dropped(tasks: Tasks) -> None:
+    store = tasks.store
+    await store.create(task(), owner=ANN, message=message(), push=push())
+    other = task("t2", "c2")
+    await store.create(other, owner=BOB, message=message(), push=push())
+    await store.append("t1", [moved(COMPLETED, 2.0)])
+    await store.append("t2", [moved(COMPLETED, 9.0)])
+    assert await store.forget(before=3.0) == 1
+    (taken,) = await due(tasks)
+    assert (taken.owner, taken.config) == (BOB, push(task_id="t2"))
