@@ -300,7 +300,6 @@ class ServeTasks:
 
     async def listed(self, principal: Principal, request: ListRequest) -> TaskPage:
         """Return a page of the caller's tasks."""
-        self.check_authenticated(principal, "listing tasks")
         owner = self._owner(principal, request.tenant)
         page = await self._tasks.listed(owner, request.query)
         tasks = (self._shown(task, request.history_length) for task in page.tasks)
