@@ -5,8 +5,10 @@ is what they test. Serve it and run the TCK's branch 1.0-dev or 0.3.x against it
 with which settings, and what came out. Without arguments this program tries a few of the scenarios
 on a server of its own and stops.
 
-公式の A2A 適合性テスト（TCK）が求める振る舞いをするエージェントです。テストはメッセージの ID で動作を指定します。
-サーバーとして起動し、TCK の 1.0-dev または 0.3.x ブランチを実行できます。設定と結果は docs/a2a.md にあります。
+公式の A2A 適合性テスト（TCK）が求める振る舞いをするエージェントです。
+テストはメッセージの ID で動作を指定します。
+サーバーとして起動し、TCK の 1.0-dev または 0.3.x ブランチを実行できます。設定と結果は
+docs/a2a.md にあります。
 引数なしで実行すると、自分でサーバーを起動していくつかのシナリオを試し、終了します。
 
 Run it / 実行方法: python examples/conformance_agent.py
@@ -14,11 +16,13 @@ Serve it / 起動方法: acc serve conformance_agent:agent --port 9999 --accept-
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from acc import BaseAgent, Part, RunContext
 
 OUTPUT = "output.txt"
+Scenario = Callable[[RunContext], Awaitable[str | None]]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -68,7 +72,7 @@ async def long_work(ctx: RunContext) -> str:
     return "done"
 
 
-def publish(*parts: Part | str, working: bool = False):
+def publish(*parts: Part | str, working: bool = False) -> Scenario:
     """Return a scenario that hands over one artifact / 成果物を一つ渡すシナリオを返します。"""
 
     async def scenario(ctx: RunContext) -> None:
@@ -92,7 +96,7 @@ async def nothing(ctx: RunContext) -> None:
 TEXT_FILE = Part(raw=b"file content", filename=OUTPUT, media_type="text/plain")
 FILE_URL = Part(url=f"https://example.com/{OUTPUT}", filename=OUTPUT, media_type="text/plain")
 WAITING = "tck-input-required"
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario] = {
     "": wait_for_input,
     "tck-": complete,
     "tck-message-response": reply,

@@ -73,6 +73,9 @@ def part_in(value: Any) -> Any:
     data = part.get("data")
     if isinstance(data, Mapping) and data.keys() == {"data"} and isinstance(data["data"], Mapping):
         part["data"] = data["data"]
+    held = [kind for kind in ("text", "file", "data") if part.get(kind) is not None]
+    if len(held) == 1:
+        part["kind"] = held[0]
     return part
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import check_message, input_modes, output_modes, wants_data
 from acc.application.serving.answering import read_answers
-from acc.application.serving.execution import Execution, Work, user_of
+from acc.application.serving.execution import Execution, Work
 from acc.application.serving.hub import Hub
 from acc.application.serving.limits import ServeLimits
 from acc.application.serving.requests import (
@@ -223,7 +223,7 @@ class ServeTasks:
         waiting: Sequence[InputRequest] = ()
         answers: tuple[InputAnswer, ...] = ()
         if task.state in INTERRUPTED:
-            waiting = await self.runner.pending(user_id=user_of(inside), session_id=task.context_id)
+            _, waiting = await self._execution.waiting(inside, task)
             answers = read_answers(message.parts, waiting, by=inside.caller)
         undecided = bool(waiting) and not answers
         update = self._ask_again(task, waiting) if undecided else self._working()
@@ -370,7 +370,11 @@ class ServeTasks:
         self._check_pushes()
         assert self._check_url is not None  # noqa: S101 - just checked
         await self._check_url(config.url)
-        return config if config.id else changed(config, id=self.runner.services.ids.new())
+        if config.id:
+            return config
+        # In 0.3 a task has one configuration that nobody named; naming it anew replaces it.
+        made = "default" if config.generation == "0.3" else self.runner.services.ids.new()
+        return changed(config, id=made)
 
     # Who, and how much
 
