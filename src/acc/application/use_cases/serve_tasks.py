@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from acc.application.runner import SessionRunner
@@ -224,7 +225,8 @@ class ServeTasks:
         answers: tuple[InputAnswer, ...] = ()
         if task.state in INTERRUPTED:
             _, waiting = await self._execution.waiting(inside, task)
-            answers = read_answers(message.parts, waiting, by=inside.caller)
+            read = read_answers(message.parts, waiting, by=inside.caller)
+            answers = tuple(replace(one, message_id=message.message_id) for one in read)
         undecided = bool(waiting) and not answers
         update = self._ask_again(task, waiting) if undecided else self._working()
         try:
