@@ -222,17 +222,21 @@ def _connect_once(path: Path, busy_timeout: float) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         if version < VERSION:
-            _make_tables(path, connection)
-    except sqlite3.Error as error:
-        # An older file that must not be written can still be read, as far as it goes.
-        if primary_code(error) == sqlite3.SQLITE_READONLY and version:
-            return connection
-        connection.close()
-        raise
+            _add_tables(path, connection, version)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _add_tables(path: Path, connection: sqlite3.Connection, version: int) -> None:
+    try:
+        _make_tables(path, connection)
+    except sqlite3.Error as error:
+        # An older file that must not be written can still be read, as far as it goes.
+        if not version or primary_code(error) != sqlite3.SQLITE_READONLY:
+            raise
+        connection.execute("ROLLBACK")
 
 
 def _make_tables(path: Path, connection: sqlite3.Connection) -> None:

@@ -56,7 +56,7 @@ _ADD_SNAPSHOT = "INSERT OR REPLACE INTO task_events (task, seq, body) VALUES (?,
 _SNAPSHOT = "SELECT body FROM task_events WHERE task = ? AND seq = 0"
 _EVENTS = "SELECT seq, body FROM task_events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?"
 _OVER = (*sorted(state.value for state in TERMINAL), REPLIED)
-_OWNERS = "SELECT id FROM task_owners WHERE app_name = ? AND id > ? ORDER BY id LIMIT ?"
+_OWNERS = "SELECT id FROM task_owners NOT INDEXED WHERE app_name = ? AND id > ? ORDER BY id LIMIT ?"
 _DOOMED = (
     "SELECT id, owner, context_id, state FROM tasks INDEXED BY tasks_by_state"  # noqa: S608 - constants
     f" WHERE owner = ? AND state IN {_OVER!r} AND moved_at < ? LIMIT ?"
