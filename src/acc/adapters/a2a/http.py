@@ -34,7 +34,7 @@ class HttpFault(AccError):
 class HttpRequest:
     """One request, its headers checked and its body bounded in size and time."""
 
-    __slots__ = ("_receive", "headers", "limits", "method", "path", "scope")
+    __slots__ = ("_head_fault", "_receive", "headers", "limits", "method", "path", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, limits: ServeLimits) -> None:
         self.scope = scope
@@ -46,16 +46,31 @@ class HttpRequest:
         path: str = raw.decode("ascii", "replace")
         root: str = scope.get("root_path", "")
         self.path = path.removeprefix(root) if root else path
+        self._head_fault: HttpFault | None = None
         size = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value)
             if name in self.headers:
                 if name in _ONCE:
-                    raise HttpFault(400, f"the header {name.decode('latin-1')} came twice")
+                    self._head_fault = HttpFault(400, f"the header {name.decode()} came twice")
+                    continue
                 value = self.headers[name] + b", " + value
             self.headers[name] = value
         if size > limits.headers:
-            raise HttpFault(431, f"the headers are larger than {limits.headers} bytes")
+            self._head_fault = HttpFault(431, f"the headers exceed {limits.headers} bytes")
+
+    def check_head(self) -> None:
+        """Refuse a head that others could read differently, or that is too large."""
+        if self._head_fault is not None:
+            raise self._head_fault
+        if b"host" not in self.headers and self.scope.get("http_version") == "1.1":
+            raise HttpFault(400, "the header host is missing")
+
+    def only(self, *methods: str) -> None:
+        """Refuse methods other than these."""
+        if self.method not in methods:
+            allowed = ", ".join(methods)
+            raise HttpFault(405, f"use {allowed} here", [(b"allow", allowed.encode())])
 
     def header(self, name: bytes) -> str:
         """Return a header as text, empty if it did not come."""
@@ -102,7 +117,9 @@ class HttpRequest:
                         break
         except TimeoutError:
             raise HttpFault(
-                408, f"the body took longer than {self.limits.receive:g} seconds"
+                408,
+                f"the body took longer than {self.limits.receive:g} seconds",
+                [(b"connection", b"close")],
             ) from None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

@@ -1,8 +1,10 @@
 """Running the application over HTTP: uvicorn, with bounds on how slow and large a head may be."""
 
 import asyncio
+import math
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
@@ -10,16 +12,34 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from acc.domain.errors import InvalidInput
 
-_HEAD_WITHIN = 15.0
-_MOST_HEAD = 64 * 1024
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How long a connection may take, in seconds, and how large the head of a request may be.
+
+    `head` is the time for a whole head, and for who waits between two requests; `stop` is the time
+    for answers that are being sent when the server is stopped.
+    """
+
+    head: float = 15.0
+    head_size: int = 64 * 1024
+    stop: float = 3.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """Drops connections whose request does not begin in time, or whose head has no end.
 
     uvicorn bounds neither with this parser: a connection that sends nothing, or a header without
-    end, would be kept and grow for as long as its client likes.
+    end, would be kept and grow for as long as its client likes. Nor does it ever give up an answer
+    that nobody fetches.
     """
+
+    limits = ConnectionLimits()
+
+    @classmethod
+    def within(cls, limits: ConnectionLimits) -> type["BoundedProtocol"]:
+        """Return the protocol with these limits."""
+        return type("BoundedProtocol", (cls,), {"limits": limits})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the client a while to send the head of a request."""
@@ -37,7 +57,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """Count what comes before the head is complete."""
         if self._in_head:
             self._head += len(data)
-            if self._head > _MOST_HEAD and b"\r\n\r\n" not in data[: _MOST_HEAD + 4]:
+            most = self.limits.head_size
+            if self._head > most and b"\r\n\r\n" not in data[: most + 4]:
                 self.send_400_response("The head of the request is too large.")
                 return
         super().data_received(data)
@@ -62,11 +83,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(_HEAD_WITHIN, self._too_slow)
+        self._unsent = self.transport.get_write_buffer_size()
+        self._head_timer = self.loop.call_later(self.limits.head, self._too_slow)
 
     def _too_slow(self) -> None:
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        unsent = self.transport.get_write_buffer_size()
+        if unsent == 0:
             self.transport.close()
+        elif unsent < self._unsent:
+            self._await_head()
+        else:
+            self.transport.abort()  # closing would wait for who does not fetch the answer
 
 
 class _Server(uvicorn.Server):
@@ -103,18 +132,26 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def run(app: Any, listening: socket.socket, *, on_ready: Callable[[], None] | None = None) -> bool:
+def run(
+    app: Any,
+    listening: socket.socket,
+    *,
+    limits: ConnectionLimits | None = None,
+    on_ready: Callable[[], None] | None = None,
+) -> bool:
     """Serve until a signal comes; return whether the server could start."""
+    limits = limits or ConnectionLimits()
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
-        loop="uvloop",
+        http=BoundedProtocol.within(limits),
+        ws="none",
         lifespan="on",
         log_config=None,
+        log_level="error",  # anyone can send what is no HTTP as often as they like
         access_log=False,
         server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=10,
+        timeout_keep_alive=math.ceil(limits.head),
+        timeout_graceful_shutdown=math.ceil(limits.stop),
         backlog=2048,
     )
     server = _Server(config, on_ready=on_ready)
