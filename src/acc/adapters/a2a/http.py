@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,6 +19,19 @@ A2A_JSON = b"application/a2a+json"
 _JSON_TYPES = (JSON, A2A_JSON)
 #: Headers of which a second one would be read differently by whoever stands in between.
 _ONCE = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"a2a-version"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How long a connection may take, in seconds, and how large the head of a request may be.
+
+    `head` is the time for a whole head, and for who waits between two requests; `stop` is the time
+    for answers that are being sent when the server is stopped.
+    """
+
+    head: float = 15.0
+    head_size: int = 64 * 1024
+    stop: float = 3.0
 
 
 class HttpFault(AccError):

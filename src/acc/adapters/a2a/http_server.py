@@ -4,26 +4,13 @@ import asyncio
 import math
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from acc.adapters.a2a.http import ConnectionLimits
 from acc.domain.errors import InvalidInput
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """How long a connection may take, in seconds, and how large the head of a request may be.
-
-    `head` is the time for a whole head, and for who waits between two requests; `stop` is the time
-    for answers that are being sent when the server is stopped.
-    """
-
-    head: float = 15.0
-    head_size: int = 64 * 1024
-    stop: float = 3.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -45,12 +32,17 @@ class BoundedProtocol(HttpToolsProtocol):
         """Give the client a while to send the head of a request."""
         super().connection_made(transport)
         self._head = 0
+        self._unfinished: list[RequestResponseCycle] = []
         self._in_head = True
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection, and let every request of it know; uvicorn tells the last only."""
         self._head_timer.cancel()
+        for cycle in self._unfinished:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -73,6 +65,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Stop the clock: the body has bounds of its own."""
         self._in_head = False
         self._head_timer.cancel()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unfinished = [held for held in self._unfinished if not held.response_complete]
+            self._unfinished.append(self.cycle)
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -81,6 +76,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer.cancel()
         if not self.transport.is_closing() and self.cycle.response_complete:
             self._await_head()
+
+    def shutdown(self) -> None:
+        """Let an answer that is being sent come to its end, for as long as there is."""
+        super().shutdown()
+        self.loop.call_later(self.limits.stop / 2, self.transport.abort)
 
     def _await_head(self) -> None:
         self._unsent = self.transport.get_write_buffer_size()
