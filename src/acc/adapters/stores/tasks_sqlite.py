@@ -50,7 +50,7 @@ _HELD = (
     "SELECT id, task_id, lease_until, holder_host, holder_pid, holder_started"  # noqa: S608 - constants
     f" FROM tasks INDEXED BY tasks_active WHERE app_name = ? AND {rows.ACTIVE_ONES} ORDER BY id"
 )
-_FORGET_AT_ONCE = 500
+_AT_ONCE = 500
 
 
 class SqliteTaskStore:
@@ -228,14 +228,14 @@ class SqliteTaskStore:
     async def forget(self, *, before: float) -> int:
         """Drop tasks that ended before a time, with all that belongs to them; return how many."""
         total = 0
-        while True:
+        owners = await self._some_owners(0)
+        while owners:
             # Piece by piece, so that nobody has to wait long.
-            count = await self.database.write(
-                lambda c: rows.forget(c, self.app_name, before, _FORGET_AT_ONCE)
-            )
+            count = await self._forget_some(owners, before)
             total += count
-            if count < _FORGET_AT_ONCE:
-                return total
+            if count < _AT_ONCE:
+                owners = await self._some_owners(owners[-1])
+        return total
 
     async def save_push(self, config: PushConfig) -> None:
         """Keep a configuration; one with the same task and id is replaced."""
@@ -285,6 +285,22 @@ class SqliteTaskStore:
     async def aclose(self) -> None:
         """Let go of the file and its thread, once all that was submitted is done."""
         await self.database.aclose()
+
+    async def _some_owners(self, after: int) -> list[int]:
+        return await self.database.read(
+            lambda c: rows.some_owners(c, self.app_name, after, _AT_ONCE)
+        )
+
+    async def _forget_some(self, owners: Sequence[int], before: float) -> int:
+        if not await self.database.read(lambda c: rows.over_before(c, owners, before, 1)):
+            return 0
+
+        def forget(connection: sqlite3.Connection) -> int:
+            doomed = rows.over_before(connection, owners, before, _AT_ONCE)
+            rows.forget(connection, self.app_name, doomed)
+            return len(doomed)
+
+        return await self.database.write(forget)
 
     async def _of_task(
         self, task_id: str, job: Callable[[sqlite3.Connection, int], T], otherwise: T
