@@ -24,7 +24,6 @@ from tasks_under_test import (
 from acc.domain.errors import (
     ContextNotFound,
     InvalidInput,
-    MessageReused,
     MoveForbidden,
     TaskNotFound,
 )
@@ -129,16 +128,20 @@ async def test_the_order_of_keys_does_not_make_another_message(store: TaskStoreP
     assert not (await store.create(task("t2"), owner=ANN, message=other)).is_new
 
 
-async def test_a_message_id_cannot_be_used_for_another_message(store: TaskStorePort) -> None:
+async def test_another_message_with_the_same_id_is_another_message(store: TaskStorePort) -> None:
     await store.create(task(), owner=ANN, message=message())
-    with pytest.raises(MessageReused, match="m1"):
-        await store.create(task("t2"), owner=ANN, message=message(text="other"))
-    with pytest.raises(MessageReused):
-        await store.proceed(
-            "t1", owner=ANN, message=message(), updates=(), only_from=set(TaskState)
+    other = await store.create(task("t2"), owner=ANN, message=message(text="other"))
+    assert (other.task.id, other.is_new) == ("t2", True)
+    assert not (await store.create(task("t3"), owner=ANN, message=message())).is_new
+
+
+async def test_a_key_counts_in_place_of_the_id(store: TaskStorePort) -> None:
+    for number in ("1", "2", "1"):
+        filed = await store.create(
+            task(f"t{number}"), owner=ANN, message=message(), key=f"k{number}"
         )
-    assert await store.read("t2") is None
-    assert (await held(store)).seq == 1
+        assert filed.task.id == f"t{number}"
+    assert not filed.is_new
 
 
 async def test_two_owners_may_use_the_same_message_id(store: TaskStorePort) -> None:
@@ -320,8 +323,7 @@ async def test_a_message_that_moves_a_task_counts_once(store: TaskStorePort) -> 
     second = await store.proceed("t1", **again, only_from=())  # type: ignore[arg-type]
     assert (first.is_new, second.is_new) == (True, False)
     assert second.task == first.task
-    with pytest.raises(MessageReused):
-        await store.create(task("t2"), owner=ANN, message=message("m2"))
+    assert (await store.create(task("t2"), owner=ANN, message=message("m2"))).is_new
 
 
 async def test_a_message_moves_nothing_from_a_state_that_is_not_named(

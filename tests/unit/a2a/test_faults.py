@@ -33,7 +33,6 @@ KNOWN: list[tuple[AccError, int, int, str]] = [
     (InvalidCall("no"), -32600, 400, "INVALID_ARGUMENT"),
     (UnknownMethod("no"), -32601, 404, "NOT_FOUND"),
     (InvalidInput("no"), -32602, 400, "INVALID_ARGUMENT"),
-    (errors.MessageReused("m"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.AddressRefused("no"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.ContextNotFound("c"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.MoveForbidden("t", "completed", "a message"), -32004, 400, "FAILED_PRECONDITION"),

@@ -132,12 +132,12 @@ _OF_TASKS = (
     """
     CREATE TABLE task_messages (
         owner INTEGER NOT NULL,
-        message_id TEXT NOT NULL,
         digest BLOB NOT NULL,
         task INTEGER NOT NULL,
-        PRIMARY KEY (owner, message_id)
+        PRIMARY KEY (owner, digest)
     ) WITHOUT ROWID
     """,
+    "CREATE INDEX messages_by_task ON task_messages (task)",
     # `due_at` is when the first of what waits may be sent; NULL if nothing waits.
     """
     CREATE TABLE task_pushes (

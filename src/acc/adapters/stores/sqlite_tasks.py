@@ -10,7 +10,7 @@ import msgspec
 from acc.adapters.stores.encoding import encoded
 from acc.adapters.stores.sqlite_deliveries import add_deliveries, drop_pushes
 from acc.adapters.stores.task_bookkeeping import Advance, advanced, folded
-from acc.domain.errors import ContextNotFound, InvalidInput, MessageReused
+from acc.domain.errors import ContextNotFound, InvalidInput
 from acc.domain.value_objects.identity import Owner
 from acc.domain.value_objects.task import (
     INTERRUPTED,
@@ -42,10 +42,10 @@ _FIND_CONTEXT = "SELECT owner FROM task_contexts WHERE app_name = ? AND context_
 _USE_CONTEXT = "UPDATE task_contexts SET tasks = tasks + ? WHERE app_name = ? AND context_id = ?"
 _ADD_CONTEXT = "INSERT INTO task_contexts (app_name, context_id, owner, tasks) VALUES (?, ?, ?, 1)"
 _FIND_MESSAGE = (
-    "SELECT m.digest, m.task FROM task_owners o JOIN task_messages m ON m.owner = o.id"
-    " WHERE o.app_name = ? AND o.tenant = ? AND o.caller = ? AND m.message_id = ?"
+    "SELECT m.task FROM task_owners o JOIN task_messages m ON m.owner = o.id"
+    " WHERE o.app_name = ? AND o.tenant = ? AND o.caller = ? AND m.digest = ?"
 )
-_ADD_MESSAGE = "INSERT INTO task_messages (owner, message_id, digest, task) VALUES (?, ?, ?, ?)"
+_ADD_MESSAGE = "INSERT INTO task_messages (owner, digest, task) VALUES (?, ?, ?)"
 _ADD_TASK = (
     "INSERT INTO tasks (app_name, task_id, owner, context_id, state, seq, moved_at, move, pushes,"
     " holder_host, holder_pid, holder_started, lease_until)"
@@ -116,24 +116,16 @@ def find_owner(connection: sqlite3.Connection, app_name: str, owner: Owner) -> i
 
 
 def task_of_message(
-    connection: sqlite3.Connection, app_name: str, owner: Owner, message: Message, digest: bytes
+    connection: sqlite3.Connection, app_name: str, owner: Owner, digest: bytes
 ) -> Task | None:
-    """Return the task that a message has led to before; MessageReused if it was another."""
-    values = (app_name, *owner, message.message_id)
-    found = connection.execute(_FIND_MESSAGE, values).fetchone()
-    if found is None:
-        return None
-    if found[0] != digest:
-        raise MessageReused(message.message_id)
-    return read_task(connection, found[1])
+    """Return the task that a message has led to before."""
+    found = connection.execute(_FIND_MESSAGE, (app_name, *owner, digest)).fetchone()
+    return None if found is None else read_task(connection, found[0])
 
 
-def add_message(
-    connection: sqlite3.Connection, row: tuple[int, int], message: Message, digest: bytes
-) -> None:
+def add_message(connection: sqlite3.Connection, owner: int, task: int, digest: bytes) -> None:
     """Remember what a message led to: the owner's number and the task's."""
-    owner, task = row
-    connection.execute(_ADD_MESSAGE, (owner, message.message_id, digest, task))
+    connection.execute(_ADD_MESSAGE, (owner, digest, task))
 
 
 def add_task(connection: sqlite3.Connection, app_name: str, filing: Filing) -> int:
@@ -158,7 +150,7 @@ def add_task(connection: sqlite3.Connection, app_name: str, filing: Filing) -> i
         raise InvalidInput(f"there is a task {task.id!r} already") from error
     connection.execute(_ADD_EVENT, (number, 1, filing.event))
     connection.execute(_ADD_SNAPSHOT, (number, filing.snapshot))
-    add_message(connection, (owner, number), filing.message, filing.digest)
+    add_message(connection, owner, number, filing.digest)
     return number
 
 
@@ -230,12 +222,7 @@ def over_before(
 def forget(connection: sqlite3.Connection, app_name: str, doomed: Sequence[Doomed]) -> None:
     """Drop tasks, with all that is theirs."""
     numbers = [(one.id,) for one in doomed]
-    for one in doomed:
-        # Those of the agent are among them, which are not there to be dropped.
-        said = [(one.owner, m.message_id, one.id) for m in read_task(connection, one.id).history]
-        connection.executemany(
-            "DELETE FROM task_messages WHERE owner = ? AND message_id = ? AND task = ?", said
-        )
+    connection.executemany("DELETE FROM task_messages WHERE task = ?", numbers)
     connection.executemany("DELETE FROM task_events WHERE task = ?", numbers)
     drop_pushes(connection, numbers)
     connection.executemany("DELETE FROM tasks WHERE id = ?", numbers)

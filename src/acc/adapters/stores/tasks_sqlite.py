@@ -78,14 +78,20 @@ class SqliteTaskStore:
         return True
 
     async def create(
-        self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
+        self,
+        task: Task,
+        *,
+        owner: Owner,
+        message: Message,
+        push: PushConfig | None = None,
+        key: str = "",
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
 
         A message that came before changes nothing; the task that it led to is returned.
         """
         # All is encoded before anything else can run: what is stored is what the caller had.
-        digest = digest_of(message, "")
+        digest = digest_of(message, "", key)
         filed = changed(task, history=(*task.history, message), seq=1)
         filing = rows.Filing(
             filed,
@@ -99,7 +105,7 @@ class SqliteTaskStore:
         config = None if push is None else _encoded_config(changed(push, task_id=task.id))
 
         def create(connection: sqlite3.Connection) -> Filed:
-            known = rows.task_of_message(connection, self.app_name, owner, message, digest)
+            known = rows.task_of_message(connection, self.app_name, owner, digest)
             if known is not None:
                 return Filed(known, False)
             number = rows.add_task(connection, self.app_name, filing)
@@ -117,19 +123,20 @@ class SqliteTaskStore:
         message: Message,
         updates: Sequence[Update],
         only_from: Collection[TaskState],
+        key: str = "",
     ) -> Filed:
         """Let a message move a task on, held by this process from now on.
 
         MoveForbidden if it is in none of the states given. A message that came before changes
         nothing.
         """
-        digest = digest_of(message, task_id)
+        digest = digest_of(message, task_id, key)
         bodies = _encoded_updates(task_id, (MessageAdded(message=message), *updates))
         only_from = frozenset(only_from)
         now, holder = self._clock.now(), self._holder()
 
         def proceed(connection: sqlite3.Connection) -> Filed:
-            known = rows.task_of_message(connection, self.app_name, owner, message, digest)
+            known = rows.task_of_message(connection, self.app_name, owner, digest)
             if known is not None:
                 return Filed(known, False)
             row = rows.find(connection, self.app_name, task_id)
@@ -138,7 +145,7 @@ class SqliteTaskStore:
             if row.task_state not in only_from:
                 raise MoveForbidden(task_id, row.task_state.value, "a message")
             rows.advance(connection, task_id, row, bodies, now)
-            rows.add_message(connection, (row.owner, row.id), message, digest)
+            rows.add_message(connection, row.owner, row.id, digest)
             connection.execute(_HOLD, (*holder, row.id))
             return Filed(rows.read_task(connection, row.id), True)
 

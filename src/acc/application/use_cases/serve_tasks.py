@@ -65,7 +65,8 @@ class ServeTasks:
     """The verbs of a server of one tree of agents.
 
     `check_url` refuses addresses that notifications must not be sent to; without it there are no
-    notifications. Whoever calls has been authenticated already.
+    notifications. Without `knows_repeats` a message that comes again is a new one. Who calls has
+    been authenticated already.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class ServeTasks:
         tasks: TaskStorePort,
         limits: ServeLimits | None = None,
         check_url: CheckUrl | None = None,
+        knows_repeats: bool = True,
     ) -> None:
         self.runner = runner
         self.limits = limits or ServeLimits()
@@ -82,6 +84,7 @@ class ServeTasks:
         self.output_modes = output_modes(runner.agent)
         self._tasks = tasks
         self._check_url = check_url
+        self._knows_repeats = knows_repeats
         self._hub = Hub()
         self._execution = Execution(runner=runner, tasks=tasks, hub=self._hub)
         self._streams: dict[Owner, set[TaskStream]] = {}
@@ -187,7 +190,7 @@ class ServeTasks:
                 f"at most {self.limits.tasks} tasks of one caller at a time; wait for some to end"
             )
         filed = await self._tasks.create(
-            self._new_task(message, request), owner=owner, message=message, push=push
+            self._new_task(message), owner=owner, message=message, push=push, key=self._key()
         )
         stream = None
         if filed.is_new:
@@ -198,7 +201,11 @@ class ServeTasks:
             )
         return filed, stream
 
-    def _new_task(self, message: Message, request: SendRequest) -> Task:
+    def _key(self) -> str:
+        """Return what a message is known by if it comes again, empty for its own id."""
+        return "" if self._knows_repeats else self.runner.services.ids.new()
+
+    def _new_task(self, message: Message) -> Task:
         services = self.runner.services
         return Task(
             id=services.ids.new(),
@@ -231,7 +238,12 @@ class ServeTasks:
         update = self._ask_again(task, waiting) if undecided else self._working()
         try:
             filed = await self._tasks.proceed(
-                task.id, owner=owner, message=message, updates=[update], only_from=INTERRUPTED
+                task.id,
+                owner=owner,
+                message=message,
+                updates=[update],
+                only_from=INTERRUPTED,
+                key=self._key(),
             )
         except MoveForbidden as error:
             raise UnsupportedOperation(_cannot_take(task.id, error.state)) from None
