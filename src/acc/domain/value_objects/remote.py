@@ -1,5 +1,6 @@
 """Where a remote agent is found, and on which terms it is called."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -21,8 +22,8 @@ class RemoteAddress:
 
     url: str
     token: str = field(default="", repr=False)
-    allow: tuple[str, ...] = ()
-    trust: tuple[str, ...] = ()
+    allow: Sequence[str] = ()
+    trust: Sequence[str] = ()
     timeout: float = 600.0
     retries: int = 5
     streaming: bool | None = None
