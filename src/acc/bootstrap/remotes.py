@@ -2,20 +2,26 @@
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from base64 import b64decode
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, RemoteFailed, Unauthenticated
+from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.remote import RemoteAddress
 
 if TYPE_CHECKING:
     import httpx
 
+    from acc.adapters.a2a.card_checks import CardFinding
     from acc.adapters.a2a.client import A2AClient
+    from acc.adapters.security.signing_keys import SigningKey
 
 _REDIRECTS = 3
 
@@ -80,3 +86,103 @@ def typed_loopback(url: str) -> tuple[str, ...]:
         return ()
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}",)
+
+
+def new_id() -> str:
+    """Return an id for a message, which no other has."""
+    from acc.adapters.runtime.machine import RandomIds
+
+    return RandomIds().new()
+
+
+def now() -> float:
+    """Return the machine's time."""
+    from acc.adapters.runtime.machine import SystemClock
+
+    return SystemClock().now()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReport:
+    """A card as it was found: its content, what is wrong with it, and who signed it.
+
+    `signed_by` is the name of the key, None where no key was given to check with.
+    """
+
+    url: str
+    body: bytes
+    findings: "Sequence[CardFinding]"
+    card: AgentCard | None
+    signed_by: str | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Tell whether clients can use the card."""
+        return not any(finding.weight == "fault" for finding in self.findings)
+
+
+async def inspect_card(address: RemoteAddress, *, key: Path | None = None) -> CardReport:
+    """Return what there is to say about the card at an address."""
+    from acc.adapters.a2a.card_checks import CardFinding, Weight, check_card
+    from acc.adapters.a2a.cards import read_card
+    from acc.adapters.security.card_signatures import load_key
+
+    trusted = None if key is None else load_key(key)
+    found = await make_remote(address).fetch_card()
+    findings = check_card(found.body)
+    signed_by = None
+    if trusted is not None:
+        try:
+            signed_by = _signer(found.body, trusted)
+        except Unauthenticated as error:
+            fix = "get the card, or the key, from who runs the agent"
+            findings.append(CardFinding(Weight.FAULT, "signatures", str(error), fix))
+    try:
+        card = read_card(found.body)
+    except RemoteFailed:
+        card = None
+    return CardReport(
+        url=found.url, body=found.body, findings=findings, card=card, signed_by=signed_by
+    )
+
+
+def _signer(body: bytes, key: "SigningKey") -> str:
+    """Return the name of the key that signed a card: as it was sent, or its 1.0 form alone."""
+    import msgspec
+
+    from acc.adapters.a2a.cards import card_content, read_card
+    from acc.adapters.security.card_signatures import verify
+
+    try:
+        document = msgspec.json.decode(body, type=dict[str, Any])
+        signatures = document.get("signatures")
+        held = [one for one in signatures or () if isinstance(one, Mapping)]
+    except (msgspec.DecodeError, TypeError):
+        raise Unauthenticated(
+            "the card cannot be read, so its signature cannot be checked"
+        ) from None
+    # Whoever gives the key trusts it, whatever name the signer has for it.
+    keys = dict.fromkeys(filter(None, map(_key_name, held)), key)
+    try:
+        return verify(document, held, keys=keys)
+    except Unauthenticated:
+        try:
+            content = card_content(read_card(body))
+        except RemoteFailed:
+            content = document
+        return verify(content, held, keys=keys)
+
+
+def _key_name(signature: Mapping[str, Any]) -> str:
+    """Return what the header of a signature calls its key."""
+    import msgspec
+
+    protected = signature.get("protected")
+    if not isinstance(protected, str):
+        return ""
+    try:
+        padded = protected + "=" * (-len(protected) % 4)
+        name = msgspec.json.decode(b64decode(padded, b"-_"), type=dict[str, Any]).get("kid")
+    except (ValueError, msgspec.MsgspecError):
+        return ""
+    return name if isinstance(name, str) else ""
