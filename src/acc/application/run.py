@@ -12,10 +12,12 @@ from acc.domain.value_objects.event import (
     InputAnswer,
     Part,
 )
+from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
+from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
 from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """The ports that a run may use. `models` and `memories` turn names into things."""
+    """The ports that a run may use. `models`, `memories` and `remote` turn names into things."""
 
     sessions: SessionStorePort
     artifacts: ArtifactStorePort
@@ -37,6 +39,7 @@ class Services:
     clock: ClockPort
     ids: IdsPort
     shelf: "MemoryShelf"
+    remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
     _known: dict[str, LanguageModelPort] = field(default_factory=dict)
 
     def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
