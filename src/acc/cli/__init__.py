@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.parts import version
-from acc.cli import agents, chat, evaluate, scenarios, serve
+from acc.cli import agents, chat, doctor, evaluate, scenarios, serve
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
@@ -30,6 +30,7 @@ app.command(chat.chat)
 app.command(agents.graph)
 app.command(agents.check)
 app.command(serve.serve)
+app.command(doctor.doctor)
 app.register_install_completion_command()
 
 _BAD_USE = (InvalidInput, RunMismatch)
