@@ -32,4 +32,4 @@ def _own(url: str) -> list[str]:
     parts = urlsplit(url)
     host = parts.hostname or ""
     name = f"[{host}]" if ":" in host else host
-    return [f"{name}:{parts.port or 80}"]
+    return [f"{name}:{parts.port or (443 if parts.scheme == 'https' else 80)}"]

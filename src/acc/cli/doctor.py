@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.status import Status
 
 from acc.application.examining.findings import Verdict
-from acc.application.examining.visit import Target
+from acc.application.examining.visit import Target, is_loopback
 from acc.application.use_cases.examine_server import Examination, Line
 from acc.bootstrap.examining import examiner
 from acc.cli.screen import console, error_console, print_json
@@ -88,7 +88,7 @@ def doctor(
     if not 0 < how.timeout < math.inf:
         raise InvalidInput(f"--timeout must be above 0, not {how.timeout}")
     target = Target(
-        url=url if "://" in url else f"https://{url}",
+        url=_whole(url),
         token=_token(who.token_env),
         second_token=_token(who.second_token_env),
     )
@@ -99,6 +99,13 @@ def doctor(
     else:
         _show(found)
     return 1 if found.has_failed else 0
+
+
+def _whole(url: str) -> str:
+    """Return a URL with its scheme, as a person may leave it out."""
+    if "://" in url:
+        return url
+    return f"http://{url}" if is_loopback(f"http://{url}") else f"https://{url}"
 
 
 def _token(variable: str) -> str:

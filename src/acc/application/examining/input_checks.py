@@ -4,7 +4,7 @@ import json
 import re
 
 from acc.application.examining.dialect import HTTP_JSON, JSONRPC, Ask, Interface, Op
-from acc.application.examining.findings import Finding, fail, judged, ok, warn
+from acc.application.examining.findings import Finding, fail, ok, warn
 from acc.application.examining.protocol_checks import refusal
 from acc.application.examining.replies import Reply
 from acc.application.examining.visit import Visit
@@ -120,6 +120,8 @@ async def header_limit(visit: Visit) -> Finding:
 async def deep_nesting(visit: Visit) -> Finding:
     """Send JSON that is nested a hundred thousand deep."""
     reply = await visit.exchange(_post(visit, b'{"params":' + b"[" * 100_000))
-    if reply.status < 500 and reply.code != -32603:
-        return _without_trace(reply, ok(f"refused with {reply.told}"))
-    return judged([f"it leads to {reply.told}"], seen="", fix=_FIX)
+    if reply.status >= 500:
+        return fail(f"it leads to {reply.told}", _FIX)
+    if reply.code == -32603:
+        return warn("a client's fault is told as the server's own: " + reply.told, _FIX)
+    return _without_trace(reply, ok(f"refused with {reply.told}"))

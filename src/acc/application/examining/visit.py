@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from acc.application.examining.card import Card
+from acc.application.examining.card import Card, is_url
 from acc.application.examining.dialect import HTTP_JSON, JSONRPC, OLD, ONE, Ask, Interface, Op
 from acc.application.examining.findings import CannotTell
 from acc.application.examining.replies import ENDED, Reply, held, read_json, state_of
-from acc.domain.errors import RemoteFailed
+from acc.domain.errors import InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import HttpProbePort, ProbeAnswer, ProbeEvent, ProbeRequest
 from acc.ports.outbound.runtime_ports import IdsPort
 
@@ -35,6 +35,13 @@ class Target:
     url: str
     token: str = ""
     second_token: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no URL of a server."""
+        if not is_url(self.url) or "?" in self.url or "#" in self.url:
+            raise InvalidInput(
+                f"{self.url!r} is no URL of a server: write for instance https://agents.example.com"
+            )
 
     @property
     def origin(self) -> str:

@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from acc.application.examining.card import is_url
 from acc.application.examining.checklist import CHECKS, UNSEEN, Check, Unseen
 from acc.application.examining.findings import Area, CannotTell, Finding, Verdict, fail, skipped
 from acc.application.examining.visit import Pause, Target, Visit
@@ -75,10 +73,6 @@ class ExamineServer:
     ) -> Examination:
         """Return a verdict for each check; RemoteFailed if there is no server at all."""
         chosen = self.chosen(only)
-        if not is_url(target.url) or urlsplit(target.url).query:
-            raise InvalidInput(
-                f"{target.url!r} is no URL of a server: write for instance https://agents.example.com"
-            )
         visit = Visit(probe=self._probe, target=target, ids=self._ids, pause=self._pause)
         await visit.read_card()
         lines: list[Line] = []
