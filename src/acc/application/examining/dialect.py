@@ -264,8 +264,6 @@ _PARAMS = {
 }
 
 
-def spelled_state(interface: Interface, state: str) -> str:
-    """Return how an interface writes a state."""
-    if interface.binding == JSONRPC and interface.generation == OLD:
-        return state
+def spelled_state(state: str) -> str:
+    """Return how generation 1.0 writes a state."""
     return f"TASK_STATE_{state.upper().replace('-', '_')}"

@@ -60,8 +60,8 @@ def _judged_task(interface: Interface, task: Mapping[str, Any]) -> Finding:
     state = state_of(task)
     if not state:
         faults.append(f"no known state: {status.get('state')!r}")
-    elif interface.generation == ONE and status["state"] != spelled_state(interface, state):
-        faults.append(f"1.0 writes {spelled_state(interface, state)}, not {status['state']!r}")
+    elif interface.generation == ONE and status["state"] != spelled_state(state):
+        faults.append(f"1.0 writes {spelled_state(state)}, not {status['state']!r}")
     elif state not in ("completed", "input-required", "auth-required"):
         hints.append(f"the task of a short greeting is {state}")
     moment = status.get("timestamp")

@@ -101,18 +101,18 @@ async def extended_card(visit: Visit) -> Finding:
     document = read_json(seed.body)
     if seed.status == 200 and isinstance(document, dict) and "skills" in document:
         return fail(f"{_EXTENDED_PATH} returns it to anyone", fix)
+    known = await visit.ask(Ask(op=Op.EXTENDED)) if visit.target.token else reply
     if not card.has_extended:
         return refusal(
-            reply,
+            known,
             -32004,
             -32007,
             interface=visit.main,
-            fix="answer UnsupportedOperationError (-32004) if there is no extended card",
-            instead="there is an answer, though no extended card",
+            fix="answer UnsupportedOperationError (-32004), or declare the extended card",
+            instead="the card does not declare it, and it is there",
         )
-    if not visit.target.token:
+    if known is reply:
         return ok(f"refused to strangers: {reply.told}")
-    known = await visit.ask(Ask(op=Op.EXTENDED))
     if known.is_refusal:
         return fail(f"declared, and a known caller gets {known.told}", "configure the card")
     return ok(f"refused to strangers ({reply.told}), returned to a known caller")

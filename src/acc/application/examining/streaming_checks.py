@@ -76,8 +76,8 @@ def _last_state(items: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _outline(items: Sequence[Mapping[str, Any]]) -> str:
-    kinds = [next(iter(item)) for item in items if item]
-    return f"{len(kinds)} events from {kinds[0]} to {kinds[-1]}"
+    kinds = [next(iter(item), "?") for item in items]
+    return f"{len(kinds)} events, {', '.join(dict.fromkeys(kinds))}"
 
 
 async def resume(visit: Visit) -> Finding:
