@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.parts import version
-from acc.cli import agents, call, card, chat, evaluate, scenarios, serve, tokens
+from acc.cli import agents, call, card, chat, doctor, evaluate, scenarios, serve, tokens
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
@@ -33,6 +33,7 @@ app.command(serve.serve)
 app.command(tokens.app)
 app.command(call.call)
 app.command(card.card)
+app.command(doctor.doctor)
 app.register_install_completion_command()
 
 _BAD_USE = (InvalidInput, RunMismatch)
