@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -49,13 +50,14 @@ class ServeOptions:
     push: bool = True
     sign_card: Callable[[AgentCard], AgentCard] | None = None
     agent_version: str = ""
+    generations: Sequence[str] = ("1.0", "0.3")
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
     """Return an ASGI application that serves an agent over A2A."""
     from acc.adapters.a2a.cards import write_public_card
     from acc.adapters.a2a.openapi import openapi_document
-    from acc.adapters.a2a.server import WIRES, A2AServer, Documents, etag_of
+    from acc.adapters.a2a.server import WIRES, A2AServer, Documents
     from acc.adapters.a2a.webhook import Webhook
     from acc.adapters.security.guarded_http import check_url, guarded_client
 
@@ -78,7 +80,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     )
     if options.sign_card is not None:
         card = options.sign_card(card)
-    public = write_public_card(card)
+    public, modern = write_public_card(card), WIRES["1.0"].write_card(card)
     extended = changed(card, skills=extended_card_of(agent, card), signatures=())
 
     @asynccontextmanager
@@ -96,14 +98,16 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     return A2AServer(
         serve,
         documents=Documents(
-            card=public,
-            etag=etag_of(public),
+            card=public if "0.3" in options.generations else modern,
+            modern_card=modern,
+            modified=formatdate(services.clock.now(), usegmt=True).encode(),
             extended=extended if options.verifier is not None else None,
             openapi=openapi_document(card),
             extensions=tuple(extension.uri for extension in card.extensions),
         ),
         verifier=options.verifier,
         hosts=options.hosts,
+        generations=options.generations,
         life=life,
     )
 

@@ -314,7 +314,7 @@ class TaskNotFound(NotFound):
     code = "task_not_found"
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"there is no task {task_id!r}")
+        super().__init__(f"task {task_id!r} not found")
         self.task_id = task_id
 
 
@@ -324,7 +324,7 @@ class ContextNotFound(NotFound):
     code = "context_not_found"
 
     def __init__(self, context_id: str) -> None:
-        super().__init__(f"there is no context {context_id!r}; leave it out to begin a new one")
+        super().__init__(f"context {context_id!r} not found; leave it out to begin a new one")
         self.context_id = context_id
 
 

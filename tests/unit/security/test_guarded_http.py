@@ -372,13 +372,22 @@ async def test_a_broken_answer_is_an_error_of_httpx() -> None:
             await client.get(f"http://127.0.0.1:{here.port}/")
 
 
-async def test_a_body_is_sent_and_headers_of_the_client_too() -> None:
+async def test_headers_of_the_client_are_sent() -> None:
     async with (
         site(says("hello")) as here,
         guarded_client(allow=LOOPBACK, headers={"X-Mine": "1"}) as client,
     ):
-        await client.head(f"http://127.0.0.1:{here.port}/")
+        await client.get(f"http://127.0.0.1:{here.port}/")
     assert "X-Mine: 1" in here.heads[0]
+
+
+async def test_the_length_of_something_huge_can_be_asked_for() -> None:
+    async def tell(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")
+
+    async with site(tell) as here, guarded_client(allow=LOOPBACK, max_bytes=1000) as client:
+        answer = await client.head(f"http://127.0.0.1:{here.port}/")
+    assert answer.headers["content-length"] == "2000"
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:

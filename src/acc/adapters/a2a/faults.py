@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from acc.adapters.a2a.reading import BrokenJson
+from acc.adapters.a2a.writing import encoded
 from acc.domain import errors
 from acc.domain.errors import AccError, InvalidInput
 
@@ -135,7 +134,7 @@ def rpc_error(error: BaseException, call_id: Any, version: str) -> bytes:
         document |= _legacy_data(error)
     else:
         document["data"] = error_details(error)
-    return _encoded({"jsonrpc": "2.0", "id": call_id, "error": document})
+    return encoded({"jsonrpc": "2.0", "id": call_id, "error": document})
 
 
 def http_error(error: BaseException, version: str) -> bytes:
@@ -147,14 +146,14 @@ def http_error(error: BaseException, version: str) -> bytes:
             "code": _LATER.get(told.code, told.code),
             "message": shown_text(error),
         }
-        return _encoded(document | _legacy_data(error))
+        return encoded(document | _legacy_data(error))
     document = {
         "code": told.http,
         "status": told.status,
         "message": shown_text(error),
         "details": error_details(error),
     }
-    return _encoded({"error": document})
+    return encoded({"error": document})
 
 
 def _legacy_data(error: BaseException) -> dict[str, Any]:
@@ -165,19 +164,3 @@ def _legacy_data(error: BaseException) -> dict[str, Any]:
     if placed:
         data["field"] = placed["field"]
     return {"data": data} if data else {}
-
-
-def _encoded(document: Mapping[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(document)
-    except UnicodeEncodeError:
-        # A text with half a character in it came from outside, through a path or a header.
-        return msgspec.json.encode(_mended(document))
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        return {key: _mended(held) for key, held in value.items()}
-    return [_mended(held) for held in value] if isinstance(value, list) else value

@@ -11,7 +11,13 @@ from typing import Any
 import msgspec
 
 from acc.adapters.a2a.envelope import CallId, call_id, read_call
-from acc.adapters.a2a.faults import UnknownMethod, fault_of, http_error, rpc_error
+from acc.adapters.a2a.faults import (
+    InvalidCall,
+    UnknownMethod,
+    fault_of,
+    http_error,
+    rpc_error,
+)
 from acc.adapters.a2a.http import (
     A2A_JSON,
     JSON,
@@ -27,10 +33,12 @@ from acc.adapters.a2a.routes import Route, find_route
 from acc.adapters.a2a.wire import Operation, Wire
 from acc.adapters.a2a.wire_one import WireOne
 from acc.adapters.a2a.wire_zero_three import WireZeroThree
+from acc.adapters.a2a.wire_zero_three_rest import WireZeroThreeRest
 from acc.application.serving.streams import TaskStream
 from acc.application.use_cases.serve_tasks import ServeTasks
 from acc.domain.errors import (
     AccError,
+    ContentTypeNotSupported,
     ExtensionRequired,
     InvalidInput,
     Unauthenticated,
@@ -44,11 +52,13 @@ from acc.ports.outbound.security_ports import TokenVerifierPort
 log = logging.getLogger("acc.serve")
 
 WIRES: Mapping[str, Wire] = {"1.0": WireOne(), "0.3": WireZeroThree()}
+REST_WIRES: Mapping[str, Wire] = {**WIRES, "0.3": WireZeroThreeRest()}
 _NEW, _OLD = WIRES["1.0"], WIRES["0.3"]
 _CARD_PATHS = frozenset({"/.well-known/agent-card.json", "/.well-known/agent.json"})
 _OLD_EXTENDED_CARD = "/agent/authenticatedExtendedCard"
 #: What is told by the HTTP status in JSON-RPC too, for those who stand in between.
 _NEVER_200 = frozenset({401, 403, 429})
+_STREAMED = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 _PING = b": still here\n\n"
 _STREAMING = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -62,9 +72,10 @@ class Documents:
     """What is served as it stands: the cards, and the description of the HTTP+JSON side."""
 
     card: bytes
-    etag: str
+    modern_card: bytes
     extended: AgentCard | None
     openapi: bytes
+    modified: bytes
     extensions: Collection[str] = ()
     required_extensions: Collection[str] = ()
 
@@ -88,12 +99,14 @@ class A2AServer:
         documents: Documents,
         verifier: TokenVerifierPort | None = None,
         hosts: Collection[str] | None = None,
+        generations: Collection[str] = tuple(WIRES),
         life: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
         self.serve = serve
         self._documents = documents
         self._verifier = verifier
         self._hosts = hosts
+        self._generations = tuple(generations)
         self._life = life or serve.open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -129,7 +142,7 @@ class A2AServer:
                 return
             kind = _answer_type(request)
             route = _routed(request)
-            wire = _asked_wire(request) or _OLD
+            wire = self._wire(request, REST_WIRES)
             await self._answer_rest(request, route, wire, send, kind)
         except Exception as error:  # noqa: BLE001 - the edge: whatever it is gets an answer
             _note(error)
@@ -144,6 +157,15 @@ class A2AServer:
         # A page of the web can make a browser call a server of its own machine by another name.
         if self._hosts is not None and _host_name(request) not in self._hosts:
             raise HttpFault(421, "this server does not answer to that Host")
+
+    def _wire(self, request: HttpRequest, wires: Mapping[str, Wire]) -> Wire:
+        version = _asked_version(request)
+        if version not in self._generations:
+            spoken = " or ".join(self._generations)
+            raise VersionNotSupported(
+                f"A2A version {version} is not spoken here; send the header A2A-Version: {spoken}"
+            )
+        return wires[version]
 
     async def _principal(self, request: HttpRequest) -> Principal:
         if self._verifier is None:
@@ -180,8 +202,11 @@ class A2AServer:
         return True
 
     async def _send_card(self, request: HttpRequest, send: Send) -> None:
-        etag = self._documents.etag
+        is_modern = _asked_version(request) == "1.0"
+        card = self._documents.modern_card if is_modern else self._documents.card
+        etag = etag_of(card)
         headers = [(b"etag", etag.encode()), (b"cache-control", b"public, max-age=300")]
+        headers += [(b"vary", b"a2a-version"), (b"last-modified", self._documents.modified)]
         known = [
             tag.strip().removeprefix("W/") for tag in request.header(b"if-none-match").split(",")
         ]
@@ -189,7 +214,7 @@ class A2AServer:
             await send({"type": "http.response.start", "status": 304, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
             return
-        await respond(send, 200, self._documents.card, JSON, headers)
+        await respond(send, 200, card, JSON, headers)
 
     def _extended_card(self, principal: Principal) -> AgentCard:
         extended = self._documents.extended
@@ -202,10 +227,11 @@ class A2AServer:
 
     async def _answer_rpc(self, request: HttpRequest, send: Send) -> None:
         name: CallId = None
+        operation: Operation | None = None
         body = b""
         wire = _NEW
         try:
-            wire = _asked_wire(request) or _OLD
+            wire = self._wire(request, WIRES)
             request.check_json()
             body = await request.body()
             call = read_call(body)
@@ -215,15 +241,10 @@ class A2AServer:
             operation = _operation(call.method, wire)
             asked = wire.read_request(operation, call.params)
             answer = await self._perform(wire, operation, principal, asked, request)
-        except HttpFault:
-            raise
         except Exception as error:  # noqa: BLE001 - the edge: whatever it is gets an answer
             _note(error)
             name = call_id(body) if name is None else name
-            status = fault_of(error).http
-            status = status if status in _NEVER_200 else 200
-            told = rpc_error(error, name, wire.version)
-            await respond(send, status, told, JSON, _challenge(status))
+            await _send_rpc_error(send, error, name, wire, operation)
             return
         prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(name)
         if isinstance(answer, TaskStream):
@@ -303,7 +324,7 @@ class A2AServer:
             case Operation.PUSH_LIST:
                 return wire.write_push_list(await serve.pushes(principal, asked))
         await serve.delete_push(principal, asked)
-        return b"null" if wire is _OLD else b"{}"
+        return b"null" if wire is _OLD else b"{}"  # which is how each generation writes nothing
 
     async def _stream(
         self,
@@ -340,7 +361,32 @@ async def _stop_when_gone(request: HttpRequest, stream: TaskStream) -> None:
     stream.stop()
 
 
+async def _send_rpc_error(
+    send: Send, error: Exception, name: CallId, wire: Wire, operation: Operation | None
+) -> None:
+    if isinstance(error, HttpFault):
+        told = rpc_error(_as_rpc(error), name, wire.version)
+        await respond(send, error.status, told, JSON, error.headers)
+        return
+    status = fault_of(error).http
+    status = status if status in _NEVER_200 else 200
+    told = rpc_error(error, name, wire.version)
+    if wire is _OLD and operation in _STREAMED and status == 200:
+        # Clients of 0.3 that asked for a stream read the error from one.
+        await send({"type": "http.response.start", "status": 200, "headers": _STREAMING})
+        await send({"type": "http.response.body", "body": b"data: %b\n\n" % told})
+        return
+    await respond(send, status, told, JSON, _challenge(status))
+
+
+def _as_rpc(error: HttpFault) -> AccError:
+    """Return what JSON-RPC says of a request that HTTP refuses already."""
+    return ContentTypeNotSupported(str(error)) if error.status == 415 else InvalidCall(str(error))
+
+
 def _note(error: Exception) -> None:
+    if isinstance(error, HttpFault):
+        return
     if not isinstance(error, AccError) or fault_of(error).http >= 500:
         log.error("internal error", exc_info=error)
 
@@ -368,19 +414,12 @@ def _operation(method: str, wire: Wire) -> Operation:
     raise UnknownMethod(f"there is no method {method[:100]!r}{hint}")
 
 
-def _asked_wire(request: HttpRequest) -> Wire | None:
-    """Return the generation that a request names, None if it names none."""
+def _asked_version(request: HttpRequest) -> str:
+    """Return the generation that a request names; patches do not count, nothing means 0.3."""
     asked = request.header(b"a2a-version")
     if not asked and b"A2A-Version" in request.scope["query_string"]:
         asked = request.query().get("A2A-Version", "")
-    if not asked:
-        return None
-    found = WIRES.get(".".join(asked.split(".")[:2]))
-    if found is None:
-        raise VersionNotSupported(
-            f"A2A version {asked[:20]!r} is not spoken here; use {' or '.join(WIRES)}"
-        )
-    return found
+    return ".".join(asked.split(".")[:2])[:20] or "0.3"
 
 
 def _routed(request: HttpRequest) -> Route:
@@ -407,9 +446,9 @@ def _host_name(request: HttpRequest) -> str:
 
 
 def _answer_type(request: HttpRequest) -> bytes:
-    """Return the media type of answers: the protocol's own, unless the client takes plain JSON."""
-    accept = request.headers.get(b"accept", b"")
-    return JSON if JSON in accept and A2A_JSON not in accept else A2A_JSON
+    """Return the media type of answers: the protocol's own for clients that name it."""
+    asked = request.headers.get(b"accept", b"") + request.headers.get(b"content-type", b"")
+    return A2A_JSON if A2A_JSON in asked else JSON
 
 
 def _last_event(request: HttpRequest) -> int | None:

@@ -131,8 +131,11 @@ async def check_url(
 ) -> None:
     """Raise AddressRefused for a URL that the guarded client would not call as things stand."""
     target = target_of(_read_url(url))
+    known = AllowList(allow)
+    if known.check_host(target):
+        return  # whatever it stands for, and be it nothing yet
     try:
-        await _Gate(AllowList(allow), resolve).addresses(target)
+        await _Gate(known, resolve).addresses(target)
     except OSError as fault:
         raise refused(target, f"it cannot be resolved ({fault})") from None
 
@@ -276,7 +279,8 @@ class _Body(httpx.AsyncByteStream):
                 f"{shown_url(self._request.url)} answered in a compressed form, "
                 "which it was asked not to"
             )
-        length = headers.get("content-length", "")
+        # The answer to HEAD tells the length of a body that does not come.
+        length = "" if self._request.method == "HEAD" else headers.get("content-length", "")
         if self._limit is not None and length.isdecimal() and int(length) > self._limit:
             raise self._too_large()
 

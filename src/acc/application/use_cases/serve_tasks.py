@@ -4,12 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import check_message, input_modes, output_modes, wants_data
 from acc.application.serving.answering import read_answers
-from acc.application.serving.execution import Execution, Work, user_of
+from acc.application.serving.execution import Execution, Work
 from acc.application.serving.hub import Hub
 from acc.application.serving.limits import ServeLimits
 from acc.application.serving.requests import (
@@ -223,8 +224,9 @@ class ServeTasks:
         waiting: Sequence[InputRequest] = ()
         answers: tuple[InputAnswer, ...] = ()
         if task.state in INTERRUPTED:
-            waiting = await self.runner.pending(user_id=user_of(inside), session_id=task.context_id)
-            answers = read_answers(message.parts, waiting, by=inside.caller)
+            _, waiting = await self._execution.waiting(inside, task)
+            read = read_answers(message.parts, waiting, by=inside.caller)
+            answers = tuple(replace(one, message_id=message.message_id) for one in read)
         undecided = bool(waiting) and not answers
         update = self._ask_again(task, waiting) if undecided else self._working()
         try:
@@ -300,7 +302,6 @@ class ServeTasks:
 
     async def listed(self, principal: Principal, request: ListRequest) -> TaskPage:
         """Return a page of the caller's tasks."""
-        self.check_authenticated(principal, "listing tasks")
         owner = self._owner(principal, request.tenant)
         page = await self._tasks.listed(owner, request.query)
         tasks = (self._shown(task, request.history_length) for task in page.tasks)
@@ -371,7 +372,11 @@ class ServeTasks:
         self._check_pushes()
         assert self._check_url is not None  # noqa: S101 - just checked
         await self._check_url(config.url)
-        return config if config.id else changed(config, id=self.runner.services.ids.new())
+        if config.id:
+            return config
+        # In 0.3 a task has one configuration that nobody named; naming it anew replaces it.
+        made = "default" if config.generation == "0.3" else self.runner.services.ids.new()
+        return changed(config, id=made)
 
     # Who, and how much
 

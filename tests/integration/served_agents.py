@@ -1,0 +1,42 @@
+"""The agent that the witnesses call: it echoes, counts slowly, and pays once approved."""
+
+import asyncio
+import re
+
+from acc import Agent, Prompt, ToolCall, tool
+from acc.testing import ScriptedModel, call, last_result
+
+PIECES = 6
+PAUSE = 0.4
+
+
+@tool
+async def count() -> str:
+    """Count slowly. ゆっくり数えます。"""
+    for _ in range(PIECES):
+        await asyncio.sleep(PAUSE)
+    return f"counted to {PIECES}"
+
+
+@tool(confirm=lambda arguments: arguments["amount"] >= 10_000)
+def pay(amount: int) -> str:
+    """Pay an amount in yen. 円で支払います。"""
+    return f"{amount:,}円を支払いました"
+
+
+def answer(prompt: Prompt) -> ToolCall | str:
+    """Call the tool that was asked for, tell what it gave, or repeat what was said."""
+    if prompt.messages and prompt.messages[-1].role == "tool":
+        return str(last_result(prompt))
+    if "支払" in prompt.query:
+        return call("pay", amount=int(re.findall(r"\d+", prompt.query)[0]))
+    return call("count") if "slow" in prompt.query else f"echo: {prompt.query}"
+
+
+def desk() -> Agent:
+    return Agent(
+        name="desk",
+        description="Echoes, counts and pays. 復唱し、数え、支払います。",
+        model=ScriptedModel(answer, repeat=True),
+        tools=[count, pay],
+    )

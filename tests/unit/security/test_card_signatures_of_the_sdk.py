@@ -1,0 +1,51 @@
+"""The official SDK's signing as a witness, in both directions."""
+
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict, ParseDict
+from test_card_signatures import CARD, KEY
+
+pytest.importorskip("jwt", reason="the SDK signs with PyJWT: pip install a2a-sdk[signing]")
+
+from a2a.types import AgentCard
+from a2a.utils.signing import (
+    InvalidSignaturesError,
+    create_agent_card_signer,
+    create_signature_verifier,
+)
+
+from acc.adapters.security.card_signatures import sign, verify
+from acc.domain.errors import Unauthenticated
+
+
+def test_the_sdk_verifies_what_we_sign() -> None:
+    check = create_signature_verifier(lambda kid, jku: KEY.as_pem(private=False), ["ES256"])
+    card = ParseDict({**CARD, "signatures": [sign(CARD, KEY)]}, AgentCard())
+    check(card)
+    card.name = "other"
+    with pytest.raises(InvalidSignaturesError):
+        check(card)
+
+
+def test_we_verify_what_the_sdk_signs() -> None:
+    make = create_agent_card_signer(
+        KEY.as_pem(private=True).decode(),
+        {"kid": "k1", "alg": "ES256", "jku": None, "typ": "JOSE"},
+    )
+    sent: dict[str, Any] = MessageToDict(make(ParseDict(CARD, AgentCard())))
+    assert verify(sent, sent["signatures"], keys={"k1": KEY}) == "k1"
+    with pytest.raises(Unauthenticated):
+        verify({**sent, "name": "other"}, sent["signatures"], keys={"k1": KEY})
+
+
+def test_what_the_sdk_does_not_cover_is_verified_only_if_that_is_asked_for() -> None:
+    make = create_agent_card_signer(
+        KEY.as_pem(private=True).decode(),
+        {"kid": "k1", "alg": "ES256", "jku": None, "typ": "JOSE"},
+    )
+    card = {**CARD, "securityRequirements": [{"schemes": {"bearer": {"list": []}}}]}
+    sent: dict[str, Any] = MessageToDict(make(ParseDict(card, AgentCard())))
+    with pytest.raises(Unauthenticated):
+        verify(sent, sent["signatures"], keys={"k1": KEY})
+    assert verify(sent, sent["signatures"], keys={"k1": KEY}, pruned=True) == "k1"
