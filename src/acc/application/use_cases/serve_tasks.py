@@ -182,12 +182,12 @@ class ServeTasks:
 
         if message.task_id:
             return await self._proceed(principal, owner, request, prepare)
-        if await self._tasks.count_active(owner) >= self.limits.tasks:
-            raise LimitExceeded(
-                f"at most {self.limits.tasks} tasks of one caller at a time; wait for some to end"
-            )
         filed = await self._tasks.create(
-            self._new_task(message, request), owner=owner, message=message, push=push
+            self._new_task(message, request),
+            owner=owner,
+            message=message,
+            push=push,
+            most_active=self.limits.tasks,
         )
         stream = None
         if filed.is_new:

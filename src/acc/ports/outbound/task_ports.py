@@ -47,13 +47,20 @@ class TaskStorePort(Protocol):
         ...
 
     async def create(
-        self, task: Task, *, owner: Owner, message: Message, push: PushConfig | None = None
+        self,
+        task: Task,
+        *,
+        owner: Owner,
+        message: Message,
+        push: PushConfig | None = None,
+        most_active: int | None = None,
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
 
         The message opens the task's history. If the same owner has sent a message with this id
         before, nothing changes and the task that it led to is returned; MessageReused if that
-        message had other parts. ContextNotFound if the context belongs to another owner.
+        message had other parts. ContextNotFound if the context belongs to another owner,
+        LimitExceeded if the owner has `most_active` tasks that are submitted or working already.
         """
         ...
 
