@@ -65,7 +65,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     from acc.adapters.security.guarded_http import check_url, guarded_client
 
     options = options or ServeOptions()
-    services = make_services(store=options.store)
+    services = make_services(store=options.store, allow=options.allow)
     runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
     tasks = make_task_store(options.store, services.sessions, services.clock, agent.name)
     serve = ServeTasks(

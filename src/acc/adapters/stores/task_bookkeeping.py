@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from acc.domain.errors import InvalidInput, MoveForbidden
+from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden
 from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
@@ -66,6 +66,11 @@ def _in_words(update: Update) -> str:
     if isinstance(update, ArtifactUpdate):
         return "an artifact"
     return "a message" if isinstance(update, MessageAdded) else "a direct reply"
+
+
+def too_many_active(most: int) -> LimitExceeded:
+    """Return the error for an owner who has as many tasks at work as one may have."""
+    return LimitExceeded(f"at most {most} tasks of one caller at a time; wait for some to end")
 
 
 def is_told(update: Update) -> bool:

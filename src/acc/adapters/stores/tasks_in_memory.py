@@ -12,6 +12,7 @@ from acc.adapters.stores.task_bookkeeping import (
     is_told,
     page_token,
     place_of,
+    too_many_active,
 )
 from acc.domain.errors import (
     ContextNotFound,
@@ -163,6 +164,7 @@ class InMemoryTaskStore:
         message: Message,
         push: PushConfig | None = None,
         key: str = "",
+        most_active: int | None = None,
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
 
@@ -171,6 +173,8 @@ class InMemoryTaskStore:
         digest = digest_of(message, "", key)
         if (known := self._task_of(owner, digest)) is not None:
             return Filed(known, False)
+        if most_active is not None and self._count_active(owner) >= most_active:
+            raise too_many_active(most_active)
         context_owner, tasks = self._contexts.get(task.context_id, (owner, 0))
         if context_owner != owner:
             raise ContextNotFound(task.context_id)
@@ -256,8 +260,7 @@ class InMemoryTaskStore:
 
     async def count_active(self, owner: Owner) -> int:
         """Return how many of an owner's tasks are submitted or working."""
-        shelf = self._shelves.get(owner)
-        return 0 if shelf is None else sum(map(shelf.count, ACTIVE))
+        return self._count_active(owner)
 
     async def renew(self, task_ids: Collection[str]) -> None:
         """Keep hold of tasks for another lease."""
@@ -311,6 +314,10 @@ class InMemoryTaskStore:
 
     async def aclose(self) -> None:
         """Do nothing: there are no files and no threads."""
+
+    def _count_active(self, owner: Owner) -> int:
+        shelf = self._shelves.get(owner)
+        return 0 if shelf is None else sum(map(shelf.count, ACTIVE))
 
     def _record(self, task_id: str) -> _Record:
         record = self._records.get(task_id)

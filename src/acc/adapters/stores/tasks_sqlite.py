@@ -12,7 +12,7 @@ from acc.adapters.stores.encoding import encoded, readable
 from acc.adapters.stores.processes import Process, this_process
 from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
 from acc.adapters.stores.sqlite_task_lists import list_tasks
-from acc.adapters.stores.task_bookkeeping import digest_of, place_of
+from acc.adapters.stores.task_bookkeeping import digest_of, place_of, too_many_active
 from acc.domain.errors import MoveForbidden, TaskNotFound
 from acc.domain.value_objects.identity import Owner
 from acc.domain.value_objects.task import (
@@ -85,6 +85,7 @@ class SqliteTaskStore:
         message: Message,
         push: PushConfig | None = None,
         key: str = "",
+        most_active: int | None = None,
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
 
@@ -108,6 +109,8 @@ class SqliteTaskStore:
             known = rows.task_of_message(connection, self.app_name, owner, digest)
             if known is not None:
                 return Filed(known, False)
+            if most_active is not None and self._count_active(connection, owner) >= most_active:
+                raise too_many_active(most_active)
             number = rows.add_task(connection, self.app_name, filing)
             if config is not None:
                 deliveries.save_push(connection, self.app_name, number, *config)
@@ -198,12 +201,7 @@ class SqliteTaskStore:
 
     async def count_active(self, owner: Owner) -> int:
         """Return how many of an owner's tasks are submitted or working."""
-
-        def read(connection: sqlite3.Connection) -> int:
-            row = connection.execute(_COUNT_ACTIVE, (self.app_name, *owner)).fetchone()
-            return 0 if row is None else row[0]
-
-        return await self.database.read(read)
+        return await self.database.read(lambda c: self._count_active(c, owner))
 
     async def renew(self, task_ids: Collection[str]) -> None:
         """Keep hold of tasks for another lease; those that another process took over stay its."""
@@ -317,6 +315,10 @@ class SqliteTaskStore:
             return otherwise if row is None else job(connection, row.id)
 
         return await self.database.read(read)
+
+    def _count_active(self, connection: sqlite3.Connection, owner: Owner) -> int:
+        row = connection.execute(_COUNT_ACTIVE, (self.app_name, *owner)).fetchone()
+        return 0 if row is None else row[0]
 
     def _found(self, connection: sqlite3.Connection, task_id: str) -> rows.Row:
         row = rows.find(connection, self.app_name, task_id)

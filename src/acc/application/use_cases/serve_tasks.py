@@ -185,12 +185,13 @@ class ServeTasks:
 
         if message.task_id:
             return await self._proceed(principal, owner, request, prepare)
-        if await self._tasks.count_active(owner) >= self.limits.tasks:
-            raise LimitExceeded(
-                f"at most {self.limits.tasks} tasks of one caller at a time; wait for some to end"
-            )
         filed = await self._tasks.create(
-            self._new_task(message), owner=owner, message=message, push=push, key=self._key()
+            self._new_task(message),
+            owner=owner,
+            message=message,
+            push=push,
+            key=self._key(),
+            most_active=self.limits.tasks,
         )
         stream = None
         if filed.is_new:
