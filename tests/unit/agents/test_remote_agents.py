@@ -396,7 +396,11 @@ async def test_several_questions_are_asked_and_answered_together() -> None:
         "schema": {"type": "string"},
     }
     login = {"requestId": "r-3", "kind": "authorization", "message": "Sign in."}
-    broken = [{"requestId": 3, "kind": "input"}, {"requestId": "r", "kind": "riddle"}, "nothing"]
+    broken: list[Any] = [
+        {"requestId": 3, "kind": "input"},
+        {"requestId": "r", "kind": "riddle"},
+        "nothing",
+    ]
     office, remote = desk(shop(), asking(CONFIRMATION, wanted, login, *broken), "done")
     waiting = await office.say("pay")
     first, second, third = waiting.requests
