@@ -54,7 +54,12 @@ class HowOptions:
 
     only: Annotated[
         tuple[str, ...],
-        Parameter(help="Only this check; may be repeated.", negative=(), consume_multiple=True),
+        Parameter(
+            help="Only this check; may be repeated.",
+            negative=(),
+            consume_multiple=True,
+            show_default=False,
+        ),
     ] = ()
     allow: Annotated[
         tuple[str, ...],
@@ -63,6 +68,7 @@ class HowOptions:
             "A loopback URL that you name needs none.",
             negative=(),
             consume_multiple=False,
+            show_default=False,
         ),
     ] = ()
     timeout: Annotated[float, Parameter(help="Seconds to wait for each answer.")] = 30.0
@@ -156,7 +162,8 @@ def _show(found: Examination) -> None:
             screen.print(f"\n{line.area.value}", style="bold", markup=False)
             area = line.area
         _show_line(screen, line)
-    screen.print("\nCannot be checked from outside", style="bold")
+    if found.unseen:
+        screen.print("\nCannot be checked from outside", style="bold")
     for unseen in found.unseen:
         screen.print(f"  ? {unseen.title}  {unseen.title_ja}", style="dim", markup=False)
         _paragraph(screen, f"look at: {unseen.look_at}", "dim")
@@ -173,7 +180,7 @@ def _show_line(screen: Console, line: Line) -> None:
     )
     _paragraph(screen, line.seen, "dim" if line.verdict is not Verdict.FAIL else "")
     if line.fix:
-        _paragraph(screen, f"fix: {line.fix} (§ {line.section})", "")
+        _paragraph(screen, f"fix: {line.fix}; see {line.section} of the specification", "")
 
 
 def _paragraph(screen: Console, text: str, style: str) -> None:
