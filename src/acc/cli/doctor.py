@@ -180,7 +180,7 @@ def _show_line(screen: Console, line: Line) -> None:
     )
     _paragraph(screen, line.seen, "dim" if line.verdict is not Verdict.FAIL else "")
     if line.fix:
-        _paragraph(screen, f"fix: {line.fix}; see {line.section} of the specification", "")
+        _paragraph(screen, f"fix: {line.fix} [A2A {line.section}]", "")
 
 
 def _paragraph(screen: Console, text: str, style: str) -> None:
