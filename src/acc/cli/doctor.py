@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -17,7 +18,8 @@ from acc.application.examining.findings import Verdict
 from acc.application.examining.visit import Target, is_loopback
 from acc.application.use_cases.examine_server import Examination, Line
 from acc.bootstrap.examining import examiner
-from acc.cli.screen import console, error_console, print_json
+from acc.cli.conversation import console_on, one_line, shown
+from acc.cli.screen import error_console, print_json
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 _MARKS = {
@@ -27,6 +29,7 @@ _MARKS = {
     Verdict.SKIPPED: ("-", "dim"),
 }
 _MARGIN = 4
+_MOST_SEEN = 1_000
 
 
 @Parameter(name="*", group="Who")
@@ -152,10 +155,10 @@ def _tell(status: Status | None, text: str) -> None:
 
 
 def _show(found: Examination) -> None:
-    screen = console()
-    name = f"{found.agent}, " if found.agent else ""
+    screen = console_on(sys.stdout)
+    name = f"{one_line(found.agent)}, " if found.agent else ""
     over = f", over {found.over}" if found.over else ""
-    screen.print(f"{name}{found.url}{over}", style="bold", markup=False)
+    screen.print(shown(f"{name}{found.url}{over}", "bold"))
     area = None
     for line in found.lines:
         if line.area is not area:
@@ -175,10 +178,13 @@ def _show(found: Examination) -> None:
 def _show_line(screen: Console, line: Line) -> None:
     mark, style = _MARKS[line.verdict]
     screen.print(
-        f"  [{style}]{mark}[/] {escape(line.title)}  [dim]{escape(line.title_ja)}[/]"
-        f"  [dim]{escape(line.id)}[/]"
+        shown(f"  {mark} ", style)
+        + shown(line.title)
+        + shown(f"  {line.title_ja}  {line.id}", "dim")
     )
-    _paragraph(screen, line.seen, "dim" if line.verdict is not Verdict.FAIL else "")
+    _paragraph(
+        screen, one_line(line.seen, _MOST_SEEN), "dim" if line.verdict is not Verdict.FAIL else ""
+    )
     if line.fix:
         _paragraph(screen, f"fix: {line.fix} [A2A {line.section}]", "")
 
@@ -186,7 +192,6 @@ def _show_line(screen: Console, line: Line) -> None:
 def _paragraph(screen: Console, text: str, style: str) -> None:
     """Print text with a margin; lines are broken only where someone looks at them."""
     if screen.is_terminal and screen.width > 4 * _MARGIN:
-        padded = Padding(f"[{style or 'default'}]{escape(text)}[/]", (0, 0, 0, _MARGIN))
-        screen.print(padded, soft_wrap=False)
+        screen.print(Padding(shown(text, style), (0, 0, 0, _MARGIN)), soft_wrap=False)
     else:
-        screen.print(f"{'':<{_MARGIN}}{text}", style=style, markup=False)
+        screen.print(shown(f"{'':<{_MARGIN}}{text}", style))
