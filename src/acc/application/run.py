@@ -79,6 +79,7 @@ class Run:
         "first_seq",
         "fresh",
         "holder",
+        "is_released",
         "journal",
         "key",
         "ledger",
@@ -110,6 +111,8 @@ class Run:
         self.call = call
         self.run_id = run_id
         self.holder = run_id
+        #: Whether the session was let go of with the last event.
+        self.is_released = False
         self.ledger = Ledger(config)
         #: Who was transferred to last, and so keeps the conversation.
         self.active: BaseAgent | None = None
@@ -158,13 +161,16 @@ class Run:
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
 
-    async def record(self, *events: Event) -> None:
-        """Store events, all or none, then show them."""
+    async def record(self, *events: Event, release: bool = False) -> None:
+        """Store events, all or none, then show them; `release` lets go of the session too."""
         try:
-            await self.services.sessions.append(self.key, events, holder=self.holder)
+            await self.services.sessions.append(
+                self.key, events, holder=self.holder, release=release
+            )
         except InvalidInput:
             self.seq -= len(events)  # they were refused before they took a number
             raise
+        self.is_released = release
         for event in events:
             self.events.append(event)
             if self.listen is not None:
