@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
@@ -20,6 +19,7 @@ from a2a.types.a2a_pb2 import (
     TaskState,
 )
 from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
+from acc_server import Receiver, Server, receiving, serving
 from google.protobuf.json_format import MessageToDict, ParseDict
 from official_client import MODES, MOVING, Copy, Mode, Witness, connect, message, said, state
 
@@ -27,21 +27,17 @@ APPROVAL = "承認します。処理を続けてください。"
 ORDER = ["SUBMITTED", "WORKING", "COMPLETED"]
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server under way: where it is, two callers it knows, and a webhook it would call."""
-
-    url: str
-    token: str
-    other_token: str
-    hook: str = "https://example.com/hook"
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    with serving("served_agents:desk", folder, "--allow", "127.0.0.1") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Start `acc serve served_agents:desk` with two static tokens and end it afterwards."""
-    pytest.skip("`acc serve` does not exist yet")
-    yield Server("", "", "")
+def receiver() -> Iterator[Receiver]:
+    with receiving() as taking:
+        yield taking
 
 
 @pytest.fixture(params=MODES, ids=str)
@@ -176,14 +172,17 @@ async def test_client_that_leaves_does_not_stop_the_task(witness: Witness) -> No
     assert (state(done), said(done)) == ("COMPLETED", "counted to 6")
 
 
-async def test_push_configurations_are_kept_until_deleted(server: Server, witness: Witness) -> None:
+async def test_push_configurations_are_kept_until_deleted(
+    receiver: Receiver, witness: Witness
+) -> None:
+    hook = f"{receiver.url}/kept"
     task = await witness.send(message("slow"), wait=False)
     client = witness.client
-    wanted = TaskPushNotificationConfig(task_id=task.id, id="hook-1", url=server.hook)
+    wanted = TaskPushNotificationConfig(task_id=task.id, id="hook-1", url=hook)
     made = await client.create_task_push_notification_config(wanted)
-    assert (made.id, made.url) == ("hook-1", server.hook)
+    assert (made.id, made.url) == ("hook-1", hook)
     which = GetTaskPushNotificationConfigRequest(task_id=task.id, id="hook-1")
-    assert (await client.get_task_push_notification_config(which)).url == server.hook
+    assert (await client.get_task_push_notification_config(which)).url == hook
     if witness.mode == Mode("0.3", "HTTP+JSON"):
         return  # the official client cannot list or delete there
     listing = ListTaskPushNotificationConfigsRequest(task_id=task.id)

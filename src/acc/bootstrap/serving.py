@@ -53,6 +53,7 @@ class ServeOptions:
     sign_card: Callable[[AgentCard], AgentCard] | None = None
     agent_version: str = ""
     generations: Sequence[str] = ("1.0", "0.3")
+    knows_repeats: bool = True
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -64,7 +65,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     from acc.adapters.security.guarded_http import check_url, guarded_client
 
     options = options or ServeOptions()
-    services = make_services(store=options.store)
+    services = make_services(store=options.store, allow=options.allow)
     runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
     tasks = make_task_store(options.store, services.sessions, services.clock, agent.name)
     serve = ServeTasks(
@@ -72,6 +73,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         tasks=tasks,
         limits=options.limits,
         check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
+        knows_repeats=options.knows_repeats,
     )
     card = card_of(
         agent,

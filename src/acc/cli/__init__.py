@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.parts import version
-from acc.cli import agents, chat, evaluate, scenarios, serve, tokens
+from acc.cli import agents, call, card, chat, doctor, evaluate, scenarios, serve, tokens
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
@@ -31,6 +31,9 @@ app.command(agents.graph)
 app.command(agents.check)
 app.command(serve.serve)
 app.command(tokens.app)
+app.command(call.call)
+app.command(card.card)
+app.command(doctor.doctor)
 app.register_install_completion_command()
 
 _BAD_USE = (InvalidInput, RunMismatch)

@@ -126,6 +126,14 @@ def serve(
             consume_multiple=False,
         ),
     ] = (),
+    accept_repeats: Annotated[
+        bool,
+        Parameter(
+            help="Take a message that comes again, with the same id and parts, as a new one. The "
+            "official conformance tests need that; clients that retry do not.",
+            negative=(),
+        ),
+    ] = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
@@ -151,6 +159,7 @@ def serve(
             limits=bounds,
             connections=connection_limits(limits.request_timeout),
             generations=tuple(dict.fromkeys(generation)) or ("1.0", "0.3"),
+            knows_repeats=not accept_repeats,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")

@@ -67,7 +67,7 @@ CONFIG = PushConfig(
     id="p-1",
     task_id="t-1",
     url="https://example.com/hook",
-    token="tok",  # noqa: S106 - made up for the test
+    token="tok",
     scheme="Bearer",
     credentials="secret",
 )

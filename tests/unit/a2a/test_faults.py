@@ -33,7 +33,6 @@ KNOWN: list[tuple[AccError, int, int, str]] = [
     (InvalidCall("no"), -32600, 400, "INVALID_ARGUMENT"),
     (UnknownMethod("no"), -32601, 404, "NOT_FOUND"),
     (InvalidInput("no"), -32602, 400, "INVALID_ARGUMENT"),
-    (errors.MessageReused("m"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.AddressRefused("no"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.ContextNotFound("c"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.MoveForbidden("t", "completed", "a message"), -32004, 400, "FAILED_PRECONDITION"),
@@ -69,7 +68,7 @@ def test_a_missing_task_in_each_shape() -> None:
         "domain": "a2a-protocol.org",
         "metadata": {"taskId": "t-9"},
     }
-    text = "there is no task 't-9'"
+    text = "task 't-9' not found"
     assert json.loads(rpc_error(error, 7, "1.0")) == {
         "jsonrpc": "2.0",
         "id": 7,
@@ -121,7 +120,7 @@ def test_codes_that_0_3_has_no_name_for_are_those_of_wrong_params() -> None:
 
 
 def test_half_a_character_does_not_keep_an_error_from_being_told() -> None:
-    assert b"there is no task" in rpc_error(errors.TaskNotFound("\ud800"), 1, "1.0")
+    assert b"not found" in rpc_error(errors.TaskNotFound("\ud800"), 1, "1.0")
     assert b"x?" in http_error(InvalidInput("x\ud800"), "0.3")
 
 

@@ -61,6 +61,39 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
     return shape
 
 
+#: The name of a field in snake case, as the definition of the protocol itself writes it.
+_SNAKE_NAME = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
+#: What is inside these is the client's own and keeps its names.
+_OPAQUE = frozenset({"metadata", "data", "params"})
+
+
+def in_camel_case(data: bytes) -> bytes:
+    """Return JSON with its fields in camel case; protobuf's JSON may be written in either."""
+    if _SNAKE_NAME.search(data) is None:
+        return data
+    try:
+        return msgspec.json.encode(_camel_fields(msgspec.json.decode(data)))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return data  # whoever reads it next says what is wrong with it
+
+
+def camel(name: str) -> str:
+    """Return a name in camel case."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _camel_fields(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_camel_fields(held) for held in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        camel(name): held if name in _OPAQUE else _camel_fields(held)
+        for name, held in value.items()
+    }
+
+
 def converted(value: Any, shape: type[T], what: str) -> T:
     """Return decoded JSON as a shape."""
     try:

@@ -8,7 +8,7 @@ from acc.adapters.a2a import one_content as content
 from acc.adapters.a2a import one_requests as asked
 from acc.adapters.a2a.cards import card_from, merged_card
 from acc.adapters.a2a.queries import as_params
-from acc.adapters.a2a.reading import decoded, fault, from_remote, whole_number
+from acc.adapters.a2a.reading import decoded, fault, from_remote, in_camel_case, whole_number
 from acc.adapters.a2a.wire import NO_PATH, Operation, PushPage, Streamed, StreamItem
 from acc.adapters.a2a.writing import encoded
 from acc.application.serving.requests import Request
@@ -55,7 +55,7 @@ class WireOne:
     ) -> Request:
         """Return what the params of a call, or the body of a POST, ask for."""
         decoder, build = asked.READERS[operation]
-        shape = decoded(decoder, params or b"{}", "params")
+        shape = decoded(decoder, in_camel_case(params) or b"{}", "params")
         for name, value in path.items():
             setattr(shape, name, value)
         return build(shape)

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from acc.domain.errors import InvalidInput, MoveForbidden
+from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden
 from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
@@ -68,6 +68,12 @@ def _in_words(update: Update) -> str:
     return "a message" if isinstance(update, MessageAdded) else "a direct reply"
 
 
+def check_active(count: int, most: int | None) -> None:
+    """Refuse a further task of an owner who has as many at work as one may have."""
+    if most is not None and count >= most:
+        raise LimitExceeded(f"at most {most} tasks of one caller at a time; wait for some to end")
+
+
 def is_told(update: Update) -> bool:
     """Tell whether an update goes to those who want to be told of a task."""
     if isinstance(update, ArtifactUpdate):
@@ -75,13 +81,14 @@ def is_told(update: Update) -> bool:
     return isinstance(update, StatusUpdate)
 
 
-def digest_of(message: Message, task_id: str) -> bytes:
-    """Return what tells a message that came again from another one with the same id.
+def digest_of(message: Message, task_id: str, key: str) -> bytes:
+    """Return what a message that comes again is known by: its id, its parts, and where it goes.
 
     `task_id` is the task that the client sent it to, empty if it was to start one.
     """
     try:
-        return sha256(_WITHOUT_ORDER.encode((task_id, message.parts))).digest()
+        what = (key or message.message_id, task_id, message.parts)
+        return sha256(_WITHOUT_ORDER.encode(what)).digest()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"message {message.message_id!r} cannot be stored: {error}") from error
 

@@ -1,9 +1,9 @@
 """Reading a client's message as the answer to what a paused run asks."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acc.application.serving.verdicts import verdict_of
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import (
     InputAnswer,
@@ -11,60 +11,16 @@ from acc.domain.value_objects.event import (
     Part,
     RequestKind,
     Verdict,
-    words,
 )
 
-_YES = re.compile(
-    r"(?:^|[.!,;:\n。！、，]\s*)(?:"
-    r"(?:yes|yep|yeah|ok|okay|sure|approved?|confirm(?:ed)?|accept(?:ed)?|agreed?|allow(?:ed)?"
-    r"|proceed|continue|granted|go ahead|go on|do it|i (?:approve|confirm|agree|accept|allow))\b"
-    r"|承認|承諾|許可|同意|了承|了解|はい|ええ|進めて|続けて|実行して|お願いします|問題ありません"
-    r"|結構です|オーケー|おｋ|ＯＫ)",
-    re.IGNORECASE,
-)
-_NO = re.compile(
-    r"\b(?:no|nope|never|not|don'?t|do not|cannot|can'?t|won'?t|den(?:y|ied)|reject(?:ed)?"
-    r"|refuse[ds]?|declined?|disapproved?|disallow(?:ed)?|stop|cancel(?:led|ed)?|abort(?:ed)?|wait"
-    r"|hold on|unless|but)\b"
-    r"|いいえ|いえ、|却下|拒否|拒絶|否認|不許可|不承認|不可|だめ|ダメ|駄目|中止|中断|停止|取り消|取消"
-    r"|キャンセル|やめ|止め|待って|保留|お断り|しない|しません|できない|できません|ません|ないで|なら"
-    r"|場合|ただし|でも|けど",
-    re.IGNORECASE,
-)
-#: What says no beyond doubt; other words of doubt only keep a yes from counting.
-_REFUSAL = re.compile(
-    r"(?:^|[.!,;:\n。！、，]\s*)(?:"
-    r"(?:no|nope|never|den(?:y|ied)|reject(?:ed)?|refused?|declined?|disapproved?|stop"
-    r"|abort|cancel(?:led|ed)?|don'?t|do not|i (?:deny|reject|refuse|decline|disapprove"
-    r"|do not (?:approve|agree|accept|allow)|don'?t (?:approve|agree|accept|allow))"
-    r"|not approved)\b"
-    r"|いいえ|却下|拒否|否認|不許可|不承認|不可|だめ|ダメ|駄目|中止|キャンセル|やめて|止めて|お断り"
-    r"|(?:承認|承諾|許可|同意|了承|実行)(?:は)?(?:しない|しません|できない|できません))",
-    re.IGNORECASE,
-)
-_QUESTION = re.compile(r"[?？]|ですか|ますか|でしょうか")
-
+#: What is answered with a value, and not by a yes or no.
+_FREE = (RequestKind.INPUT, RequestKind.OUTCOME)
 _VERDICTS = {
     "approve": Verdict.APPROVE,
     "approved": Verdict.APPROVE,
     "deny": Verdict.DENY,
     "denied": Verdict.DENY,
 }
-
-
-def verdict_of(text: str) -> Verdict | None:
-    """Return what a text decides, None if that is not beyond doubt.
-
-    A yes lets something happen that cannot be undone, so a question, a condition or a yes and a no
-    in one breath are no decision.
-    """
-    if _QUESTION.search(text):
-        return None
-    if _REFUSAL.search(text):
-        return None if _YES.search(_REFUSAL.sub("", text)) else Verdict.DENY
-    if _YES.search(text) and not _NO.search(text):
-        return Verdict.APPROVE
-    return None
 
 
 def read_answers(
@@ -77,13 +33,14 @@ def read_answers(
     """
     entries = [part.data for part in parts if isinstance(part.data, Mapping)]
     if entries:
-        return tuple(
-            answer
-            for entry in entries
-            for one in _several(entry)
-            for answer in _from_data(one, requests, by)
-        )
-    text = words(parts).strip()
+        answers = [_from_data(one, requests, by) for entry in entries for one in _several(entry)]
+        if len({answer.request_id for answer in answers}) < len(answers):
+            raise InvalidInput("a message holds one answer to each request, and not two")
+        return tuple(answers)
+    values = [part.data for part in parts if part.data is not None]
+    if len(values) == len(requests) == 1 and requests[0].kind in _FREE:
+        return (InputAnswer(request_id=requests[0].id, value=values[0], by=by),)
+    text = "\n".join(part.text for part in parts if part.text is not None).strip()
     return tuple(
         answer
         for request in requests
@@ -98,26 +55,22 @@ def _several(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return answers
 
 
-def _from_data(
-    entry: Mapping[str, Any], requests: Sequence[InputRequest], by: str
-) -> tuple[InputAnswer, ...]:
+def _from_data(entry: Mapping[str, Any], requests: Sequence[InputRequest], by: str) -> InputAnswer:
     request = _request_of(entry, requests)
     verdict = _verdict_in(entry, request)
     arguments = entry.get("arguments")
     if arguments is not None and not isinstance(arguments, Mapping):
         raise InvalidInput(f'"arguments" of the answer to {request.id} is an object')
     value = entry.get("value")
-    if request.kind in (RequestKind.INPUT, RequestKind.OUTCOME) and value is None and _free(entry):
+    if request.kind in _FREE and value is None and _free(entry):
         value = dict(entry)  # the data itself is what was asked for
-    return (
-        InputAnswer(
-            request_id=request.id,
-            verdict=verdict,
-            arguments=arguments,
-            value=value,
-            reason=str(entry.get("reason", "")),
-            by=by,
-        ),
+    return InputAnswer(
+        request_id=request.id,
+        verdict=verdict,
+        arguments=arguments,
+        value=value,
+        reason=str(entry.get("reason", "")),
+        by=by,
     )
 
 

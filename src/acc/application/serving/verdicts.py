@@ -1,0 +1,138 @@
+"""Telling a yes from a no, in English and Japanese, and either from what is no decision."""
+
+import re
+from unicodedata import normalize
+
+from acc.domain.value_objects.event import Verdict
+
+_MOST = 2000
+
+_SAYING_YES = (
+    r"yes|yep|yeah|yup|y|ok|okay|sure(?: thing)?|absolutely|definitely|certainly|of course"
+    r"|by all means|sounds good|(?:it |this |that )?looks good(?: to me)?|lgtm"
+    r"|(?:that is|that's|it is|it's) (?:ok|okay|fine|approved|confirmed)"
+)
+_DECIDED = r"approved|confirmed|accepted|agreed|granted|allowed|permission granted"
+_DECIDING = r"approve|confirm|accept|agree|allow|authori[sz]e"
+_LETTING = r"proceed|continue|go ahead|go for it|do it|do so|do that"
+_OBJECT = (
+    r"(?: (?:to )?(?:it|this|that|them|both|all|everything)"
+    r"|(?: with)? (?:the|this|that|these|those|both|all)(?: \d+)? (?:payment|transfer|transaction"
+    r"|request|action|operation|call|step|plan|change|purchase|order|deletion|message)s?)?"
+)
+#: A sentence that says yes and nothing else; one word too many could be a condition.
+_YES_ENGLISH = re.compile(
+    rf"(?:(?:{_SAYING_YES})(?: then)? (?:and |so )?)*"
+    r"(?:"
+    rf"(?:{_SAYING_YES})(?: please| then| thanks| thank you)?"
+    rf"|(?:{_DECIDED})(?: then| thanks)?"
+    rf"|(?:(?:i|we) (?:hereby |do )?)?(?:{_DECIDING}){_OBJECT}(?: (?:and|so) (?:{_LETTING}))?"
+    rf"|(?:(?:please|you may|you can|then|and|so) )*(?:{_LETTING}){_OBJECT}"
+    rf"(?: and (?:{_LETTING}))?(?: please| now| then)?"
+    r"|please do"
+    r")"
+)
+_YES_JAPANESE = re.compile(
+    r"(?!はいはい|ええええ)(?:はい|ええ|うん)?(?:それで|これで|では|どうぞ|すべて|全て|全部|両方(?:とも)?|この件は?)?(?:"
+    r"はい|ええ|ok(?:です|だ)?(?:よ|ね)?|オーケー(?:です)?|イエス"
+    r"|(?:承認|承諾|許可|同意|了承|認可)(?:する|します|しました|した|いたします|致します|です|済み(?:です)?)?"
+    r"|(?:認め|許し)ます"
+    r"|(?:実行|続行)(?:して)?(?:ください|下さい|いいです|いいですよ|よいです|構いません|かまいません|ok|okです)"
+    r"|(?:実行|続行)(?:を|で)?お願いします"
+    r"|(?:進めて|続けて|やって|行って|支払って|送って|そうして)"
+    r"(?:ください|下さい|いいです|いいですよ|よいです|構いません|かまいません|ok|okです)"
+    r"|(?:進めて|続けて|やって|そうして)|(?:よろしく)?お願い(?:します|いたします|致します)"
+    r"|問題(?:あり|ござい)ません|問題ない(?:です)?|異議(?:あり)?ません|異議なし|構いません|かまいません"
+    r"|いいですよ|いいですとも|もちろん(?:です)?"
+    r")"
+)
+_FILLER = re.compile(
+    r"thanks|thank you(?: very much| so much)?|please|no (?:problem|objections?|issues?)"
+    r"|了解(?:です|しました|いたしました)?|わかりました|承知しました|ありがとう(?:ございます)?"
+)
+#: A wish to have it approved may come from who wants it and not from who decides.
+_PLEADING = re.compile(r"\b(?:please|kindly)\b")
+_PLEADED = re.compile(rf"\b(?:{_DECIDING})\b")
+
+_YES_WORD = re.compile(
+    r"\b(?:yes|yep|yeah|yup|ok|okay|sure|approve[ds]?|confirm(?:ed|s)?|accept(?:ed|s)?|agree[ds]?"
+    r"|allow(?:ed|s)?|proceed|continue|grant(?:ed)?|go ahead|do it|just do|lgtm)\b"
+    r"|(?<!不)(?:承認|承諾|許可|同意)|了承|はい|進めて|続けて|実行して|問題あり?ません|構いません|かまいません|オーケー"
+)
+_NEGATED_YES = re.compile(
+    r"\b(?:do not|don't|dont|never|not|cannot|can't|cant|won't|wont|will not|would not|wouldn't"
+    r"|shall not|must not|mustn't|may not|refuse to|decline to)(?: \w+)? "
+    r"(?:approved?|confirm(?:ed)?|accept(?:ed)?|agreed?|allow(?:ed)?|proceed|continue|go ahead"
+    r"|do it|ok|okay|granted?)\b"
+    r"|(?:承認|承諾|許可|同意|了承|実行|続行|賛成)(?:は|を|が|に)?(?:し|いたし|致し|でき|出来|出せ|得られ)?"
+    r"(?:ない(?:で(?:ください|下さい)?|です)?|ません|かね(?:ます|る)|たくない(?:です)?|たくありません)"
+    r"|(?:進め|続け|やら|実行し|行わ|支払わ|送ら)(?:ないで(?:ください|下さい)?|ません)"
+)
+#: A no that is denied itself, or a word of it that means something else.
+_NO_DOUBTED = re.compile(
+    r"\b(?:do not|don't|dont|never|not|can't|cant|cannot|won't|wont|no need to|no reason to|stop)"
+    r"(?: \w+)? (?:deny|denying|reject|rejecting|refuse|refusing|decline|declining|stop|cancel"
+    r"|abort|block|no)\b|\bstop \w+ing\b|\bnever ?mind\b"
+    r"|(?:却下|拒否|拒絶|否認|中止|中断|停止|キャンセル|取り?消し?|やめ|止め|断り?)"
+    r"(?:は|を|に|も)?(?:し|でき|られ|さ|せ)?(?:ない|ません|なくて|ず|ろとは)"
+    r"|(?:不許可|不承認|不可|だめ|ダメ|駄目)(?:では|じゃ|で)な"
+)
+_NO_ENGLISH = re.compile(
+    r"(?:and |so |then |sorry |well )*(?:"
+    r"(?:no|nope|nah|n)(?=$| thanks| thank you| way| sorry| i | we | do | don't | please| not "
+    r"| never| stop| it's | it is | this | that | the )"
+    r"|(?:never|absolutely not|certainly not|definitely not|of course not|of course no)\b"
+    r"|(?:(?:i|we) (?:hereby |do |must |have to )?|please )?(?:deny|reject|refuse|decline"
+    r"|disapprove|disagree|disallow|stop|abort|cancel|block)\b"
+    r"|(?:denied|rejected|refused|declined|disapproved|disallowed|cancell?ed|aborted)\b"
+    r"|(?:please )?(?:don't|dont|do not)\b"
+    r"|(?:(?:i|we|it is|it's|this is|that is|that's) )?NOYES\b)"
+)
+_NO_JAPANESE = re.compile(
+    r"(?:すみませんが|申し訳ありませんが|残念ですが)?(?:これは|それは|この件は|今回は)?(?:"
+    r"いいえ|いえ$|いや$|ノー$|却下|拒否|拒絶|否認|不許可|不承認|不可(?!能)|だめ|ダメ|駄目|中止|中断|停止|キャンセル"
+    r"|取り?消し?て|やめて|やめます|止めて|止めます|お?断り|見送り(?!ません)|NOYES)"
+)
+_DOUBT = re.compile(
+    r"\?|\.\.|\b(?:if|unless|only|when|once|until|till|maybe|perhaps|might|possibly|unsure"
+    r"|not sure|depends|depending|why|what|which|how|who|whether|should i|can i|may i|or)\b"
+    r"|ですか|ますか|でしょうか|のか(?:な)?$|かな(?:$|。)|もし|なら|場合|かもしれ|たぶん|多分|おそらく|かどうか"
+    r"|だろう|迷って|検討|保留|なぜ|どうして|何|どの|どう(?!ぞ)|たら|れば|までは?|理由(?:は|を)|わけ(?:では|じゃ)"
+)
+_QUOTES = str.maketrans({"’": "'", "‘": "'", "「": " ", "」": " ", "『": " ", "』": " "})
+_CLAUSES = re.compile(r"[.,!;:\n。、!]+")
+
+
+def verdict_of(text: str) -> Verdict | None:
+    """Return what a text decides, None if that is not beyond doubt.
+
+    A yes lets something happen that cannot be undone, so it counts only where all of the text says
+    yes: not with a question, a condition, a change, or a no in the same breath.
+    """
+    if len(text) > _MOST:
+        return None
+    said = normalize("NFKC", text).translate(_QUOTES).lower()
+    if _DOUBT.search(said) or _NO_DOUBTED.search(said):
+        return None
+    clauses = [" ".join(clause.split()) for clause in _CLAUSES.split(said)]
+    clauses = [clause for clause in clauses if clause]
+    if _is_yes(clauses):
+        return Verdict.APPROVE
+    return Verdict.DENY if _is_no(clauses) else None
+
+
+def _is_yes(clauses: list[str]) -> bool:
+    if any(map(_PLEADING.search, clauses)) and any(map(_PLEADED.search, clauses)):
+        return False
+    rest = [clause for clause in clauses if not _FILLER.fullmatch(clause)]
+    return bool(rest) and all(
+        _YES_ENGLISH.fullmatch(clause) or _YES_JAPANESE.fullmatch(clause.replace(" ", ""))
+        for clause in rest
+    )
+
+
+def _is_no(clauses: list[str]) -> bool:
+    plain = [_NEGATED_YES.sub("NOYES", clause) for clause in clauses]
+    if any(map(_YES_WORD.search, plain)):
+        return False
+    return any(_NO_ENGLISH.match(clause) or _NO_JAPANESE.match(clause) for clause in plain)

@@ -1,0 +1,281 @@
+"""What counts as a yes, what as a no, and what makes the server ask again."""
+
+from time import perf_counter
+
+import pytest
+
+from acc.application.serving.verdicts import verdict_of
+from acc.domain.value_objects.event import Verdict
+
+YES = """
+yes
+Yes.
+YES!
+Yes, please.
+yes please
+yep
+ok
+OK
+Okay, go ahead.
+Sure, go ahead!
+Sure thing
+approve
+Approved
+approved, thanks
+I approve
+I approve this payment.
+We hereby approve the transfer
+Yes, I approve the payment.
+approve both
+Approve all requests
+I confirm
+confirmed
+accept
+I agree
+agreed, proceed
+allow
+Please proceed
+please go ahead
+You may proceed.
+yes, do it
+go ahead and do it
+Thanks, approved.
+No problem, go ahead
+looks good to me
+Of course
+y
+はい
+はい。
+はい、お願いします。
+はい、承認します
+承認
+承認します。
+承認しました
+「承認」
+承認いたします
+許可します
+同意します
+了承しました
+了解しました、進めてください。
+進めてください
+続けてください
+実行してください
+実行してかまいません
+問題ありません
+はい、問題ありません。進めてください
+お願いします
+ＯＫ
+OKです
+オーケーです
+いいですよ
+構いません
+もちろんです
+すべて承認します
+Yes, 承認します
+""".strip().splitlines()
+
+NO = """
+no
+No.
+no thanks
+No, thank you.
+nope
+No, I do not approve.
+I do not approve
+I don’t approve this
+do not approve it
+Don't do it
+deny
+Denied.
+I deny the request
+reject
+rejected: the amount is wrong
+I refuse
+decline
+stop
+Cancel it
+cancelled
+abort
+not approved
+No way
+No, the amount is wrong
+absolutely not
+of course not
+Please don't
+I cannot approve this
+we will not proceed
+No! Never!
+I refuse to accept
+いいえ
+いいえ、やめてください
+却下
+却下します
+拒否します
+承認しません
+承認できません
+承認しない
+承認しかねます
+承認いたしかねます
+許可しません
+同意できません
+実行しないでください
+進めないでください
+やめてください
+止めてください
+中止してください
+中止をお願いします
+キャンセルでお願いします
+キャンセルしてください
+だめです
+ダメ
+駄目です
+お断りします
+不承認
+今回は見送ります
+いいえ、承認しません
+""".strip().splitlines()
+
+ASKED_AGAIN = """
+yes?
+Is that ok?
+approved?
+yes and no
+yes, no, maybe
+maybe
+perhaps yes
+I am not sure
+yes, but only 5000
+yes but not today
+approve 5000 instead
+Approve the first one
+approve only the second
+ok if Bob agrees
+yes, if it is below 10000
+approve unless it is a duplicate
+yes, once the invoice has come
+I would approve if I could
+I approved the last one
+approved by whom
+Approve or deny, I do not care
+yes, delete only the first
+yeah, right
+Oh great, sure, waste our money
+yeah sure...
+sure, why not
+As if I would approve
+can i proceed
+may I go ahead
+can you confirm
+please confirm
+Please approve.
+please confirm the payment
+should I approve
+I agree that this is wrong
+I can't say yes
+don't deny it
+do not reject it
+don't stop
+stop asking and just do it
+never mind
+no problem
+No one approves this
+no rush
+No, wait, yes
+no, I mean yes
+not no
+I would not say no
+wait
+hold on
+hmm
+later
+okay, let me check first
+allow me to think
+confirm the amount first
+continue to wait
+go on
+fine
+approve it tomorrow
+the approval is pending
+"yes" is what he said
+ok but who pays
+deny if it is over 10000
+reject only the second
+what happens when I approve
+sure, and pay Bob too
+yes to the second question
+No? Yes!
+はいはい
+承認しますか
+承認してもいいですか？
+承認をお願いします
+承認してください
+承認待ちです
+承認者に確認します
+承認する前に確認したい
+承認する場合はどうなりますか
+金額が正しいなら承認します
+1万円までなら承認します
+課長が同意したら承認します
+はい、でも待ってください
+はい、ただし5000円にしてください
+5000円なら許可します
+承認ではありません
+承認したくないわけではない
+却下しないでください
+キャンセルしないでください
+中止しないで
+拒否しません
+だめではない
+いいえ、問題ありません
+結構です
+大丈夫です
+いいです
+検討します
+保留でお願いします
+あとで承認します
+多分承認します
+承認かもしれない
+承認と却下のどちらですか
+却下の理由は何
+やめるべきだったら承認
+わかりました
+了解
+少し待ってください
+はい、却下します
+承認します、いややっぱり却下
+そうですね
+承認したことにして別の人に払って
+はい、Bobにも払ってください
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", YES)
+def test_a_yes_beyond_doubt_approves(text: str) -> None:
+    assert verdict_of(text) is Verdict.APPROVE
+
+
+@pytest.mark.parametrize("text", NO)
+def test_a_no_beyond_doubt_denies(text: str) -> None:
+    assert verdict_of(text) is Verdict.DENY
+
+
+@pytest.mark.parametrize("text", [*ASKED_AGAIN, "", "  ", "...", "👍", "yes " * 1000])
+def test_what_is_in_doubt_decides_nothing(text: str) -> None:
+    assert verdict_of(text) is None
+
+
+@pytest.mark.parametrize("text", YES)
+@pytest.mark.parametrize(
+    "turn", ["{} if it is safe", "{} but cheaper", "not {}", "{}？", "{} or not", "{}、でも半額で"]
+)
+def test_a_yes_with_a_condition_is_none(text: str, turn: str) -> None:
+    assert verdict_of(turn.format(text)) is not Verdict.APPROVE
+
+
+@pytest.mark.parametrize(
+    "piece", ["yes ", "y", "and ", "no ", "承認", "はい", "ok then ", "so then "]
+)
+def test_a_long_text_is_read_in_no_time(piece: str) -> None:
+    begun = perf_counter()
+    assert verdict_of((piece * 2000)[:1990] + " x") is None or piece in ("no ",)
+    assert perf_counter() - begun < 0.5
