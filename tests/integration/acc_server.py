@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PUSH_SECRET = "0123456789abcdef0123456789abcdef"  # noqa: S105 - known to these tests alone
+PUSH_SECRET = "0123456789abcdef0123456789abcdef"
 START_WITHIN = 60.0
 STOP_WITHIN = 20.0
 
