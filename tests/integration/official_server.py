@@ -1,7 +1,9 @@
-"""The official SDK's server with a small agent: `official_server.py PORT [tokens]`."""
+"""The official SDK's server with a small agent: `official_server.py PORT [tokens] [0.3] [rest]`."""
 
 import asyncio
 import sys
+from collections.abc import Collection
+from typing import Any
 
 import uvicorn
 from a2a.auth.user import UnauthenticatedUser, User
@@ -78,14 +80,16 @@ class ByToken(DefaultServerCallContextBuilder):
         return Known(CALLERS[token]) if token in CALLERS else UnauthenticatedUser()
 
 
-def card(url: str, *, is_closed: bool) -> AgentCard:
+def card(url: str, *, is_closed: bool, words: Collection[str]) -> AgentCard:
+    version = "0.3" if "0.3" in words else "1.0"
+    bindings = ["HTTP+JSON"] if "rest" in words else ["JSONRPC", "HTTP+JSON"]
     described = AgentCard(
         name="greeter",
         description="Greets whoever writes to it.",
         version="1",
         supported_interfaces=[
-            AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0"),
-            AgentInterface(url=url, protocol_binding="HTTP+JSON", protocol_version="1.0"),
+            AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+            for binding in bindings
         ],
         capabilities=AgentCapabilities(
             streaming=True, push_notifications=True, extended_agent_card=True
@@ -105,8 +109,9 @@ def card(url: str, *, is_closed: bool) -> AgentCard:
     return described
 
 
-def main(port: int, *, is_closed: bool) -> None:
-    described = card(f"http://127.0.0.1:{port}", is_closed=is_closed)
+def main(port: int, words: Collection[str]) -> None:
+    is_closed = "tokens" in words
+    described = card(f"http://127.0.0.1:{port}", is_closed=is_closed, words=words)
     handler = DefaultRequestHandler(
         agent_executor=Greeter(),
         task_store=InMemoryTaskStore(),
@@ -118,8 +123,12 @@ def main(port: int, *, is_closed: bool) -> None:
     app = Starlette(
         routes=[
             *create_agent_card_routes(described, cache_control="public, max-age=60"),
-            *create_jsonrpc_routes(handler, "/", context_builder=context),
-            *create_rest_routes(handler, context_builder=context),
+            *create_jsonrpc_routes(
+                handler, "/", context_builder=context, enable_v0_3_compat="0.3" in words
+            ),
+            *create_rest_routes(
+                handler, context_builder=context, enable_v0_3_compat="0.3" in words
+            ),
         ]
     )
     if is_closed:
@@ -130,18 +139,18 @@ def main(port: int, *, is_closed: bool) -> None:
 class Closed:
     """Lets in only who has a token, but for the card, as an operator would put before the SDK."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: Any) -> None:
         self._app = app
 
-    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = dict(scope.get("headers", ()))
         token = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
         if scope["type"] != "http" or token in CALLERS or ".well-known" in scope["path"]:
-            await self._app(scope, receive, send)  # type: ignore[operator]
+            await self._app(scope, receive, send)
             return
         refused = JSONResponse({}, 401, headers={"WWW-Authenticate": "Bearer"})
         await refused(scope, receive, send)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), is_closed="tokens" in sys.argv)
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from pathlib import Path
@@ -113,10 +114,9 @@ class Server:
     def send(self, raw: bytes) -> "Reply":
         """Send bytes on a connection of their own and return the answer."""
         with self.connect() as connection:
-            try:
+            # It may be answered, and closed, before all is sent.
+            with suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(raw)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it was answered, and closed, before all was sent
             return read_reply(connection)
 
 

@@ -197,10 +197,7 @@ class RunContext:
 
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
-        if not isinstance(text, str):
-            raise InvalidInput(
-                f"{self.agent.name!r} said a {type(text).__name__}, which is no text"
-            )
+        self._check_text(text)
         parts = text_part(text)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text
@@ -211,6 +208,7 @@ class RunContext:
 
     async def reply(self, text: str) -> Event:
         """Answer at once with a message and no task, where the root agent `replies_directly`."""
+        self._check_text(text)
         event = await self.emit(EventKind.MESSAGE, parts=text_part(text), detail={"direct": True})
         self.text = event.text
         return event
@@ -218,6 +216,12 @@ class RunContext:
     def reject(self, reason: str) -> NoReturn:
         """End the run: this is something that the agent does not do."""
         raise RunRejected(self.agent.name, reason)
+
+    def _check_text(self, text: object) -> None:
+        if not isinstance(text, str):
+            raise InvalidInput(
+                f"{self.agent.name!r} said a {type(text).__name__}, which is no text"
+            )
 
     async def progress(self, text: str, **detail: Any) -> None:
         """Show how far a long piece of work has come; this is not stored."""

@@ -95,13 +95,6 @@ def new_id() -> str:
     return RandomIds().new()
 
 
-def now() -> float:
-    """Return the machine's time."""
-    from acc.adapters.runtime.machine import SystemClock
-
-    return SystemClock().now()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardReport:
     """A card as it was found: its content, what is wrong with it, and who signed it.

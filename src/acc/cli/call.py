@@ -20,7 +20,7 @@ from acc.application.agents.remote_answers import (
     asked_in,
     status_text,
 )
-from acc.bootstrap.remotes import make_remote, new_id, now, typed_loopback
+from acc.bootstrap.remotes import make_remote, new_id, typed_loopback
 from acc.cli.agents import can_ask
 from acc.cli.approval import answer_to, arguments_of
 from acc.cli.artifacts import ArtifactFolder, described
@@ -235,12 +235,12 @@ class _Call:
             known = self._loop.run(self._remote.get(task))
             if known.state not in INTERRUPTED:
                 raise InvalidInput(f"task {task} is {known.state} and waits for nothing")
-            parts = answer_parts(reply.answers(asked_in(known, now=now())))
+            parts = answer_parts(reply.answers(asked_in(known)))
         while True:
             found = self._loop.run(self._send(parts, task=task, context=context, known=known))
             if not isinstance(found, Task) or found.state not in INTERRUPTED or not self._asks:
                 return self._finish(found)
-            answers = self._ask(asked_in(found, now=now()), found)
+            answers = self._ask(asked_in(found), found)
             if not answers:
                 return self._finish(found)
             parts, task, context, known = answer_parts(answers), found.id, "", found
@@ -334,14 +334,14 @@ class _Call:
 
     def _say_waiting(self, task: Task) -> None:
         say_error("the task waits for a person:")
-        for one in asked_in(task, now=now()):
+        for one in asked_in(task):
             self._notes.print(shown(f"? {one.message}", "bold yellow"))
             if one.tool:
                 arguments = msgspec.json.encode(one.arguments).decode()
                 self._notes.print(shown(f"  {one.tool} {arguments}"))
         head = ["acc", "call", self._address.url, "--task", task.id]
         value = [] if task.state is TaskState.AUTH_REQUIRED else ["--value", "VALUE"]
-        is_yes = all(one.kind is RequestKind.CONFIRMATION for one in asked_in(task, now=now()))
+        is_yes = all(one.kind is RequestKind.CONFIRMATION for one in asked_in(task))
         for line in (["--approve", *([] if is_yes else value)], ["--deny", "--reason", "WHY"]):
             self._notes.print(shown(f"  {shlex.join([*head, *line])}"))
 
@@ -359,7 +359,7 @@ class _Call:
             line["artifacts"] = msgspec.to_builtins(found.artifacts)
             line["metadata"] = dict(found.metadata)
             if state in INTERRUPTED:
-                line["requests"] = [one.as_detail() for one in asked_in(found, now=now())]
+                line["requests"] = [one.as_detail() for one in asked_in(found)]
         if saved:
             line["saved"] = [str(path) for path in saved]
         write_json(self._out, line)

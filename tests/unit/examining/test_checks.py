@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from scripted_server import URL, Refusal, ScriptedServer, card, lost
-from test_examine_server import BOTH, examine, only_interface
+from test_examine_server import ANN, BOTH, examine, only_interface
 
 from acc.application.examining.findings import Verdict
 from acc.application.examining.visit import Target
@@ -66,9 +66,9 @@ CARDS: list[tuple[str, Verdict, str, Any]] = [
     ("card-fields", FAIL, "capabilities is missing", card(capabilities=None)),
     ("card-fields", FAIL, "supportedInterfaces is", card(url=None, supportedInterfaces=None)),
     ("card-fields", FAIL, "protocolVersion is missing", card(protocolVersion=None)),
-    ("card-generations", OK, "readable by clients of 1.0 and 0.3; offers 0.3, 1.0", card()),
+    ("card-generations", OK, "offers 0.3, 1.0", card()),
     ("card-generations", OK, "offers 1.0", NEW),
-    ("card-generations", WARN, "only of generation 0.3", OLD),
+    ("card-generations", WARN, "offers 0.3", OLD),
     ("card-skills", FAIL, "greet has no tags", card(skills=[skill(tags=[])])),
     ("card-skills", FAIL, "skill 1 has no id", card(skills=[skill(id="")])),
     ("card-skills", FAIL, "greet comes twice", card(skills=[skill(), skill()])),
@@ -355,13 +355,6 @@ ANSWERS: list[tuple[str, Verdict, str, dict[str, Any]]] = [
     ),
     ("size-limit", FAIL, "32 MiB lead to HTTP 500", {"/": answer(500, b"")}),
     ("size-limit", OK, "before it was read", {"/": answer(401, b"")}),
-    (
-        "size-limit",
-        OK,
-        "refused with HTTP 200 -32600",
-        {"/": answer(200, {"error": {"code": -32600}})},
-    ),
-    ("size-limit", FAIL, "answers no more", {"/": lost()}),
     ("header-limit", FAIL, "answers no more", {"/": lost()}),
     ("header-limit", FAIL, "leads to HTTP 502", {"/": answer(502, b"")}),
     ("header-limit", WARN, "is taken", {"/": answer(200, {"error": {"code": -32001}})}),
@@ -375,6 +368,11 @@ async def test_answers(check: str, verdict: Verdict, seen: str, overrides: dict[
     )
     assert (found.verdict, seen in found.seen) == (verdict, True), found.seen
     assert bool(found.fix) == (verdict in (WARN, FAIL))
+
+
+async def test_the_older_generation_need_not_delete_configurations() -> None:
+    found = await line("push-works", ScriptedServer(OLD, push_delete=Refusal(-32601)))
+    assert (found.verdict, "cannot be deleted" in found.seen) == (WARN, True)
 
 
 async def test_the_older_generation_may_refuse_in_its_own_words() -> None:
@@ -393,7 +391,7 @@ async def test_without_a_token_a_closed_server_cannot_be_judged(check: str) -> N
 
 @pytest.mark.parametrize("check", ["foreign-task", "foreign-context"])
 async def test_without_a_second_token_callers_cannot_be_told_apart(check: str) -> None:
-    found = await line(check, ScriptedServer(), Target(url=URL, token="ann-token"))
+    found = await line(check, ScriptedServer(), Target(url=URL, token=ANN))
     assert (found.verdict, "--second-token-env" in found.seen) == (SKIPPED, True)
 
 
@@ -506,6 +504,27 @@ async def test_an_interface_without_an_examiner_is_told_of() -> None:
     document["supportedInterfaces"].append(interface(protocolBinding="GRPC"))
     found = await line("interfaces-answer", ScriptedServer(document))
     assert (found.verdict, "not tried: GRPC" in found.seen) == (OK, True)
+
+
+async def test_a_large_request_may_be_refused_in_words() -> None:
+    def worded(server: ScriptedServer, params: Any, request: Any) -> Any:
+        is_large = len(request.body) > 10_000
+        return answer(400, {"error": {"message": "too large" if is_large else "no message"}})
+
+    path = "/message:send"
+    assert (await line("size-limit", ScriptedServer(HTTP, **{path: worded}))).verdict is OK
+    silent = ScriptedServer(HTTP, **{path: answer(400, {"error": {"message": "no message"}})})
+    assert (await line("size-limit", silent)).verdict is FAIL
+
+
+async def test_a_server_that_large_requests_end_is_found_out() -> None:
+    def fragile(server: ScriptedServer, params: Any, request: Any) -> Any:
+        if len(server.requests) > 3:
+            raise lost()
+        return answer(200, {"error": {"code": -32001}})
+
+    found = await line("size-limit", ScriptedServer(**{"/": fragile}))
+    assert (found.verdict, "answers no more" in found.seen) == (FAIL, True)
 
 
 async def test_a_closed_connection_is_a_refusal_too() -> None:

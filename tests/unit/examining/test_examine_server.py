@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from scripted_server import URL, Refusal, ScriptedServer, card, lost
+from scripted_server import TOKENS, URL, Refusal, ScriptedServer, card, lost
 
 from acc.application.examining.checklist import CHECKS, UNSEEN, Check
 from acc.application.examining.findings import Area, Verdict
@@ -14,7 +14,8 @@ from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import ProbeAnswer
 from acc.testing import SequentialIds
 
-BOTH = Target(url=URL, token="ann-token", second_token="bob-token")
+ANN, BOB = TOKENS
+BOTH = Target(url=URL, token=ANN, second_token=BOB)
 
 
 async def no_pause(seconds: float) -> None:
@@ -43,6 +44,7 @@ async def test_a_good_server_gets_nothing_but_ok() -> None:
     found = await examine(ScriptedServer())
     odd = {name: v for name, v in verdicts(found).items() if v is not Verdict.OK}
     assert odd == {"card-signature": Verdict.SKIPPED, "push-undeclared": Verdict.SKIPPED}
+    assert found.unseen == UNSEEN
     assert (found.agent, found.over, found.has_failed) == ("greeter", "JSONRPC 1.0", False)
 
 

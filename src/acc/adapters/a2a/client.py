@@ -24,6 +24,7 @@ from acc.ports.outbound.remote_ports import Hear
 
 _SPOKEN_EXTENSIONS = frozenset({INPUT_REQUEST, MEMORY_FOOTPRINT})
 _TO_CANCEL = 5.0
+_MOST_BELLS = 1024
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -106,10 +107,13 @@ class A2AClient:
             return await exchange.retrying(lambda channel: cancel_task(channel, task_id))
 
     def notified(self, task_id: str) -> None:
-        """Take note that the server has news of a task."""
-        bell = self._bells.get(task_id)
-        if bell is not None:
-            bell.set()
+        """Take note that the server has news of a task, maybe before it has told us its id."""
+        self._bell(task_id).set()
+
+    def _bell(self, task_id: str) -> asyncio.Event:
+        if task_id not in self._bells and len(self._bells) >= _MOST_BELLS:
+            del self._bells[next(iter(self._bells))]
+        return self._bells.setdefault(task_id, asyncio.Event())
 
     @asynccontextmanager
     async def _following(
@@ -134,6 +138,9 @@ class A2AClient:
         except BaseException:
             await self._give_up(follower)
             raise
+        finally:
+            if follower.task is not None:
+                self._bells.pop(follower.task.id, None)
 
     async def _give_up(self, follower: Follower) -> None:
         """Cancel a task that nobody waits for any more, if that can be done in a moment."""
@@ -199,16 +206,12 @@ class A2AClient:
     def _streams(self, card: AgentCard) -> bool:
         return card.streaming and self._address.streaming is not False
 
-    async def _wait_for_news(self, task_id: str, seconds: float) -> bool:
-        bell = self._bells.setdefault(task_id, asyncio.Event())
-        try:
+    async def _wait_for_news(self, task_id: str, seconds: float) -> None:
+        bell = self._bell(task_id)
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await bell.wait()
-        except TimeoutError:
-            return False
-        finally:
-            self._bells.pop(task_id, None)
-        return True
+        bell.clear()
 
 
 def chosen_interfaces(card: AgentCard) -> Sequence[Interface]:

@@ -32,7 +32,7 @@ _LONGEST_POLL = 5.0
 _LOOK_ANYWAY = 60.0
 _NEXT_INTERFACE = (Unreachable, AddressRefused, VersionNotSupported)
 
-Bell = Callable[[str, float], Awaitable[bool]]
+Bell = Callable[[str, float], Awaitable[None]]
 
 
 def pause_before(attempt: int, asked: float | None = None) -> float:

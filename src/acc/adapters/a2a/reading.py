@@ -17,6 +17,7 @@ P = ParamSpec("P")
 #: Deeper than any document of the protocol, and shallow enough for whoever reads it after us.
 MAX_DEPTH = 100
 MAX_INT = 2**31 - 1
+MAX_TENANT = 128
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -202,6 +203,12 @@ def required(value: str | None, field: str) -> str:
     if not value:
         raise fault(field, "is required and cannot be empty")
     return value
+
+
+def check_tenant(tenant: str) -> None:
+    """Refuse what cannot be the name of a tenant, and could be taken for more than one name."""
+    if len(tenant) > MAX_TENANT or not tenant.isprintable() or "/" in tenant:
+        raise fault("tenant", f"use at most {MAX_TENANT} printable characters, and no slash")
 
 
 def from_remote(read: Callable[P, T]) -> Callable[P, T]:

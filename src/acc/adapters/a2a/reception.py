@@ -7,6 +7,7 @@ from typing import Any
 
 from acc.adapters.a2a.faults import fault_of
 from acc.adapters.a2a.http import Headers, HttpFault, HttpRequest
+from acc.adapters.a2a.reading import check_tenant
 from acc.adapters.a2a.wire import Operation, Wire
 from acc.adapters.a2a.wire_one import WireOne
 from acc.adapters.a2a.wire_zero_three import WireZeroThree
@@ -113,6 +114,8 @@ class Reception:
     ) -> bytes | TaskStream:
         """Do what was asked and return it as JSON, or the stream that tells it."""
         serve = self.serve
+        if asked.tenant:
+            check_tenant(asked.tenant)
         match operation:
             case Operation.SEND:
                 return wire.write_send_result(await serve.send(principal, asked))

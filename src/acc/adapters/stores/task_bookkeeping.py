@@ -68,9 +68,10 @@ def _in_words(update: Update) -> str:
     return "a message" if isinstance(update, MessageAdded) else "a direct reply"
 
 
-def too_many_active(most: int) -> LimitExceeded:
-    """Return the error for an owner who has as many tasks at work as one may have."""
-    return LimitExceeded(f"at most {most} tasks of one caller at a time; wait for some to end")
+def check_active(count: int, most: int | None) -> None:
+    """Refuse a further task of an owner who has as many at work as one may have."""
+    if most is not None and count >= most:
+        raise LimitExceeded(f"at most {most} tasks of one caller at a time; wait for some to end")
 
 
 def is_told(update: Update) -> bool:

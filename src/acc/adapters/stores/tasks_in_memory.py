@@ -7,12 +7,12 @@ from typing import TypeAlias
 from acc.adapters.stores.deliveries_in_memory import Deliveries
 from acc.adapters.stores.task_bookkeeping import (
     advanced,
+    check_active,
     digest_of,
     folded,
     is_told,
     page_token,
     place_of,
-    too_many_active,
 )
 from acc.domain.errors import (
     ContextNotFound,
@@ -173,8 +173,7 @@ class InMemoryTaskStore:
         digest = digest_of(message, "", key)
         if (known := self._task_of(owner, digest)) is not None:
             return Filed(known, False)
-        if most_active is not None and self._count_active(owner) >= most_active:
-            raise too_many_active(most_active)
+        check_active(self._count_active(owner), most_active)
         context_owner, tasks = self._contexts.get(task.context_id, (owner, 0))
         if context_owner != owner:
             raise ContextNotFound(task.context_id)

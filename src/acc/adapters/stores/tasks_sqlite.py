@@ -12,7 +12,7 @@ from acc.adapters.stores.encoding import encoded, readable
 from acc.adapters.stores.processes import Process, this_process
 from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
 from acc.adapters.stores.sqlite_task_lists import list_tasks
-from acc.adapters.stores.task_bookkeeping import digest_of, place_of, too_many_active
+from acc.adapters.stores.task_bookkeeping import check_active, digest_of, place_of
 from acc.domain.errors import MoveForbidden, TaskNotFound
 from acc.domain.value_objects.identity import Owner
 from acc.domain.value_objects.task import (
@@ -109,8 +109,7 @@ class SqliteTaskStore:
             known = rows.task_of_message(connection, self.app_name, owner, digest)
             if known is not None:
                 return Filed(known, False)
-            if most_active is not None and self._count_active(connection, owner) >= most_active:
-                raise too_many_active(most_active)
+            check_active(self._count_active(connection, owner), most_active)
             number = rows.add_task(connection, self.app_name, filing)
             if config is not None:
                 deliveries.save_push(connection, self.app_name, number, *config)

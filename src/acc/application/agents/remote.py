@@ -185,8 +185,7 @@ class _Leg:
 
     async def _settled(self, task: Task) -> dict[str, Any]:
         if task.state in INTERRUPTED:
-            now = self._ctx.services.clock.now()
-            asked = [one.as_detail() for one in asked_in(task, now=now)]
+            asked = [one.as_detail() for one in asked_in(task)]
             published = await self._publish(task.artifacts)
             return await self._note(state=task.state, task=task.id, asked=asked, names=published)
         if task.state is not TaskState.COMPLETED:
@@ -283,7 +282,9 @@ async def _ask_all(ctx: RunContext, asked: Sequence[Asked]) -> list[tuple[Asked,
     """Return the answers to everything that the remote task asks; until then the run pauses."""
     answers: list[tuple[Asked, InputAnswer]] = []
     open_requests: list[InputRequest] = []
+    now = ctx.services.clock.now()
     for one in asked:
+        left = None if one.expires_at is None else max(one.expires_at - now, 0.0)
         scope = ctx.fork("asked")
         try:
             _, answer = await scope.ask(
@@ -292,7 +293,7 @@ async def _ask_all(ctx: RunContext, asked: Sequence[Asked]) -> list[tuple[Asked,
                 tool=one.tool,
                 arguments=one.arguments,
                 schema=one.schema,
-                expires_after=one.expires_after,
+                expires_after=left,
             )
         except RunPaused as pause:
             open_requests += pause.requests

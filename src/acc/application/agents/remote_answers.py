@@ -31,7 +31,7 @@ class Asked(NamedTuple):
     tool: str = ""
     arguments: Mapping[str, Any] | None = None
     schema: Mapping[str, Any] | None = None
-    expires_after: float | None = None
+    expires_at: float | None = None
 
     def as_detail(self) -> dict[str, Any]:
         """Return it as plain data, to be put on record."""
@@ -82,7 +82,7 @@ def _as_text(part: Part) -> str:
     return "" if part.filename else part.text or ""
 
 
-def asked_in(task: Task, *, now: float) -> list[Asked]:
+def asked_in(task: Task) -> list[Asked]:
     """Return what a task that waits asks: its structured requests, or its words as one."""
     said = task.status.message
     parts = () if said is None else said.parts
@@ -91,7 +91,7 @@ def asked_in(task: Task, *, now: float) -> list[Asked]:
         for part in parts
         if part.metadata.get("extension") == INPUT_REQUEST and isinstance(part.data, Mapping)
         for entry in _entries(part.data)
-        if (asked := _structured(entry, now)) is not None
+        if (asked := _structured(entry)) is not None
     ]
     if found:
         return found[:_MOST_REQUESTS]
@@ -109,7 +109,7 @@ def _entries(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [entry for entry in listed if isinstance(entry, Mapping)]
 
 
-def _structured(entry: Mapping[str, Any], now: float) -> Asked | None:
+def _structured(entry: Mapping[str, Any]) -> Asked | None:
     name, kind = entry.get("requestId"), _KINDS.get(str(entry.get("kind")))
     if not isinstance(name, str) or not name or kind is None:
         return None
@@ -122,7 +122,7 @@ def _structured(entry: Mapping[str, Any], now: float) -> Asked | None:
         tool=str(entry.get("tool", "")),
         arguments=_mapping(entry.get("arguments")),
         schema=_mapping(entry.get("schema")),
-        expires_after=max(float(expires) - now, 0.0) if is_time and expires else None,
+        expires_at=expires if is_time else None,
     )
 
 

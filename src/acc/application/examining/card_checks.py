@@ -84,12 +84,10 @@ async def card_generations(visit: Visit) -> Finding:
     """See which generations the card offers."""
     card = visit.known_card
     offered = sorted({each.generation for each in card.interfaces if each.generation})
-    if card.is_one and card.is_old:
-        return ok(f"readable by clients of 1.0 and 0.3; offers {', '.join(offered)}")
-    if card.is_one:
+    if "1.0" in offered:
         return ok(f"offers {', '.join(offered)}")
     return warn(
-        "only of generation 0.3",
+        f"offers {', '.join(offered) or 'nothing'}",
         "list a 1.0 interface in supportedInterfaces; both generations can share one URL",
     )
 

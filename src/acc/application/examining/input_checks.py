@@ -16,6 +16,7 @@ _TRACES = re.compile(
     r'Traceback \(most recent|File "[^"]+", line \d|\bat [\w.$]+\([\w.]+\.(?:java|kt|scala):\d'
     r"|\bat .{1,200}\(?/.{1,200}\.(?:js|ts|mjs):\d+:\d+|goroutine \d+ \[|\.go:\d+ \+0x"
 )
+_SIZE = re.compile(r"\b(large|size|limit|big|long)\b", re.IGNORECASE)
 _FIX = "answer what cannot be understood with the protocol's own error, and keep the rest in a log"
 
 
@@ -69,11 +70,11 @@ def _without_trace(reply: Reply, found: Finding) -> Finding:
 
 async def size_limit(visit: Visit) -> Finding:
     """Send a request of 32 MiB, nearly all of it spaces, that asks for nothing."""
-    interface = visit.main
-    body = _padded(interface)
+    content = _harmless(visit.main)
+    small = await visit.exchange(_post(visit, content))
     fix = "refuse bodies beyond a size that suits the agent (413), before they are read"
     try:
-        reply = await visit.exchange(_post(visit, body))
+        reply = await visit.exchange(_post(visit, content[:1] + b" " * LARGE + content[1:]))
     except RemoteFailed as error:
         return await _still_there(visit, f"the connection was closed ({error})")
     if reply.status == 413:
@@ -82,17 +83,16 @@ async def size_limit(visit: Visit) -> Finding:
         return fail(f"{LARGE // 2**20} MiB lead to {reply.told}", fix)
     if reply.is_unauthenticated:
         return ok(f"refused before it was read: {reply.told}")
-    if reply.code in (-32001, -32602, -32601) or not reply.is_refusal:
+    if not reply.is_refusal or (reply.told == small.told and not _SIZE.search(reply.text)):
         return fail(f"a request of {LARGE // 2**20} MiB is read and answered: {reply.told}", fix)
     return ok(f"refused with {reply.told}")
 
 
-def _padded(interface: Interface) -> bytes:
+def _harmless(interface: Interface) -> bytes:
+    """Return the body of a request that makes no agent work."""
     if interface.binding == JSONRPC:
-        content = interface.request(Ask(op=Op.GET, task="acc-doctor-no-such-task"), {}).body
-    else:
-        content = json.dumps({"message": {}}).encode()
-    return content[:1] + b" " * LARGE + content[1:]
+        return interface.request(Ask(op=Op.GET, task="acc-doctor-no-such-task"), {}).body
+    return json.dumps({"message": {}}).encode()
 
 
 async def _still_there(visit: Visit, seen: str) -> Finding:

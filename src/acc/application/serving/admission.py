@@ -13,6 +13,7 @@ TEXT = "text/plain"
 JSON = "application/json"
 _BYTES = "application/octet-stream"
 _MOST_ID = 256
+_MOST_MODES = 100
 
 
 def input_modes(agent: BaseAgent) -> tuple[str, ...]:
@@ -41,6 +42,8 @@ def check_message(message: Message, limits: ServeLimits, modes: Sequence[str]) -
             raise InvalidInput(f"message.{name}: at most {_MOST_ID} printable characters")
     if not message.message_id.strip():
         raise InvalidInput("message.messageId: must not be empty")
+    if not message.parts:
+        raise InvalidInput("message.parts: at least one part")
     if len(message.parts) > limits.parts:
         raise InvalidInput(f"message.parts: at most {limits.parts} parts in one message")
     for part in message.parts:
@@ -74,6 +77,10 @@ def wants_data(accepted: Sequence[str], modes: Sequence[str]) -> bool:
     """Tell whether the answer is to be data, by what the client takes and the agent writes."""
     if not accepted:
         return modes[:1] == (JSON,)
+    if len(accepted) > _MOST_MODES or any(len(wanted) > _MOST_ID for wanted in accepted):
+        raise InvalidInput(
+            f"acceptedOutputModes: at most {_MOST_MODES}, each of at most {_MOST_ID} characters"
+        )
     for wanted in accepted:
         pattern = wanted.partition(";")[0].strip().lower()
         if pattern in ("text", "*"):  # what older clients say

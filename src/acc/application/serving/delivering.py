@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from acc.domain.errors import AccError
 from acc.domain.value_objects.task import Task
@@ -43,32 +43,48 @@ class PushDelivery:
         self._look_every = look_every
 
     async def run(self) -> None:
-        """Deliver for as long as the server lives."""
-        while True:
-            try:
-                count = await self.deliver_due()
-            except AccError:
-                log.exception("the queue of notifications cannot be read")
-                count = 0
-            if not count:
-                await asyncio.sleep(self._look_every)
-
-    async def deliver_due(self) -> int:
-        """Deliver what is due now, side by side, and return how many there were."""
-        due = await self._tasks.due(limit=_AT_ONCE, lease=_LEASE)
+        """Deliver for as long as the server lives; a slow receiver takes one place of several."""
+        busy: set[asyncio.Task[None]] = set()
         async with asyncio.TaskGroup() as group:
-            for delivery in due:
-                group.create_task(self._attempt(delivery))
-        return len(due)
+            while True:
+                for delivery in await self._due(_AT_ONCE - len(busy)):
+                    attempt = group.create_task(self._attempt(delivery))
+                    busy.add(attempt)
+                    attempt.add_done_callback(busy.discard)
+                if busy:
+                    # What comes next to an address waits for what is on its way there.
+                    await asyncio.wait(
+                        busy, timeout=self._look_every, return_when=asyncio.FIRST_COMPLETED
+                    )
+                else:
+                    await asyncio.sleep(self._look_every)
+
+    async def _due(self, places: int) -> Sequence[Delivery]:
+        if not places:
+            return ()
+        try:
+            return await self._tasks.due(limit=places, lease=_LEASE)
+        except AccError:
+            log.exception("the queue of notifications cannot be read")
+            return ()
 
     async def _attempt(self, delivery: Delivery) -> None:
+        """Try once, and leave what cannot even be noted down to come up again after its lease."""
+        try:
+            await self._try(delivery)
+        except Exception:
+            log.exception("notification could not be settled", extra=_extra(delivery))
+
+    async def _try(self, delivery: Delivery) -> None:
         task = await self._tasks.read(delivery.config.task_id)
         if task is None:
             await self._tasks.delivered(delivery.id)
             return
         try:
             await self._deliver(delivery, task)
-        except AccError as error:
+        except Exception as error:
+            if not isinstance(error, AccError):
+                log.exception("notification failed unexpectedly", extra=_extra(delivery))
             if delivery.attempts + 1 >= self._most_attempts:
                 log.warning("notification given up: %s", error, extra=_extra(delivery))
                 await self._tasks.delivered(delivery.id)

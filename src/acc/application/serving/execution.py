@@ -2,25 +2,35 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from acc.application.context import RunResult
 from acc.application.runner import SessionRunner
 from acc.application.serving.hub import Hub
-from acc.application.serving.telling import Teller
-from acc.domain.errors import AccError, MoveForbidden, NothingPending, SessionWaiting, TaskNotFound
+from acc.application.serving.ownership import user_of
+from acc.application.serving.telling import ANSWER, Teller
+from acc.domain.errors import (
+    AccError,
+    MoveForbidden,
+    NothingPending,
+    SessionWaiting,
+    TaskNotFound,
+)
 from acc.domain.value_objects.event import InputAnswer, InputRequest, text_part
 from acc.domain.value_objects.identity import Principal
 from acc.domain.value_objects.run import CallContext
 from acc.domain.value_objects.session import StoredArtifact
 from acc.domain.value_objects.task import (
     ACTIVE,
+    INTERRUPTED,
     Message,
     Role,
     StatusUpdate,
     Task,
     TaskEvent,
+    TaskQuery,
     TaskState,
     TaskStatus,
     Update,
@@ -33,10 +43,7 @@ log = logging.getLogger("acc.serve")
 _STOPPED = "the server was stopped before this task was done; send the message again (interrupted)"
 _INTERRUPTED = "the server was interrupted in this task; send the message again (interrupted)"
 
-
-def user_of(principal: Principal) -> str:
-    """Return the user that a caller's sessions belong to."""
-    return f"{principal.tenant}/{principal.caller}" if principal.tenant else principal.caller
+T = TypeVar("T")
 
 
 class Work:
@@ -56,9 +63,10 @@ class Work:
 
     def give_way(self) -> None:
         """Stop; the task has been moved on by someone else."""
-        self.yielded = True
-        if self.handle is not None:
+        # Only once: a second cancellation would cut off how agents clean up after the first.
+        if not self.yielded and self.handle is not None:
             self.handle.cancel()
+        self.yielded = True
 
     def has_stored(self, events: Sequence[TaskEvent]) -> None:
         """Take note of what was stored."""
@@ -112,9 +120,10 @@ class Execution:
         *,
         answers: Sequence[InputAnswer] | None = None,
         prepare: Callable[[Teller], None],
-    ) -> Work:
-        """Begin to work on a task, or to go on with it given answers."""
-        assert self._group is not None  # noqa: S101 - senders are refused once it is closed
+    ) -> Work | None:
+        """Begin to work on a task, or to go on with it given answers; None if it is too late."""
+        if self._group is None:
+            return None
         work = Work(task, principal)
         self._works[task.id] = work
         work.teller = teller = Teller(
@@ -126,10 +135,50 @@ class Execution:
             ids=self._runner.services.ids,
         )
         prepare(teller)
+        teller.is_working = task.state is TaskState.WORKING
+        teller.has_answered = any(made.artifact_id == ANSWER for made in task.artifacts)
         work.handle = self._group.create_task(self._work(work, message, answers))
         # Not at the end of the work itself, which may be stopped before it has begun.
         work.handle.add_done_callback(lambda _: self._gone(work))
         return work
+
+    def adopt(self, task_id: str, start: Callable[[Task], Work | None]) -> None:
+        """Begin to work on a task that was filed for someone who did not wait for it."""
+        if self._group is not None:
+            self._group.create_task(self._adopt(task_id, start))
+
+    async def _adopt(self, task_id: str, start: Callable[[Task], Work | None]) -> None:
+        try:
+            task = await self._tasks.read(task_id)
+        except AccError:
+            log.exception("task could not be read", extra={"task_id": task_id})
+            return
+        if task is not None and task.state is TaskState.SUBMITTED and start(task) is None:
+            await self.refuse(task)
+
+    async def refuse(self, task: Task) -> None:
+        """End a task that came too late to be worked on."""
+        with suppress(MoveForbidden, TaskNotFound):
+            update = self._interruption(task.id, _STOPPED)
+            self._hub.tell(task.id, await self._tasks.append(task.id, [update]))
+
+    async def see_through(self, doing: Coroutine[Any, Any, T]) -> T:
+        """Return what something comes to, which is done to its end even if the caller leaves."""
+
+        async def done() -> tuple[T | None, Exception | None]:
+            try:
+                return await doing, None
+            except Exception as error:  # noqa: BLE001 - the caller gets it; the group must not
+                return None, error
+
+        if self._group is None:
+            return await doing
+        task = self._group.create_task(done())
+        await asyncio.wait([task])
+        value, error = task.result()
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value] # without an error it is there
 
     def _gone(self, work: Work) -> None:
         del self._works[work.task.id]
@@ -138,15 +187,9 @@ class Execution:
     async def fail_orphans(self) -> int:
         """End the tasks whose process is gone, so that nobody waits for them for ever."""
         orphans = [name for name in await self._tasks.orphans() if name not in self._works]
-        clock = self._runner.services.clock
         for task_id in orphans:
-            status = TaskStatus(
-                state=TaskState.FAILED,
-                at=clock.now(),
-                message=self._note(task_id, _INTERRUPTED),
-            )
             with suppress(MoveForbidden, TaskNotFound):
-                update = StatusUpdate(status=status, metadata={"code": "interrupted"})
+                update = self._interruption(task_id, _INTERRUPTED)
                 self._hub.tell(task_id, await self._tasks.append(task_id, [update]))
         return len(orphans)
 
@@ -161,28 +204,37 @@ class Execution:
                 task = await self._tasks.read(task_id)
                 if task is None or task.state not in ACTIVE:
                     work.give_way()
-            self._hub.tell(task_id)
+            self._hub.notice(task_id, seq)
 
     async def abandon(self, principal: Principal, task: Task) -> None:
         """Give up the run of a task that was waiting."""
         session_id, _ = await self.waiting(principal, task)
-        with suppress(NothingPending):
+        try:
             await self._runner.abandon(
                 user_id=user_of(principal), session_id=session_id, reason="canceled"
             )
+        except NothingPending:
+            pass
+        except AccError:  # whoever comes next to this session finds that nobody waits for it
+            log.exception("run could not be given up", extra={"task_id": task.id})
 
     async def _work(
         self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
     ) -> None:
         try:
             updates = await self._updates(work, message, answers)
-            if not work.yielded:
-                await self._store(work, updates)
+            await self._end(work, updates)
         except asyncio.CancelledError:
-            if not work.yielded:
-                await self._stopped(work)
-        except AccError:
+            await self._end(work, [self._interruption(work.task.id, _STOPPED)])
+
+    async def _end(self, work: Work, updates: Sequence[Update]) -> None:
+        """Store what a task ends with; one that cannot be stored is found as an orphan later."""
+        try:
+            await self._store(work, updates)
+        except Exception as error:
             log.exception("task could not be stored", extra={"task_id": work.task.id})
+            with suppress(AccError):
+                await self._store(work, work.teller.failing(error))
 
     async def _updates(
         self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
@@ -190,15 +242,13 @@ class Execution:
         """Run the agents and return what the task ends with."""
         try:
             result = await self._run(work, message, answers)
+            return [] if work.task.reply is not None else work.teller.ending(result)
         except Exception as error:
             if not isinstance(error, AccError):
                 log.exception("internal error", extra={"task_id": work.task.id})
             else:
                 log.warning("task failed: %s", error, extra={"task_id": work.task.id})
             return work.teller.failing(error)
-        if work.task.reply is not None:
-            return []
-        return work.teller.ending(result)
 
     async def _run(
         self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
@@ -223,13 +273,17 @@ class Execution:
                 listen=work.teller,
             )
         try:
-            return await self._begun(work, message, call)
+            return await self._begin(work, message, call)
         except SessionWaiting:
-            # Another task of the context waits for its client, and this one need not.
-            work.session_id = _beside(task)
-            return await self._begun(work, message, call)
+            if await self._is_awaited(work):
+                # Another task of the context waits for its client, and this one need not.
+                work.session_id = _beside(task)
+            else:
+                # The task that it waited for is over, and took nobody along who could answer.
+                await self.abandon(principal, task)
+        return await self._begin(work, message, call)
 
-    async def _begun(self, work: Work, message: Message, call: CallContext) -> RunResult:
+    async def _begin(self, work: Work, message: Message, call: CallContext) -> RunResult:
         return await self._runner.run(
             user_id=user_of(work.principal),
             session_id=work.session_id,
@@ -249,6 +303,15 @@ class Execution:
                 return session_id, requests
         return task.context_id, ()
 
+    async def _is_awaited(self, work: Work) -> bool:
+        """Tell whether a task of the same context waits for its client."""
+        owner, context_id = work.principal.owner, work.task.context_id
+        for state in INTERRUPTED:
+            query = TaskQuery(context_id=context_id, state=state, page_size=1)
+            if (await self._tasks.listed(owner, query)).tasks:
+                return True
+        return False
+
     async def _store(self, work: Work, updates: Sequence[Update]) -> None:
         """Store updates and tell them; if the table forbids them, someone else has decided."""
         if not updates or work.yielded:
@@ -261,13 +324,13 @@ class Execution:
         work.has_stored(events)
         self._hub.tell(work.task.id, events)
 
-    async def _stopped(self, work: Work) -> None:
+    def _interruption(self, task_id: str, text: str) -> StatusUpdate:
         status = TaskStatus(
             state=TaskState.FAILED,
             at=self._runner.services.clock.now(),
-            message=self._note(work.task.id, _STOPPED),
+            message=self._note(task_id, text),
         )
-        await self._store(work, [StatusUpdate(status=status, metadata={"code": "interrupted"})])
+        return StatusUpdate(status=status, metadata={"code": "interrupted"})
 
     async def _load(self, work: Work, name: str, version: int) -> StoredArtifact | None:
         return await self._runner.load_artifact(

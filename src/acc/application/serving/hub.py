@@ -12,10 +12,11 @@ _MOST_RECENT = 128
 class _Watched:
     """A task that someone follows: its newest events, and who waits for the next."""
 
-    __slots__ = ("followers", "news", "recent", "waiting")
+    __slots__ = ("followers", "head", "news", "recent", "waiting")
 
     def __init__(self) -> None:
         self.followers = 0
+        self.head = 0
         self.news = 0
         self.recent: deque[TaskEvent] = deque(maxlen=_MOST_RECENT)
         self.waiting: list[asyncio.Future[None]] = []
@@ -58,19 +59,29 @@ class Hub:
             del self._watched[task_id]
 
     def tell(self, task_id: str, events: Sequence[TaskEvent] = ()) -> None:
-        """Say that events were stored; without them, that someone else may have stored some."""
+        """Say that events were stored; without them, that there are some to be read."""
         watched = self._watched.get(task_id)
         if watched is None:
             return
         recent = watched.recent
-        if events and recent and recent[-1].seq + 1 != events[0].seq:
-            recent.clear()
-        recent.extend(events)
+        if recent and (not events or recent[-1].seq + 1 != events[0].seq):
+            recent.clear()  # others stored some in between: only the store knows all of them
+        else:
+            recent.extend(events)
+        if events:
+            watched.head = max(watched.head, events[-1].seq)
         watched.wake()
 
-    def wake_all(self) -> None:
-        """Let everyone look for themselves."""
-        for watched in self._watched.values():
+    def notice(self, task_id: str, head: int) -> None:
+        """Say which event of a task is the last in the store, whoever stored it."""
+        watched = self._watched.get(task_id)
+        if watched is not None and head > watched.head:
+            watched.head = head
+            self.tell(task_id)
+
+    def wake(self, task_id: str) -> None:
+        """Let those who wait look whether they still have to."""
+        if (watched := self._watched.get(task_id)) is not None:
             watched.wake()
 
     def newer(self, task_id: str, after: int) -> list[TaskEvent] | None:

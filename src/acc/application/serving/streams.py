@@ -45,7 +45,7 @@ class TaskStream:
         self.task_id = task.id
         self.context_id = task.context_id
         self._task: Task | None = task
-        self._after = task.seq
+        self._after = self._head = task.seq
         self._tasks = tasks
         self._hub = hub
         self._heartbeat = heartbeat
@@ -66,7 +66,7 @@ class TaskStream:
     def stop(self) -> None:
         """End the stream where it is; the client can come back for the rest."""
         self._is_stopped = True
-        self._hub.tell(self.task_id)
+        self._hub.wake(self.task_id)
 
     def close(self) -> None:
         """Follow the task no longer."""
@@ -99,7 +99,7 @@ class TaskStream:
                 yield StreamItem(self._task.seq, self._task)
                 self._task = None
             yield StreamItem(seq, update)
-            if isinstance(update, StatusUpdate) and _is_last(update):
+            if isinstance(update, StatusUpdate) and self._is_last(seq, update):
                 return
 
     async def _events(self) -> AsyncGenerator[TaskEvent | None, None]:
@@ -118,6 +118,7 @@ class TaskStream:
             ):
                 yield None
 
-
-def _is_last(update: StatusUpdate) -> bool:
-    return update.status.state in TERMINAL or update.status.state in INTERRUPTED
+    def _is_last(self, seq: int, update: StatusUpdate) -> bool:
+        """Tell whether the client is to do something next; what it missed is told to the end."""
+        state = update.status.state
+        return state in TERMINAL or (state in INTERRUPTED and seq >= self._head)

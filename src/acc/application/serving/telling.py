@@ -1,8 +1,9 @@
 """Telling the world outside what happens in a run: events of the run in, updates of a task out."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from acc.application.context import RunResult
 from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute, SessionWaiting
@@ -39,7 +40,12 @@ _FLUSH_AFTER = 0.05
 _FLUSH_AT = 2048
 
 #: Errors whose words were written for who asked. Others may quote what is no business of theirs.
-_PUBLIC = (InvalidInput, BudgetExceeded, NoRoute, SessionWaiting)
+_PUBLIC = (BudgetExceeded, NoRoute)
+_FAILED = "the agent could not finish this task"
+_WAITING = (
+    "another task of this context waits for input: answer it with its taskId, or cancel it, or "
+    "send this without a contextId"
+)
 _INTERRUPTED_BY = {
     RequestKind.AUTHORIZATION: TaskState.AUTH_REQUIRED,
 }
@@ -73,6 +79,10 @@ class Teller:
         self.may_reply = False
         self.wants_footprint = False
         self.is_working = False
+        #: Whether there is an answer already, which is not the last word then.
+        self.has_answered = False
+        self._has_begun = False
+        self._has_replied = False
         self._store = store
         self._load = load
         self._clock = clock
@@ -86,7 +96,8 @@ class Teller:
 
     async def hear(self, event: Event) -> None:
         """Tell what an event means to the world outside, if it means anything."""
-        updates = await self._updates(event)
+        self._has_begun = True
+        updates = [] if self._has_replied else await self._updates(event)
         if not updates:
             return
         if not self.is_working and not isinstance(updates[0], DirectReply):
@@ -117,12 +128,19 @@ class Teller:
     def _message(self, event: Event) -> list[Update]:
         self._is_streaming = False
         if self.may_reply and not self.is_working and event.detail.get("direct"):
+            self._has_replied = True
             return [DirectReply(message=self._from_agent(event.parts))]
-        before, self._said = self._said, event
-        if before is None:
-            return []
         # Another spoke after it, so it was not the last word.
-        return [self._status(TaskState.WORKING, before.parts, said_by=before.author)]
+        updates = self._unsaid()
+        self._said = event
+        return updates
+
+    def _unsaid(self, answer: str | None = None) -> list[Update]:
+        """Return what was said last as a message, unless it is the answer."""
+        said, self._said = self._said, None
+        if said is None or said.text == answer:
+            return []
+        return [self._status(TaskState.WORKING, said.parts, said_by=said.author)]
 
     def _piece(self, event: Event) -> list[Update]:
         if not self._is_streaming:
@@ -137,6 +155,7 @@ class Teller:
             return []
         self._flushed_at = event.at
         update = self._answer(text_part(self._pieces), append=bool(self._told), last=False)
+        self.has_answered = True
         self._told += self._pieces
         self._pieces = ""
         return [update]
@@ -157,28 +176,37 @@ class Teller:
         data = b"" if kept is None else kept.data
         plain = media_type.partition(";")[0].strip()
         if plain.startswith("text/"):
-            return (Part(text=data.decode("utf-8", "replace"), media_type=plain, filename=name),)
+            try:
+                return (Part(text=data.decode(), media_type=plain, filename=name),)
+            except UnicodeDecodeError:
+                plain = media_type  # which may say what it is written in
         return (Part(raw=data, media_type=plain, filename=name),)
 
     def ending(self, result: RunResult) -> list[Update]:
         """Return the updates that a run ends its task, or its part of the task, with."""
         if result.status is RunStatus.INPUT_REQUIRED:
-            return [self._asking(result.requests)]
+            return [*self._unsaid(), self._asking(result.requests)]
         if result.status is RunStatus.REJECTED:
-            return [self._status(TaskState.REJECTED, text_part(result.text))]
+            return [*self._unsaid(), self._status(TaskState.REJECTED, text_part(result.text))]
         metadata: dict[str, Any] = {}
         if self.wants_footprint and result.usage.memory_tokens:
             metadata[MEMORY_FOOTPRINT] = {"tokens": result.usage.memory_tokens}
-        done = self._status(TaskState.COMPLETED, metadata=metadata)
-        return [self._whole_answer(result.text), done] if result.text else [done]
+        updates = self._unsaid(result.text)
+        if result.text or self.has_answered:
+            updates.append(self._whole_answer(result.text))
+        return [*updates, self._status(TaskState.COMPLETED, metadata=metadata)]
 
     def failing(self, error: BaseException) -> list[Update]:
         """Return the update that a run which failed ends its task with."""
         code = error.code if isinstance(error, AccError) else "internal"
-        told = str(error) if isinstance(error, _PUBLIC) else "the agent could not finish this task"
-        return [
-            self._status(TaskState.FAILED, text_part(f"{told} ({code})"), metadata={"code": code})
-        ]
+        told = _FAILED
+        # What is wrong with the message itself shows before anything happens.
+        if isinstance(error, _PUBLIC) or (isinstance(error, InvalidInput) and not self._has_begun):
+            told = str(error)
+        elif isinstance(error, SessionWaiting):
+            told = _WAITING
+        failed = text_part(f"{told} ({code})")
+        return [*self._unsaid(), self._status(TaskState.FAILED, failed, metadata={"code": code})]
 
     def _whole_answer(self, text: str) -> ArtifactUpdate:
         if self._told and self._told + self._pieces + self._newest == text:
@@ -189,8 +217,8 @@ class Teller:
     def _as_parts(self, text: str) -> tuple[Part, ...]:
         if self.as_data:
             try:
-                data = json.loads(text)
-            except ValueError:
+                data = msgspec.json.decode(text)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
                 return text_part(text)
             return (Part(data=data, is_null=data is None, media_type="application/json"),)
         return text_part(text)

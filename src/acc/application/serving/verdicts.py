@@ -79,11 +79,11 @@ _NO_DOUBTED = re.compile(
 )
 _NO_ENGLISH = re.compile(
     r"(?:and |so |then |sorry |well )*(?:"
-    r"(?:no|nope|nah|n)(?=$| thanks| thank you| way| sorry| i | we | do | don't | please| not | never"
-    r"| stop| it's | it is | this | that | the )"
+    r"(?:no|nope|nah|n)(?=$| thanks| thank you| way| sorry| i | we | do | don't | please| not "
+    r"| never| stop| it's | it is | this | that | the )"
     r"|(?:never|absolutely not|certainly not|definitely not|of course not|of course no)\b"
-    r"|(?:(?:i|we) (?:hereby |do |must |have to )?|please )?(?:deny|reject|refuse|decline|disapprove"
-    r"|disagree|disallow|stop|abort|cancel|block)\b"
+    r"|(?:(?:i|we) (?:hereby |do |must |have to )?|please )?(?:deny|reject|refuse|decline"
+    r"|disapprove|disagree|disallow|stop|abort|cancel|block)\b"
     r"|(?:denied|rejected|refused|declined|disapproved|disallowed|cancell?ed|aborted)\b"
     r"|(?:please )?(?:don't|dont|do not)\b"
     r"|(?:(?:i|we|it is|it's|this is|that is|that's) )?NOYES\b)"

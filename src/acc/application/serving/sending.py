@@ -1,0 +1,222 @@
+"""Taking a client's message: it starts a task, or answers what a task asks."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from acc.application.runner import SessionRunner
+from acc.application.serving.admission import check_message, wants_data
+from acc.application.serving.answering import read_answers
+from acc.application.serving.execution import Execution, Work
+from acc.application.serving.hub import Hub
+from acc.application.serving.limits import ServeLimits
+from acc.application.serving.notifying import Notifying
+from acc.application.serving.ownership import own_task
+from acc.application.serving.requests import SendRequest
+from acc.application.serving.telling import Teller, asking
+from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden, UnsupportedOperation
+from acc.domain.value_objects.event import InputAnswer, InputRequest, Part
+from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.task import (
+    ACTIVE,
+    INTERRUPTED,
+    Message,
+    PushConfig,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from acc.ports.outbound.task_ports import Filed, TaskStorePort
+
+#: Is told of a task before anything happens to it.
+Follow = Callable[[Task], None]
+Prepare = Callable[[Teller], None]
+
+
+class Sending:
+    """Files messages and has the work begun that they ask for; who sent them may leave then."""
+
+    def __init__(
+        self,
+        runner: SessionRunner,
+        *,
+        tasks: TaskStorePort,
+        hub: Hub,
+        execution: Execution,
+        notifying: Notifying,
+        limits: ServeLimits,
+    ) -> None:
+        self._runner = runner
+        self._tasks = tasks
+        self._hub = hub
+        self._execution = execution
+        self._notifying = notifying
+        self._limits = limits
+        #: Whether a message that comes again gives the task that it gave before.
+        self.knows_repeats = True
+
+    async def file(
+        self,
+        sender: Principal,
+        request: SendRequest,
+        *,
+        modes: tuple[tuple[str, ...], tuple[str, ...]],
+        follow: Follow | None = None,
+    ) -> Filed:
+        """File a message, given what the agent reads and writes; who follows wants pieces."""
+        message = request.message
+        if not self._execution.is_open:
+            raise LimitExceeded("the server is stopping; try again in a moment")
+        reads, writes = modes
+        check_message(message, self._limits, reads)
+        as_data = wants_data(request.accepted_output_modes, writes)
+        push = None if request.push is None else await self._notifying.checked(request.push)
+
+        def prepare(teller: Teller) -> None:
+            teller.wants_pieces = follow is not None
+            teller.as_data = as_data
+            teller.may_reply = self._runner.agent.replies_directly
+            teller.wants_footprint = True
+
+        if message.task_id:
+            answering = self._answer(sender, message, push, prepare)
+            filed = await self._execution.see_through(answering)
+        else:
+            filed = await self._begin(sender, message, push, prepare, follow)
+            if filed.is_new:
+                return filed
+        if follow is not None:
+            follow(filed.task)
+        return filed
+
+    async def _begin(
+        self,
+        sender: Principal,
+        message: Message,
+        push: PushConfig | None,
+        prepare: Prepare,
+        follow: Follow | None,
+    ) -> Filed:
+        services = self._runner.services
+        task = Task(
+            id=services.ids.new(),
+            context_id=message.context_id or services.ids.new(),
+            status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
+        )
+        try:
+            filed = await self._tasks.create(
+                task,
+                owner=sender.owner,
+                message=message,
+                push=push,
+                key=self._key(),
+                most_active=self._limits.tasks,
+            )
+        except asyncio.CancelledError:
+            # Who sent it has left; it may be filed all the same, and is to be worked on then.
+            self._execution.adopt(task.id, lambda held: self._start(held, sender, message, prepare))
+            raise
+        if filed.is_new:
+            if follow is not None:
+                follow(filed.task)
+            if self._start(filed.task, sender, message, prepare) is None:
+                await self._execution.refuse(filed.task)
+        return filed
+
+    def _key(self) -> str:
+        """Return what a message is known by if it comes again, empty for its own id."""
+        return "" if self.knows_repeats else self._runner.services.ids.new()
+
+    def _start(
+        self, task: Task, sender: Principal, message: Message, prepare: Prepare
+    ) -> Work | None:
+        return self._execution.start(task, sender, message, prepare=prepare)
+
+    async def _answer(
+        self, sender: Principal, message: Message, push: PushConfig | None, prepare: Prepare
+    ) -> Filed:
+        """Take a message to a task that waits as the answer to what it asks."""
+        task = await own_task(self._tasks, sender.owner, message.task_id)
+        if message.context_id and message.context_id != task.context_id:
+            raise InvalidInput(
+                f"message.contextId: task {task.id!r} belongs to another context; leave it out"
+            )
+        waiting: Sequence[InputRequest] = ()
+        answers: tuple[InputAnswer, ...] = ()
+        if task.state in INTERRUPTED:
+            _, waiting = await self._execution.waiting(sender, task)
+            try:
+                read = read_answers(message.parts, waiting, by=sender.caller)
+            except InvalidInput:
+                known = await self._known(task, sender, message)
+                if known is None:
+                    raise
+                return known
+            answers = tuple(replace(one, message_id=message.message_id) for one in read)
+            if push is not None:
+                await self._notifying.save(task.id, push)
+        undecided = bool(waiting) and not answers
+        update = self._ask_again(task, waiting) if undecided else self._working()
+        try:
+            filed = await self._tasks.proceed(
+                task.id,
+                owner=sender.owner,
+                message=message,
+                updates=[update],
+                only_from=INTERRUPTED,
+                key=self._key(),
+            )
+        except MoveForbidden as error:
+            raise UnsupportedOperation(_cannot_take(task.id, error.state)) from None
+        if not filed.is_new:
+            return filed
+        self._hub.tell(task.id)
+        if not undecided:
+            work = self._execution.start(
+                filed.task, sender, message, answers=answers, prepare=prepare
+            )
+            if work is None:
+                await self._execution.refuse(filed.task)
+        return filed
+
+    async def _known(self, task: Task, sender: Principal, message: Message) -> Filed | None:
+        """Return what a message led to, if it came before."""
+        try:
+            return await self._tasks.proceed(
+                task.id, owner=sender.owner, message=message, updates=(), only_from=()
+            )
+        except MoveForbidden:
+            return None
+
+    def _ask_again(self, task: Task, waiting: Sequence[InputRequest]) -> StatusUpdate:
+        """Return the status of a task whose client has said neither yes nor no."""
+
+        def say(parts: tuple[Part, ...]) -> Message:
+            return Message(
+                message_id=self._runner.services.ids.new(),
+                role=Role.AGENT,
+                parts=parts,
+                context_id=task.context_id,
+                task_id=task.id,
+            )
+
+        now = self._runner.services.clock.now()
+        return asking(waiting, message=say, at=now, hint=_UNDECIDED)
+
+    def _working(self) -> StatusUpdate:
+        now = self._runner.services.clock.now()
+        return StatusUpdate(status=TaskStatus(state=TaskState.WORKING, at=now))
+
+
+_UNDECIDED = (
+    "That was neither a clear yes nor a clear no; answer with approve or deny.\n"
+    "承認するかどうかが読み取れませんでした。「承認」または「却下」でお答えください。"
+)
+
+
+def _cannot_take(task_id: str, state: str) -> str:
+    if state in ACTIVE:
+        return f"task {task_id!r} is {state}; it takes messages once it asks for input"
+    return f"task {task_id!r} is {state} and takes no more messages; send one without its id"
