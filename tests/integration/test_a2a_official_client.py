@@ -1,10 +1,8 @@
 """The official Python client against `acc serve`, over a real socket, in both generations."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -25,7 +23,7 @@ from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from official_client import MODES, MOVING, Copy, Mode, Witness, connect, message, said, state
 from server_process import ALICE, BOB, Server, tokens_file
-from webhook_receiver import Notification, Receiver, receiving
+from webhook_receiver import Receiver, receiving, state_in
 
 from acc.adapters.security.notifications import NotificationVerifier
 
@@ -220,28 +218,12 @@ async def test_receiver_verifies_what_it_is_sent(receiver: Receiver, witness: Wi
     verifier = NotificationVerifier(secret=SECRET)
     told = [
         state_in(verifier.verify(got.body, got.headers))
-        for got in await notified(receiver, path, last="COMPLETED")
+        for got in await receiver.told(path, "COMPLETED")
     ]
     assert told[-1] == "COMPLETED"
     for got in receiver.at(path):
         assert got.headers["X-A2A-Notification-Token"] == f"for {path}"
         assert got.headers["A2A-Version"] == witness.mode.version
-
-
-async def notified(receiver: Receiver, path: str, *, last: str) -> list[Notification]:
-    """Wait until a receiver has been told of a state, and return all that it was told."""
-    for _ in range(200):
-        got = receiver.at(path)
-        if any(state_in(json.loads(one.body)) == last for one in got):
-            return got
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"{last} was not told, only {got}")
-
-
-def state_in(notification: Mapping[str, Any]) -> str:
-    """Return the state that a notification tells of, in the words of 1.0."""
-    told = notification.get("statusUpdate", notification).get("status", {}).get("state", "")
-    return str(told).removeprefix("TASK_STATE_").replace("-", "_").upper()
 
 
 async def test_webhook_to_a_private_address_is_refused(witness: Witness) -> None:

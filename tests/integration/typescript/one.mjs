@@ -125,10 +125,11 @@ await step('push', async () => {
   const got = await client.getTaskPushNotificationConfig({ tenant: '', taskId, id: made.id });
   const listing = { tenant: '', taskId, pageSize: 0, pageToken: '' };
   const listed = await client.listTaskPushNotificationConfig(listing);
-  await settled(await ask(taskId), isMoving, ask);
+  await client.createTaskPushNotificationConfig({ ...hook, id: 'hook-2' });
   await client.deleteTaskPushNotificationConfig({ tenant: '', taskId, id: made.id });
   const left = await client.listTaskPushNotificationConfig(listing);
-  return { id: made.id, url: got.url, listed: listed.configs.length, left: left.configs.length };
+  await settled(await ask(taskId), isMoving, ask);
+  return { url: got.url, listed: listed.configs.map(({ id }) => id), left: left.configs.map(({ id }) => id) };
 });
 await step('extended card', async () => ({ name: (await client.getAgentCard()).name }));
 await step('unknown task', () => refusal(() => ask('no-such-task')));

@@ -45,7 +45,7 @@ await step('card', async () => {
     cardResolver: new DefaultAgentCardResolver({ fetchImpl: withToken }),
   });
   client = await new ClientFactory(options).createFromUrl(base);
-  const isRest = client.transport.constructor.name.startsWith('Rest');
+  const isRest = client.transport.constructor.name.includes('Rest');
   return { version: '0.3', binding: isRest ? 'HTTP+JSON' : 'JSONRPC' };
 });
 
@@ -101,10 +101,12 @@ await step('push', async () => {
   const which = { id, pushNotificationConfigId: made.pushNotificationConfig.id };
   const got = await client.getTaskPushNotificationConfig(which);
   const listed = await client.listTaskPushNotificationConfig({ id });
-  await settled(await ask(id), isMoving, ask);
+  await client.setTaskPushNotificationConfig({ taskId: id, pushNotificationConfig: { ...hook, id: 'hook-2' } });
   await client.deleteTaskPushNotificationConfig(which);
   const left = await client.listTaskPushNotificationConfig({ id });
-  return { id: which.pushNotificationConfigId, url: got.pushNotificationConfig.url, listed: listed.length, left: left.length };
+  await settled(await ask(id), isMoving, ask);
+  const ids = (configs) => configs.map(({ pushNotificationConfig }) => pushNotificationConfig.id);
+  return { url: got.pushNotificationConfig.url, listed: ids(listed), left: ids(left) };
 });
 await step('extended card', async () => ({ name: (await client.getAgentCard()).name }));
 await step('unknown task', () => refusal(() => ask('no-such-task')));

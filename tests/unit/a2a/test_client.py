@@ -192,7 +192,7 @@ async def test_a_notification_is_followed_by_a_look() -> None:
         result({"task": task("WORKING")}), result(task("COMPLETED", artifact("a")))
     ) as server:
         client = server.client()
-        push = PushConfig(id="p", task_id="", url="https://me.example/hook", token="x")  # noqa: S106
+        push = PushConfig(id="p", task_id="", url="https://me.example/hook", token="x")
         for number in range(2_000):  # of tasks that nobody waits for
             client.notified(str(number))
         client.notified("t-1")
@@ -332,7 +332,7 @@ async def test_a_token_goes_to_the_named_origin_and_is_never_told(
     caplog.set_level(logging.DEBUG)
     async with foreign(raw(b"{}", status="401 Unauthorized")) as server:
         with pytest.raises(Unauthenticated) as told:
-            await server.client(token="s3cret").send(message())  # noqa: S106
+            await server.client(token="s3cret").send(message())
     assert "authorization" not in server.calls[0].headers
     assert server.calls[-1].headers["authorization"] == "Bearer s3cret"
     assert "s3cret" not in str(told.value) + caplog.text
@@ -343,10 +343,10 @@ async def test_a_token_is_not_sent_to_another_origin_that_a_card_names() -> None
         elsewhere = {"url": theirs.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
         server.card = server.own_card(elsewhere)
         with pytest.raises(RemoteFailed, match="the token is not sent to another origin"):
-            await server.client(token="s3cret").send(message())  # noqa: S106
+            await server.client(token="s3cret").send(message())
         assert theirs.calls == []
         theirs.handlers[:] = [stream({"task": task()})]
-        trusting = server.client(token="s3cret", trust=(theirs.url,))  # noqa: S106
+        trusting = server.client(token="s3cret", trust=(theirs.url,))
         await trusting.send(message())
         assert theirs.calls[-1].headers["authorization"] == "Bearer s3cret"
         await server.client().send(message())
@@ -356,10 +356,10 @@ async def test_a_token_is_not_sent_to_another_origin_that_a_card_names() -> None
 async def test_a_token_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "s3cret")
     async with foreign(stream({"task": task()})) as server:
-        await server.client(token="env:SHOP_TOKEN").send(message())  # noqa: S106
+        await server.client(token="env:SHOP_TOKEN").send(message())
         assert server.calls[-1].headers["authorization"] == "Bearer s3cret"
         with pytest.raises(InvalidInput, match="holds no token 'OTHER'"):
-            server.client(token="env:OTHER")  # noqa: S106
+            server.client(token="env:OTHER")
 
 
 async def test_a_card_that_only_the_known_may_see_is_asked_for_with_the_token() -> None:
@@ -373,7 +373,7 @@ async def test_a_card_that_only_the_known_may_see_is_asked_for_with_the_token() 
                 await raw(b"", status="401 Unauthorized")(call, writer)
 
         server.card = closed
-        assert (await server.client(token="s3cret").card()).name == "foreign"  # noqa: S106
+        assert (await server.client(token="s3cret").card()).name == "foreign"
         with pytest.raises(Unauthenticated):
             await server.client().card()
         server.card = raw(b"", status="403 Forbidden")
