@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from a2a import bench_a2a
 from lines import Line
 from runtime import bench_sessions, bench_turns, conversation
 
@@ -240,8 +241,18 @@ BENCHES: dict[str, Callable[[], list[Line]]] = {
     "sessions": bench_sessions,
     "recall": bench_recall,
     "long-session": bench_long_session,
+    "a2a": bench_a2a,
     "full-run": bench_full_run,
 }
+
+
+def told(line: Line) -> str:
+    """Return a line as it is printed."""
+    if line.missing:
+        return f"---- {line.what:52} not measured: {line.missing}"
+    mark = "ok  " if line.kept else "FAIL"
+    bar = f", bar {'at least ' if line.at_least else ''}{line.bar:g}" if line.bar else ""
+    return f"{mark} {line.what:52} {line.measured:10.4g} {line.unit}{bar}"
 
 
 def main() -> int:
@@ -259,9 +270,7 @@ def main() -> int:
         lines += found
         if not options.json:
             for line in found:
-                mark = "ok  " if line.kept else "FAIL"
-                bar = f", bar {line.bar:g}" if line.bar else ""
-                print(f"{mark} {line.what:52} {line.measured:10.4g} {line.unit}{bar}")
+                print(told(line))
     if options.json:
         print(json.dumps([{**vars(line), "kept": line.kept} for line in lines], indent=2))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -49,6 +49,8 @@ PUBLIC = {
     "Part",
     "Prompt",
     "PromptMessage",
+    "RemoteAgent",
+    "RemoteFailed",
     "RequestKind",
     "RetrievalMemory",
     "RouterAgent",

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
     from acc.application.agents.graph import Edge, GraphAgent
     from acc.application.agents.llm import Agent, LlmAgent
+    from acc.application.agents.remote import RemoteAgent
     from acc.application.agents.router import RouterAgent
     from acc.application.agents.tool import AgentTool, FunctionTool, ToolContext, exit_loop, tool
     from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         ModelOutputInvalid,
         NoRoute,
         NothingPending,
+        RemoteFailed,
         RunTimedOut,
         SessionBusy,
         SessionWaiting,
@@ -104,6 +106,8 @@ _HOMES = {
     "Part": "acc.domain.value_objects.event",
     "Prompt": "acc.ports.outbound.model_ports",
     "PromptMessage": "acc.ports.outbound.model_ports",
+    "RemoteAgent": "acc.application.agents.remote",
+    "RemoteFailed": "acc.domain.errors",
     "RequestKind": "acc.domain.value_objects.event",
     "RetrievalMemory": "acc.application.memory",
     "RouterAgent": "acc.application.agents.router",
@@ -177,6 +181,8 @@ __all__ = [
     "Part",
     "Prompt",
     "PromptMessage",
+    "RemoteAgent",
+    "RemoteFailed",
     "RequestKind",
     "RetrievalMemory",
     "RouterAgent",

@@ -7,15 +7,30 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
-from acc.domain.value_objects.event import ToolCall, Usage
+from acc.domain.value_objects.event import Part, ToolCall, Usage
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeAgentEvaluation,
     JudgeTurnResult,
 )
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    PushConfig,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskArtifact,
+    TaskEvent,
+    TaskState,
+    TaskStatus,
+    applied,
+)
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.remote_ports import Hear
 
 
 def queries(*texts: str) -> list[EvaluationTurnQuery]:
@@ -217,3 +232,80 @@ class WordCounter:
     def count(self, text: str) -> int:
         """Return how many words `text` has."""
         return len(text.split())
+
+
+class ScriptedRemote:
+    """A remote agent that answers from a list and keeps what it was sent.
+
+    A text is an answer; a task, a message or a list of updates is told as it is; an exception is
+    raised; a number is slept through, so that it can be cancelled. Give it to a run with
+    `services.remote = lambda address: remote`.
+    """
+
+    def __init__(self, *answers: "RemoteAnswer") -> None:
+        self.sent: list[Message] = []
+        self.canceled: list[str] = []
+        self._answers = list(answers)
+
+    async def card(self) -> AgentCard:
+        """Return a card with a name and no more."""
+        return AgentCard(name="scripted", description="", version="", interfaces=())
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        hear: Hear | None = None,
+        known: Task | None = None,
+        push: PushConfig | None = None,
+    ) -> Task | Message:
+        """Return what the script says."""
+        self.sent.append(message)
+        answer = self._answers.pop(0)
+        task_id = message.task_id or f"task-{len(self.sent)}"
+        context_id = message.context_id or "context-1"
+        task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=TaskState.SUBMITTED))
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, int | float):
+            await asyncio.sleep(answer)
+            answer = "late"
+        if isinstance(answer, Task | Message):
+            return answer
+        for seq, update in enumerate(_told(answer), start=1):
+            task = applied(task, TaskEvent(seq, update))
+            if hear is not None:
+                await hear(task, update)
+        return task
+
+    async def follow(self, task_id: str, *, hear: Hear | None = None) -> Task | Message:
+        """Return what the script says next."""
+        return await self.send(
+            Message(message_id="", role=Role.USER, parts=(), task_id=task_id), hear=hear
+        )
+
+    async def get(self, task_id: str) -> Task:
+        """Return a task of that id that is being worked on."""
+        status = TaskStatus(state=TaskState.WORKING)
+        return Task(id=task_id, context_id="context-1", status=status)
+
+    async def cancel(self, task_id: str) -> Task:
+        """Note that the task was canceled."""
+        self.canceled.append(task_id)
+        status = TaskStatus(state=TaskState.CANCELED)
+        return Task(id=task_id, context_id="context-1", status=status)
+
+    def notified(self, task_id: str) -> None:
+        """Do nothing: the script has no news."""
+
+
+RemoteUpdates = Sequence[StatusUpdate | ArtifactUpdate]
+RemoteAnswer = str | float | Task | Message | RemoteUpdates | Exception
+
+
+def _told(answer: str | RemoteUpdates) -> RemoteUpdates:
+    if not isinstance(answer, str):
+        return answer
+    made = TaskArtifact(artifact_id="answer", name="answer", parts=(Part(text=answer),))
+    done = TaskStatus(state=TaskState.COMPLETED)
+    return [ArtifactUpdate(artifact=made, last_chunk=True), StatusUpdate(status=done)]

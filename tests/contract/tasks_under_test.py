@@ -16,6 +16,7 @@ from acc.domain.value_objects.task import (
     StatusUpdate,
     Task,
     TaskArtifact,
+    TaskQuery,
     TaskState,
     TaskStatus,
 )
@@ -95,3 +96,9 @@ async def held(store: TaskStorePort, task_id: str = "t1") -> Task:
     found = await store.read(task_id)
     assert found is not None
     return found
+
+
+async def listed_ids(store: TaskStorePort, owner: Owner = ANN, **query: object) -> list[str]:
+    page = await store.listed(owner, TaskQuery(**query))  # type: ignore[arg-type]
+    assert page.total == len(page.tasks)
+    return [one.id for one in page.tasks]

@@ -41,7 +41,7 @@ async def test_configurations_are_kept_in_order_and_replaced(tasks: Tasks) -> No
         id="p2",
         task_id="t1",
         url="https://例え.jp/x",
-        token="t",  # noqa: S106 - no secret
+        token="t",
         scheme="Bearer",
         credentials="c",
         generation="0.3",

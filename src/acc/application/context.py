@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, MutableMapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
-from acc.application.control import RunPaused
+from acc.application.control import RunPaused, RunRejected
 from acc.application.run import Line, Run, Services
 from acc.application.state import StateView
 from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
@@ -212,6 +212,10 @@ class RunContext:
         event = await self.emit(EventKind.MESSAGE, parts=text_part(text), detail={"direct": True})
         self.text = event.text
         return event
+
+    def reject(self, reason: str) -> NoReturn:
+        """End the run: this is something that the agent does not do."""
+        raise RunRejected(self.agent.name, reason)
 
     def _check_text(self, text: object) -> None:
         if not isinstance(text, str):

@@ -41,12 +41,15 @@ class Holding:
         self._renewal.begin(key, holder)
         return session
 
-    async def give_back(self, key: SessionKey, holder: str) -> None:
-        """Let go of the session and call whoever waits next."""
+    async def give_back(self, key: SessionKey, holder: str, *, released: bool = False) -> None:
+        """Let go of the session, unless it was `released` already, and call whoever waits next."""
         try:
             await self._renewal.end(key)
         finally:
-            await self._let_go(key, holder)
+            if released:
+                self._call_next(key)
+            else:
+                await self._let_go(key, holder)
 
     async def _let_go(self, key: SessionKey, holder: str) -> None:
         try:

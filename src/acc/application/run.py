@@ -12,10 +12,12 @@ from acc.domain.value_objects.event import (
     InputAnswer,
     Part,
 )
+from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
+from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
 from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """The ports that a run may use. `models` and `memories` turn names into things."""
+    """The ports that a run may use. `models`, `memories` and `remote` turn names into things."""
 
     sessions: SessionStorePort
     artifacts: ArtifactStorePort
@@ -37,6 +39,7 @@ class Services:
     clock: ClockPort
     ids: IdsPort
     shelf: "MemoryShelf"
+    remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
     _known: dict[str, LanguageModelPort] = field(default_factory=dict)
 
     def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
@@ -76,6 +79,7 @@ class Run:
         "first_seq",
         "fresh",
         "holder",
+        "is_released",
         "journal",
         "key",
         "ledger",
@@ -107,6 +111,8 @@ class Run:
         self.call = call
         self.run_id = run_id
         self.holder = run_id
+        #: Whether the session was let go of with the last event.
+        self.is_released = False
         self.ledger = Ledger(config)
         #: Who was transferred to last, and so keeps the conversation.
         self.active: BaseAgent | None = None
@@ -155,13 +161,16 @@ class Run:
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
 
-    async def record(self, *events: Event) -> None:
-        """Store events, all or none, then show them."""
+    async def record(self, *events: Event, release: bool = False) -> None:
+        """Store events, all or none, then show them; `release` lets go of the session too."""
         try:
-            await self.services.sessions.append(self.key, events, holder=self.holder)
+            await self.services.sessions.append(
+                self.key, events, holder=self.holder, release=release
+            )
         except InvalidInput:
             self.seq -= len(events)  # they were refused before they took a number
             raise
+        self.is_released = release
         for event in events:
             self.events.append(event)
             if self.listen is not None:

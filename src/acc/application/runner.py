@@ -251,7 +251,7 @@ class SessionRunner:
             run.seq = session.seq
             return await work(session)
         finally:
-            await self._holding.give_back(run.key, run.holder)
+            await self._holding.give_back(run.key, run.holder, released=run.is_released)
 
     async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
         if session.status is RunStatus.INPUT_REQUIRED:
@@ -430,7 +430,8 @@ class SessionRunner:
             status=status,
             detail=dict(detail or {}),
         )
-        await run.record(event)
+        # With the last event, for a store on a disk would have to be asked once more otherwise.
+        await run.record(event, release=True)
         if log.isEnabledFor(logging.INFO):
             call = run.call
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}

@@ -1,7 +1,7 @@
 """What a run of agents is made of: stores, models, memories, threads, clock."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,10 @@ from acc.application.run import Services
 from acc.application.runner import SessionRunner
 from acc.bootstrap.parts import make_memory, token_counter
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
+from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
 from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
 
@@ -79,8 +81,12 @@ def make_services(
     models: dict[str, LanguageModelPort] | None = None,
     clock: ClockPort | None = None,
     ids: IdsPort | None = None,
+    allow: Sequence[str] = (),
 ) -> Services:
-    """Return the ports that a run may use; what is not given is ours."""
+    """Return the ports that a run may use; what is not given is ours.
+
+    `allow` lists hosts and networks where remote agents may be although they are not public.
+    """
     from acc.adapters.runtime.machine import RandomIds, SystemClock
 
     clock = clock or SystemClock()
@@ -96,7 +102,22 @@ def make_services(
         clock=clock,
         ids=ids or RandomIds(),
         shelf=MemoryShelf(),
+        remote=_remotes(tuple(allow)),
     )
+
+
+def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPort]:
+    """Return what makes the client of an address, once, so that its card is kept."""
+    known: dict[RemoteAddress, RemoteAgentPort] = {}
+
+    def remote(address: RemoteAddress) -> RemoteAgentPort:
+        if address not in known:
+            from acc.bootstrap.remotes import make_remote
+
+            known[address] = make_remote(address, allow=allow)
+        return known[address]
+
+    return remote
 
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:

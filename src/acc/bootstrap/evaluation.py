@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,6 +24,7 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
+from acc.domain.value_objects.remote import RemoteAddress, check_remote_url
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ JUDGES = ("rubric",)
 
 
 def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:
-    """Return a fresh agent for one episode: a memory by its name, or `python:MODULE:NAME`.
+    """Return a fresh agent for one episode: a memory's name, `python:MODULE:NAME` or `a2a:URL`.
 
     What is named may be an agent of acc, something that makes one, a class with `run_turn`, or a
     function from the query to the answer.
@@ -49,6 +51,8 @@ def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -
             return _runtime_agent(agent_name, agent, window=window, budget=budget)
 
         return make_runner(name, kind.removeprefix("python:"), run_agent=run_agent)
+    if kind.startswith("a2a:"):
+        return _remote_agent(name, kind.removeprefix("a2a:"))
     from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
     from acc.adapters.models.embedded import EmbeddedModel
 
@@ -68,6 +72,20 @@ def _runtime_agent(name: str, agent: "BaseAgent", *, window: int, budget: int) -
     return RuntimeAgentRunner(agent_name=name, runner=runner)
 
 
+def _remote_agent(name: str, url: str) -> AgentRunnerPort:
+    """Return an agent of another server; its token is in ACC_TOKEN_<NAME>, or in ACC_TOKEN."""
+    from acc.adapters.evaluation.remote_agents import RemoteAgentRunner
+    from acc.adapters.runtime.machine import RandomIds
+    from acc.bootstrap.remotes import make_remote, typed_loopback
+
+    own = f"ACC_TOKEN_{name.replace('-', '_').upper()}"
+    found = next((given for given in (own, "ACC_TOKEN") if os.environ.get(given)), "")
+    address = RemoteAddress(
+        url=url, token=f"env:{found}" if found else "", allow=typed_loopback(url), timeout=3600.0
+    )
+    return RemoteAgentRunner(agent_name=name, remote=make_remote(address), ids=RandomIds())
+
+
 def make_judge(configuration: RunConfiguration, scenario: "Scenario") -> JudgeEvaluatorPort:
     """Return the judge of one episode, blinded."""
     from acc.adapters.evaluation.blinding import BlindedJudge
@@ -81,7 +99,7 @@ def make_judge(configuration: RunConfiguration, scenario: "Scenario") -> JudgeEv
 
 
 def parse_agents(text: str) -> tuple[AgentChoice, ...]:
-    """Return the agents of `baseline,acc,mine=python:module:name`, checked."""
+    """Return the agents of `baseline,acc,mine=python:module:name,theirs=a2a:URL`, checked."""
     choices: list[AgentChoice] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, kind = item.partition("=")
@@ -92,9 +110,13 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
             from acc.adapters.evaluation.python_agents import load_object
 
             load_object(kind.removeprefix("python:"))
+        elif kind.startswith("a2a:"):
+            check_remote_url(kind.removeprefix("a2a:"))
         elif kind not in AGENT_KINDS:
             known = ", ".join(AGENT_KINDS)
-            raise InvalidInput(f"no agent {kind!r}: choose of {known}, or NAME=python:MODULE:NAME")
+            raise InvalidInput(
+                f"no agent {kind!r}: choose of {known}, NAME=python:MODULE:NAME or NAME=a2a:URL"
+            )
         choices.append(AgentChoice(name=name, kind=AGENT_KINDS.get(kind, kind)))
     names = [choice.name for choice in choices]
     if not names:

@@ -17,7 +17,7 @@ from acc.application.use_cases.serve_tasks import ServeTasks
 from acc.bootstrap.agents import Runner, make_services
 from acc.bootstrap.parts import version
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.card import AgentCard, Interface
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort
@@ -25,6 +25,7 @@ from acc.ports.outbound.security_ports import NotificationSignerPort, TokenVerif
 from acc.ports.outbound.task_ports import TaskStorePort
 
 if TYPE_CHECKING:
+    from acc.adapters.a2a.http import ConnectionLimits
     from acc.adapters.a2a.server import A2AServer
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -36,7 +37,7 @@ class ServeOptions:
 
     `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
     server may call although they are not public. `hosts` are the names it answers to, None for all.
-    `sign_card` takes the card's content and returns signatures.
+    `sign_card` returns a card with its signatures. `connections` bounds how slow clients may be.
     """
 
     public_url: str = "http://127.0.0.1:8000"
@@ -45,12 +46,14 @@ class ServeOptions:
     allow: Sequence[str] = ()
     hosts: Sequence[str] | None = None
     limits: ServeLimits | None = None
+    connections: "ConnectionLimits | None" = None
     config: RunConfig | None = None
     signer: NotificationSignerPort | None = None
     push: bool = True
     sign_card: Callable[[AgentCard], AgentCard] | None = None
     agent_version: str = ""
     generations: Sequence[str] = ("1.0", "0.3")
+    knows_repeats: bool = True
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -62,7 +65,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     from acc.adapters.security.guarded_http import check_url, guarded_client
 
     options = options or ServeOptions()
-    services = make_services(store=options.store)
+    services = make_services(store=options.store, allow=options.allow)
     runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
     tasks = make_task_store(options.store, services.sessions, services.clock, agent.name)
     serve = ServeTasks(
@@ -70,6 +73,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         tasks=tasks,
         limits=options.limits,
         check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
+        knows_repeats=options.knows_repeats,
     )
     card = card_of(
         agent,
@@ -78,10 +82,12 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         is_closed=options.verifier is not None,
         can_push=options.push,
     )
-    if options.sign_card is not None:
-        card = options.sign_card(card)
+    card = changed(card, interfaces=_spoken(card, options.generations))
+    sign = options.sign_card or _unsigned
+    extended = sign(changed(card, skills=extended_card_of(agent, card)))
+    openapi = openapi_document(card)
+    card = sign(card)
     public, modern = write_public_card(card), WIRES["1.0"].write_card(card)
-    extended = changed(card, skills=extended_card_of(agent, card), signatures=())
 
     @asynccontextmanager
     async def life() -> AsyncIterator[None]:
@@ -102,7 +108,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             modern_card=modern,
             modified=formatdate(services.clock.now(), usegmt=True).encode(),
             extended=extended if options.verifier is not None else None,
-            openapi=openapi_document(card),
+            openapi=openapi,
             extensions=tuple(extension.uri for extension in card.extensions),
         ),
         verifier=options.verifier,
@@ -110,6 +116,19 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         generations=options.generations,
         life=life,
     )
+
+
+def _unsigned(card: AgentCard) -> AgentCard:
+    return card
+
+
+def _spoken(card: AgentCard, generations: Sequence[str]) -> tuple[Interface, ...]:
+    known = {interface.version for interface in card.interfaces}
+    unknown = sorted(set(generations) - known)
+    if unknown or not generations:
+        named = ", ".join(unknown) or "none"
+        raise InvalidInput(f"generations: {named}: there are {' and '.join(sorted(known))}")
+    return tuple(held for held in card.interfaces if held.version in generations)
 
 
 def make_task_store(
@@ -150,6 +169,28 @@ def signer_for() -> NotificationSignerPort | None:
     return HmacSigner(secret)
 
 
+def card_signer(path: Path | None) -> Callable[[AgentCard], AgentCard] | None:
+    """Return who signs cards with the private key of a file."""
+    if path is None:
+        return None
+    from acc.adapters.a2a.cards import card_content, merged_card
+    from acc.adapters.security.card_signatures import load_key, sign, without_empty
+
+    key = load_key(path)
+
+    def signed(card: AgentCard) -> AgentCard:
+        """Sign a card as it is sent, and as those see it who know the fields of 1.0 only."""
+        bare = changed(card, signatures=())
+        content = card_content(bare)
+        forms: list[dict[str, Any]] = []
+        for form in (merged_card(bare), content, without_empty(content)):
+            if form not in forms:
+                forms.append(form)
+        return changed(card, signatures=tuple(sign(form, key) for form in forms))
+
+    return signed
+
+
 def verifier_for(tokens: Path | None) -> TokenVerifierPort | None:
     """Return who checks callers, from a file of tokens."""
     if tokens is None:
@@ -157,6 +198,13 @@ def verifier_for(tokens: Path | None) -> TokenVerifierPort | None:
     from acc.adapters.security.tokens import StaticTokens
 
     return StaticTokens.from_file(tokens)
+
+
+def connection_limits(seconds: float) -> "ConnectionLimits":
+    """Return how slow clients may be that take this long to send the head of a request."""
+    from acc.adapters.a2a.http import ConnectionLimits
+
+    return ConnectionLimits(head=min(seconds, ConnectionLimits().head))
 
 
 def serve_forever(
@@ -175,6 +223,10 @@ def serve_forever(
 
     listening = bind(host, port)
     name = f"[{host}]" if ":" in host else host
-    chosen = options(f"http://{name}:{listening.getsockname()[1]}")
-    server = make_server(agent, chosen)
-    return run(server, listening, on_ready=lambda: on_ready(chosen))
+    try:
+        chosen = options(f"http://{name}:{listening.getsockname()[1]}")
+        server = make_server(agent, chosen)
+    except BaseException:
+        listening.close()
+        raise
+    return run(server, listening, limits=chosen.connections, on_ready=lambda: on_ready(chosen))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.parts import version
-from acc.cli import agents, chat, evaluate, scenarios, serve
+from acc.cli import agents, call, card, chat, doctor, evaluate, scenarios, serve, tokens
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
@@ -30,6 +30,10 @@ app.command(chat.chat)
 app.command(agents.graph)
 app.command(agents.check)
 app.command(serve.serve)
+app.command(tokens.app)
+app.command(call.call)
+app.command(card.card)
+app.command(doctor.doctor)
 app.register_install_completion_command()
 
 _BAD_USE = (InvalidInput, RunMismatch)
@@ -42,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    tokens = sys.argv[1:] if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status = app(tokens, exit_on_error=False, result_action="return_value")
+        status = app(words, exit_on_error=False, result_action="return_value")
     except CycloptsError:
         return 2
     except AccError as error:

@@ -185,7 +185,7 @@ class _OneTurn:
         self._show = show
         self._out = out
         self._console = console_on(out)
-        self._asks = _can_ask(out) and not show.json
+        self._asks = can_ask(out) and not show.json
         self._speaker = Speaker(
             self._console,
             stream=conversation.options.streams(out),
@@ -256,7 +256,7 @@ class _OneTurn:
         return 0 if turn.status is RunStatus.COMPLETED else 1
 
 
-def _can_ask(out: TextIO) -> bool:
+def can_ask(out: TextIO) -> bool:
     """Tell whether a person can be asked."""
     return sys.stdin.isatty() and out.isatty()
 

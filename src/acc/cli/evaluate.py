@@ -44,7 +44,8 @@ class EvaluationOptions:
         str,
         Parameter(
             help="Who takes part: baseline (transcript replay), retrieval, acc, oracle, or "
-            "NAME=python:MODULE:NAME for your own."
+            "NAME=python:MODULE:NAME for your own, NAME=a2a:URL for one that is served anywhere; "
+            "its token is taken from ACC_TOKEN_NAME, or ACC_TOKEN."
         ),
     ] = "baseline,retrieval,acc,oracle"
     judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"

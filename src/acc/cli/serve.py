@@ -1,25 +1,30 @@
 """`acc serve`: any agent, served over A2A."""
 
 import logging
+import re
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from sys import stderr
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
 
+from acc.application.serving.limits import ServeLimits
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.serving import (
     ServeOptions,
+    card_signer,
     check_binding,
+    connection_limits,
     hosts_for,
     serve_forever,
     signer_for,
     verifier_for,
 )
 from acc.cli.screen import console
+from acc.domain.errors import InvalidInput
 
 
 @Parameter(name="*", group="Where", show_default=True)
@@ -73,23 +78,70 @@ class WhoOptions:
     ] = None
 
 
+_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_DAY = 24 * 3600.0
+_USUAL = ServeLimits()
+
+
+@Parameter(name="*", group="Limits", show_default=True)
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """How much one caller may send and have, and for how long."""
+
+    max_body: Annotated[
+        str, Parameter(help="The largest request, in bytes; K, M and G are understood.")
+    ] = "8M"
+    max_tasks: Annotated[int, Parameter(help="How many tasks of one caller may run at once.")] = (
+        _USUAL.tasks
+    )
+    max_streams: Annotated[
+        int, Parameter(help="How many streams of one caller may be open at once.")
+    ] = _USUAL.streams
+    request_timeout: Annotated[
+        float, Parameter(help="How many seconds a client may take to send a head, and a body.")
+    ] = _USUAL.receive
+    heartbeat: Annotated[
+        float, Parameter(help="After how many quiet seconds a stream says that it still lives.")
+    ] = _USUAL.heartbeat
+    grace: Annotated[
+        float, Parameter(help="How many seconds tasks get to finish when the server is stopped.")
+    ] = _USUAL.grace
+    keep_days: Annotated[
+        float, Parameter(help="How many days a task that is over can still be asked for.")
+    ] = _USUAL.keep / _DAY
+
+
 def serve(
     agent: Annotated[str, Parameter(help="MODULE:AGENT, the agent and where it is defined.")],
     /,
     *,
     where: WhereOptions | None = None,
     who: WhoOptions | None = None,
+    limits: LimitOptions | None = None,
+    generation: Annotated[
+        tuple[Literal["1.0", "0.3"], ...],
+        Parameter(
+            help="A generation of A2A to speak; both if none is given.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = (),
+    accept_repeats: Annotated[
+        bool,
+        Parameter(
+            help="Take a message that comes again, with the same id and parts, as a new one. The "
+            "official conformance tests need that; clients that retry do not.",
+            negative=(),
+        ),
+    ] = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
     The secret that notifications are signed with is taken from ACC_PUSH_SECRET.
     """
-    where, who = where or WhereOptions(), who or WhoOptions()
-    return _serve(agent, where, who)
-
-
-def _serve(agent: str, where: WhereOptions, who: WhoOptions) -> int:
+    where, who, limits = where or WhereOptions(), who or WhoOptions(), limits or LimitOptions()
     is_closed = who.tokens is not None
+    bounds, sign_card = _limits(limits), card_signer(who.sign_card)
     check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
     with redirect_stdout(stderr):  # what a module prints is not the command's output
         found = load_agent(agent)
@@ -103,6 +155,11 @@ def _serve(agent: str, where: WhereOptions, who: WhoOptions) -> int:
             allow=who.allow,
             hosts=None if is_closed or who.unprotected else hosts_for(where.host, url),
             signer=signer_for(),
+            sign_card=sign_card,
+            limits=bounds,
+            connections=connection_limits(limits.request_timeout),
+            generations=tuple(dict.fromkeys(generation)) or ("1.0", "0.3"),
+            knows_repeats=not accept_repeats,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -116,10 +173,30 @@ def _serve(agent: str, where: WhereOptions, who: WhoOptions) -> int:
     return 0 if started else 1
 
 
+def _limits(given: LimitOptions) -> ServeLimits:
+    return ServeLimits(
+        body=_size(given.max_body),
+        tasks=given.max_tasks,
+        streams=given.max_streams,
+        receive=given.request_timeout,
+        heartbeat=given.heartbeat,
+        grace=given.grace,
+        keep=given.keep_days * _DAY,
+    )
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,12}) ?([kmg]?)(?:i?b)?", text.strip().lower())
+    if found is None or not int(found[1]):
+        raise InvalidInput(f"--max-body {text!r} is no size; write it like 500K or 8M")
+    return int(found[1]) * _SIZES[found[2]]
+
+
 def _greet(name: str, options: ServeOptions) -> None:
     url = options.public_url
     table = Table.grid(padding=(0, 2))
-    callers = "anyone on this machine" if options.verifier is None else "with a token"
+    callers = "anyone on this machine" if options.hosts is not None else "ANYONE, also from outside"
+    callers = callers if options.verifier is None else "with a token"
     table.add_row("serving", f"[bold]{name}[/bold] at {url}")
     table.add_row("card", f"{url}/.well-known/agent-card.json")
     table.add_row("callers", callers)

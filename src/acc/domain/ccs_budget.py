@@ -4,16 +4,17 @@ Fields give way in a fixed order: what can be recalled again goes first, then wh
 noticed, and the goal and the constraints last. Within a field the oldest item goes first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from acc.domain.ccs_schema import LIMITS
-from acc.domain.ccs_text import render_items, render_state
+from acc.domain.ccs_text import TEXT_FIELDS, join_fields, render_items
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState, UncertaintySignal
 
 SMALLEST_BUDGET = 32
+_DOUBTS = "uncertainty_signal"
 
 CountTokens = Callable[[str], int]
 #: Which field gives way next, and how many of its newest items it keeps at first.
@@ -40,66 +41,85 @@ def fit(
         raise InvalidInput(
             f"a token budget of {budget} is too small: the least is {SMALLEST_BUDGET}"
         )
-    state, dropped = _within_items(state)
-    tokens = count(render_state(state))
+    shrinking = _Shrinking(state)
+    tokens = count(shrinking.text())
     # No more than this is freed by dropping the items so far; the whole is counted again only
     # when that might do, so that nothing is dropped in vain.
     least = tokens
     while tokens > budget:
-        before = state
-        state, lost = _give_way(state)
-        dropped.append(lost)
-        least -= _most_freed(before, lost.partition(": ")[0], count)
+        least -= shrinking.give_way(count)
         if least <= budget:
-            tokens = least = count(render_state(state))
-    return state, tuple(dropped), tokens
+            tokens = least = count(shrinking.text())
+    return shrinking.state(), tuple(shrinking.dropped), tokens
 
 
-def _most_freed(state: CompressedCognitiveState, name: str, count: CountTokens) -> int:
+class _Shrinking:
+    """A state within its items' limits, from which more is taken, the oldest of a field first.
+
+    Every item is rendered once, and a state is built, and so checked, only at the end.
+    """
+
+    def __init__(self, state: CompressedCognitiveState) -> None:
+        self.dropped: list[str] = []
+        self._whole = state
+        self._items = {name: _items(state, name) for name in LIMITS}
+        self._texts = {name: render_items(state, name) for name in LIMITS}
+        self._changed: dict[str, Any] = {}
+        for name, limit in LIMITS.items():
+            while len(self._items[name]) > limit.items:
+                self._drop_oldest(name)
+
+    def text(self) -> str:
+        """Return the text form of what is left."""
+        return join_fields(self._texts)
+
+    def state(self) -> CompressedCognitiveState:
+        """Return what is left."""
+        return replace(self._whole, **self._changed) if self._changed else self._whole
+
+    def give_way(self, count: CountTokens) -> int:
+        """Drop the item that is missed least, and return no less than the tokens it frees."""
+        for name, kept in _GIVES_WAY:
+            if len(self._items[name]) > kept:
+                freed = _most_freed(name, self._texts[name], count)
+                self._drop_oldest(name)
+                return freed
+        freed = _most_freed(_DOUBTS, self._texts[_DOUBTS], count)
+        self.dropped.append(f"{_DOUBTS}: level")
+        self._changed[_DOUBTS] = UncertaintySignal()
+        self._texts[_DOUBTS] = []
+        return freed
+
+    def _drop_oldest(self, name: str) -> None:
+        items, texts = self._items[name], self._texts[name]
+        self.dropped.append(_describe(name, items.pop(0)))
+        del texts[_oldest(name, texts)]
+        if name == _DOUBTS:
+            left = replace(self._whole.uncertainty_signal, unconfirmed=tuple(items))
+            self._changed[name] = left
+            if left == UncertaintySignal():
+                texts.clear()
+        else:
+            self._changed[name] = "" if name in TEXT_FIELDS else tuple(items)
+
+
+def _items(state: CompressedCognitiveState, name: str) -> list[Any]:
+    value = getattr(state, name)
+    if name in TEXT_FIELDS:
+        return [value] if value else []
+    return list(value.unconfirmed if name == _DOUBTS else value)
+
+
+def _oldest(name: str, texts: Sequence[str]) -> int:
+    # The first text of an uncertainty is its level; the oldest doubt comes after it.
+    return 1 if name == _DOUBTS and len(texts) > 1 else 0
+
+
+def _most_freed(name: str, texts: Sequence[str], count: CountTokens) -> int:
     """Return at least what dropping a field's oldest item frees, separators and all."""
-    items = render_items(state, name)
-    # The first item of an uncertainty is its level; the oldest doubt comes after it.
-    oldest = items[1] if name == "uncertainty_signal" and len(items) > 1 else items[0]
-    whole_line = count(name) + 6 if len(items) <= 2 else 0
-    return count(oldest) + 4 + whole_line
-
-
-def _within_items(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, list[str]]:
-    dropped: list[str] = []
-    for name, limit in LIMITS.items():
-        while _items(state, name) > limit.items:
-            state, lost = _without_oldest(state, name)
-            dropped.append(lost)
-    return state, dropped
-
-
-def _items(state: CompressedCognitiveState, name: str) -> int:
-    value = getattr(state, name)
-    if isinstance(value, UncertaintySignal):
-        return len(value.unconfirmed)
-    return len(value) if isinstance(value, tuple) else int(bool(value))
-
-
-def _give_way(state: CompressedCognitiveState) -> tuple[CompressedCognitiveState, str]:
-    for name, kept in _GIVES_WAY:
-        if _items(state, name) > kept:
-            return _without_oldest(state, name)
-    return CompressedCognitiveState(), "uncertainty_signal: level"
-
-
-def _without_oldest(
-    state: CompressedCognitiveState, name: str
-) -> tuple[CompressedCognitiveState, str]:
-    value = getattr(state, name)
-    change: dict[str, Any]
-    if isinstance(value, UncertaintySignal):
-        oldest: object = value.unconfirmed[0]
-        change = {name: replace(value, unconfirmed=value.unconfirmed[1:])}
-    elif isinstance(value, tuple):
-        oldest, change = value[0], {name: value[1:]}
-    else:
-        oldest, change = value, {name: ""}
-    return replace(state, **change), _describe(name, oldest)
+    whole_line = count(name) + 6 if len(texts) <= 2 else 0
+    # Within its line an item follows a space, and so it is counted as part of the whole.
+    return count(f" {texts[_oldest(name, texts)]}") + 4 + whole_line
 
 
 def _describe(name: str, item: object) -> str:

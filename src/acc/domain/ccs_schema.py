@@ -1,6 +1,6 @@
 """From an untrusted payload to a Compressed Cognitive State, or an error naming field and fault."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from acc.domain.errors import InvalidState
@@ -21,6 +21,9 @@ class FieldLimit:
     items: int
     characters: int
 
+
+#: Stands for a text that may be empty, and is.
+_ANY = "-"
 
 LIMITS: Mapping[str, FieldLimit] = {
     "episodic_trace": FieldLimit(items=6, characters=240),
@@ -67,7 +70,37 @@ def parse_state(payload: object) -> CompressedCognitiveState:
 
 def check_limits(state: CompressedCognitiveState) -> None:
     """Raise InvalidState where a state that was built in code breaks the schema."""
-    parse_state(as_payload(state))
+    # A look is enough for nearly every state; taking one apart names the field and the fault.
+    if not _is_within_limits(state):
+        parse_state(as_payload(state))
+
+
+def _is_within_limits(state: CompressedCognitiveState) -> bool:
+    constraints, references = state.constraints, state.retrieved_artifacts
+    signal = state.uncertainty_signal
+    texts = {
+        "episodic_trace": state.episodic_trace,
+        "semantic_gist": (state.semantic_gist or _ANY,),
+        "focal_entities": state.focal_entities,
+        "relational_map": state.relational_map,
+        "goal_orientation": (state.goal_orientation or _ANY,),
+        "constraints": [c.text for c in constraints],
+        "predictive_cue": (state.predictive_cue or _ANY,),
+        "uncertainty_signal": signal.unconfirmed,
+        "retrieved_artifacts": [r.artifact_id for r in references],
+    }
+    return (
+        all(_are_within(items, LIMITS[name]) for name, items in texts.items())
+        and _are_within([c.set_by for c in constraints], LIMITS["constraints"])
+        and _are_within([r.provenance for r in references], LIMITS["retrieved_artifacts"])
+    )
+
+
+def _are_within(texts: Sequence[str], limit: FieldLimit) -> bool:
+    most = limit.characters
+    return len(texts) <= limit.items and all(
+        isinstance(text, str) and 0 < len(text) <= most and text == one_line(text) for text in texts
+    )
 
 
 def as_payload(state: CompressedCognitiveState) -> dict[str, object]:

@@ -9,6 +9,7 @@ and `\`.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 
 from acc.domain.ccs_schema import LIMITS, parse_state
 from acc.domain.errors import InvalidState
@@ -23,24 +24,24 @@ _CODES = {"\\": "\\\\", "|": "\\p", "<": "\\l", ">": "\\g"}
 _ESCAPES = str.maketrans(_CODES)
 _CODE = re.compile(r"\\[\\plg]")
 _TEXTS = {code: text for text, code in _CODES.items()}
-_TEXT_FIELDS = frozenset({"semantic_gist", "goal_orientation", "predictive_cue"})
+#: The fields that hold one text each.
+TEXT_FIELDS = frozenset({"semantic_gist", "goal_orientation", "predictive_cue"})
 
 
 def render_state(state: CompressedCognitiveState) -> str:
     """Return the text form."""
-    return "\n".join(line for name in LIMITS if (line := render_field(state, name)))
+    return join_fields({name: render_items(state, name) for name in LIMITS})
 
 
-def render_field(state: CompressedCognitiveState, name: str) -> str:
-    """Return one field's line, or nothing where the field is empty."""
-    items = render_items(state, name)
-    return f"{name}: {' | '.join(items)}" if items else ""
+def join_fields(items: Mapping[str, Sequence[str]]) -> str:
+    """Return the text form of a state whose items are rendered already, by field."""
+    return "\n".join(f"{name}: {' | '.join(texts)}" for name, texts in items.items() if texts)
 
 
 def render_items(state: CompressedCognitiveState, name: str) -> list[str]:
     """Return one field's items in text form."""
     value = getattr(state, name)
-    if name in _TEXT_FIELDS:
+    if name in TEXT_FIELDS:
         return [_escape(value)] if value else []
     if name == "constraints":
         return [_render_constraint(constraint) for constraint in state.constraints]
@@ -58,7 +59,7 @@ def render_items(state: CompressedCognitiveState, name: str) -> list[str]:
 
 def parse_text(text: str) -> CompressedCognitiveState:
     """Return the state in a text form, or raise InvalidState."""
-    fields: dict[str, object] = {name: "" if name in _TEXT_FIELDS else [] for name in LIMITS}
+    fields: dict[str, object] = {name: "" if name in TEXT_FIELDS else [] for name in LIMITS}
     fields["uncertainty_signal"] = {"level": "low", "unconfirmed": []}
     seen: set[str] = set()
     for line in text.split("\n"):
@@ -75,7 +76,7 @@ def parse_text(text: str) -> CompressedCognitiveState:
 
 
 def _parse_field(name: str, rest: str) -> object:
-    if name in _TEXT_FIELDS:
+    if name in TEXT_FIELDS:
         return _unescape(rest)
     items = rest.split(" | ")
     if name == "constraints":

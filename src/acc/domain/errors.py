@@ -33,7 +33,6 @@ AccError                     internal
 │   ├── TaskNotFound         task_not_found        no such task of this caller
 │   └── ContextNotFound      context_not_found     no such context of this caller
 ├── MoveForbidden            move_forbidden        a task cannot go from where it stands to there
-├── MessageReused            message_reused        a message id came again with another message
 ├── TaskNotCancelable        task_not_cancelable   the task is over
 ├── UnsupportedOperation     unsupported_operation this agent, or this task as it stands, cannot
 │   └── PushNotSupported     push_not_supported    this agent sends no notifications
@@ -314,7 +313,7 @@ class TaskNotFound(NotFound):
     code = "task_not_found"
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"there is no task {task_id!r}")
+        super().__init__(f"task {task_id!r} not found")
         self.task_id = task_id
 
 
@@ -324,7 +323,7 @@ class ContextNotFound(NotFound):
     code = "context_not_found"
 
     def __init__(self, context_id: str) -> None:
-        super().__init__(f"there is no context {context_id!r}; leave it out to begin a new one")
+        super().__init__(f"context {context_id!r} not found; leave it out to begin a new one")
         self.context_id = context_id
 
 
@@ -337,17 +336,6 @@ class MoveForbidden(AccError):
         super().__init__(f"task {task_id!r} is {state} and cannot become or take {wanted}")
         self.task_id = task_id
         self.state = state
-
-
-class MessageReused(InvalidInput):
-    """Report a message id that came before with another message."""
-
-    code = "message_reused"
-
-    def __init__(self, message_id: str) -> None:
-        super().__init__(
-            f"messageId {message_id!r} was used for another message; give every message its own"
-        )
 
 
 class TaskNotCancelable(AccError):

@@ -57,6 +57,7 @@ values = st.recursive(
 objects = st.dictionaries(texts, values, max_size=2)
 media_types = st.sampled_from(["", "text/plain", "application/json", "image/png"])
 words = st.lists(texts, max_size=2).map(tuple)
+modes = st.lists(media_types, min_size=1, max_size=2).map(tuple)
 #: With milliseconds, which is all that the wire carries, and 0 for a time that is not known.
 times = st.integers(0, 4_000_000_000_000).map(lambda at: at / 1000)
 
@@ -122,7 +123,7 @@ pages = st.builds(
     TaskPage,
     tasks=st.lists(tasks, max_size=2).map(tuple),
     next_page_token=maybe_ids,
-    total=st.integers(0, 1000),
+    total=st.integers(2, 1000),
 )
 
 
@@ -223,8 +224,8 @@ cards = st.builds(
         ),
         max_size=2,
     ).map(tuple),
-    input_modes=words,
-    output_modes=words,
+    input_modes=modes,
+    output_modes=modes,
     streaming=st.booleans(),
     push_notifications=st.booleans(),
     extended_card=st.booleans(),

@@ -82,7 +82,7 @@ async def test_snapshots_are_off_unless_asked_for() -> None:
     assert of_kind(await turn(says("a")), EventKind.SNAPSHOT) == []
 
 
-SECRET = "the pin is 4711"  # noqa: S105 - what must not be in a log
+SECRET = "the pin is 4711"
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -54,7 +54,7 @@ async def test_placeholders_are_filled_from_the_state(instruction: str, expected
 
 
 async def test_what_a_placeholder_brings_in_is_not_read_again() -> None:
-    assert await resolved("Say {word}", word="{secret}", secret="x") == "Say {secret}"  # noqa: S106
+    assert await resolved("Say {word}", word="{secret}", secret="x") == "Say {secret}"
 
 
 async def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:

@@ -47,10 +47,12 @@ class MortalStore(InMemorySessionStore):
 
     dead = False
 
-    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+    async def append(
+        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+    ) -> None:
         if self.dead:
             raise Killed
-        await super().append(key, events, holder=holder)
+        await super().append(key, events, holder=holder, release=release)
 
 
 async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:

@@ -5,7 +5,12 @@ from state_strategies import STATES
 
 from acc.domain.ccs_schema import LIMITS, as_payload, check_limits, parse_state
 from acc.domain.errors import InvalidState
-from acc.domain.value_objects.ccs import CompressedCognitiveState, StandingConstraint
+from acc.domain.value_objects.ccs import (
+    ArtifactReference,
+    CompressedCognitiveState,
+    StandingConstraint,
+    UncertaintySignal,
+)
 
 EMPTY = as_payload(CompressedCognitiveState())
 json_like = st.recursive(
@@ -109,3 +114,34 @@ def test_state_built_in_code_is_held_to_the_schema() -> None:
     constraint = StandingConstraint(text="x" * 401)
     with pytest.raises(InvalidState, match=r"constraints\[0\].text: has 401 characters"):
         check_limits(CompressedCognitiveState(constraints=(constraint,)))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        CompressedCognitiveState(episodic_trace=("",)),
+        CompressedCognitiveState(semantic_gist="two  spaces"),
+        CompressedCognitiveState(focal_entities=("item(x)",) * 13),
+        CompressedCognitiveState(relational_map=(f"fact({'x' * 320})",)),
+        CompressedCognitiveState(goal_orientation="x" * 321),
+        CompressedCognitiveState(constraints=(StandingConstraint(text="x", set_by=""),)),
+        CompressedCognitiveState(predictive_cue="a\nb"),
+        CompressedCognitiveState(uncertainty_signal=UncertaintySignal(unconfirmed=("x",) * 7)),
+        CompressedCognitiveState(
+            retrieved_artifacts=(ArtifactReference(artifact_id="a", provenance="x" * 81),)
+        ),
+    ],
+    ids=LIMITS,
+)
+def test_a_fault_is_found_in_each_field(
+    state: CompressedCognitiveState, request: pytest.FixtureRequest
+) -> None:
+    with pytest.raises(InvalidState) as error:
+        check_limits(state)
+    assert error.value.field.startswith(request.node.callspec.id)
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(STATES)
+def test_a_sound_state_built_in_code_passes(state: CompressedCognitiveState) -> None:
+    check_limits(state)

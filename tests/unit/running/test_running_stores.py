@@ -38,12 +38,14 @@ class Refusing(InMemorySessionStore):
         self.left = 10**9
         self.appended = 0
 
-    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+    async def append(
+        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+    ) -> None:
         await asyncio.sleep(0)
         if self.appended >= self.left:
             raise StorageFailed("the disk is full")
         self.appended += 1
-        await super().append(key, events, holder=holder)
+        await super().append(key, events, holder=holder, release=release)
 
 
 def payments() -> tuple[BaseAgent, Till]:

@@ -22,7 +22,7 @@ from acc.adapters.security.notifications import (
 )
 from acc.domain.errors import InvalidInput, Unauthenticated
 
-SECRET = "とても長い秘密の言葉"  # noqa: S105 - of the tests only
+SECRET = "とても長い秘密の言葉"
 BODY = '{"taskId": "t-1", "text": "完了"}'.encode()
 URL = "https://receiver.example/hook"
 KEY = new_key(kid="k1")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlite_stores import KEY, event, fill, store_at
+from task_stores import make_first_version
 
 from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.errors import InvalidInput, StorageFailed
@@ -108,6 +109,19 @@ def test_a_file_that_cannot_be_written_is_named_and_can_still_be_read(open_folde
         with pytest.raises(StorageFailed, match=r"acc\.db: it cannot be written; check the rights"):
             run(reader.open(KEY, holder="h"))
         assert len(run(reader.events(KEY))) == 1
+        run(reader.aclose())
+
+
+def test_an_older_file_that_cannot_be_written_can_still_be_read(open_folder: Path) -> None:
+    path = open_folder / "acc.db"
+    make_first_version(path)
+    open_folder.chmod(0o777)
+    path.chmod(0o444)
+    with as_an_ordinary_user():
+        reader = store_at(path)
+        assert len(run(reader.events(KEY))) == 1
+        with pytest.raises(StorageFailed, match=r"acc\.db: it cannot be written; check the rights"):
+            run(reader.open(KEY, holder="h"))
         run(reader.aclose())
 
 

@@ -8,6 +8,7 @@ import msgspec
 from acc.adapters.a2a.one_content import Shape
 from acc.adapters.a2a.reading import decoded, from_remote, required
 from acc.adapters.a2a.schemes import merged_form, one_form, open_form
+from acc.adapters.a2a.writing import encoded
 from acc.domain.value_objects.card import (
     JSONRPC,
     AgentCard,
@@ -99,7 +100,7 @@ _PLAIN_TEXT = ("text/plain",)
 
 def write_public_card(card: AgentCard) -> bytes:
     """Return the card that clients of both generations read."""
-    return msgspec.json.encode(merged_card(card))
+    return encoded(merged_card(card))
 
 
 @from_remote

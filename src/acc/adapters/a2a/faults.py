@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
+from acc.adapters.a2a.http import HttpFault
 from acc.adapters.a2a.reading import BrokenJson
+from acc.adapters.a2a.writing import encoded
 from acc.domain import errors
 from acc.domain.errors import AccError, InvalidInput
 
@@ -14,6 +14,10 @@ DOMAIN = "a2a-protocol.org"
 _INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 _FIELD = re.compile(r"(?P<field>[A-Za-z_\[][\w.\[\]-]*): (?P<text>.+)", re.DOTALL)
+
+#: What a client sent is repeated to it only so far.
+_MOST_TEXT = 1000
+_MOST_ID = 256
 
 
 class InvalidCall(InvalidInput):
@@ -96,12 +100,25 @@ FAULTS: Mapping[type[AccError], Fault] = {
     ),
 }
 
+_REFUSED = FAULTS[InvalidCall]
+#: What HTTP refuses before the protocol has a say.
+_HTTP_FAULTS: Mapping[int, Fault] = {
+    404: FAULTS[UnknownMethod],
+    405: FAULTS[UnknownMethod]._replace(status="UNIMPLEMENTED"),
+    408: _REFUSED._replace(status="DEADLINE_EXCEEDED"),
+    413: _REFUSED._replace(status="RESOURCE_EXHAUSTED"),
+    415: FAULTS[errors.ContentTypeNotSupported],
+    431: _REFUSED._replace(status="RESOURCE_EXHAUSTED"),
+}
+
 #: 0.3 has no name for these.
 _LATER = {-32008: -32602, -32009: -32602}
 
 
 def fault_of(error: BaseException) -> Fault:
     """Return how an error is told; what is not in the table is internal."""
+    if isinstance(error, HttpFault):
+        return _HTTP_FAULTS.get(error.status, _REFUSED)._replace(http=error.status)
     return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), _INTERNAL)
 
 
@@ -109,7 +126,11 @@ def shown_text(error: BaseException) -> str:
     """Return an error's text; that of an internal one is not for others to see."""
     if fault_of(error) is _INTERNAL:
         return "Internal error"
-    return str(error) or "Request refused"
+    return _short(str(error), _MOST_TEXT) or "Request refused"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def error_details(error: BaseException) -> list[dict[str, Any]]:
@@ -118,8 +139,12 @@ def error_details(error: BaseException) -> list[dict[str, Any]]:
         {"@type": _INFO, "reason": fault_of(error).reason, "domain": DOMAIN}
     ]
     if isinstance(error, errors.TaskNotFound):
-        details[0]["metadata"] = {"taskId": error.task_id}
-    placed = _FIELD.fullmatch(str(error)) if isinstance(error, InvalidInput) else None
+        details[0]["metadata"] = {"taskId": _short(error.task_id, _MOST_ID)}
+    placed = (
+        _FIELD.fullmatch(_short(str(error), _MOST_TEXT))
+        if isinstance(error, InvalidInput)
+        else None
+    )
     if placed:
         violation = {"field": placed["field"], "description": placed["text"]}
         details.append({"@type": _BAD_REQUEST, "fieldViolations": [violation]})
@@ -135,7 +160,7 @@ def rpc_error(error: BaseException, call_id: Any, version: str) -> bytes:
         document |= _legacy_data(error)
     else:
         document["data"] = error_details(error)
-    return _encoded({"jsonrpc": "2.0", "id": call_id, "error": document})
+    return encoded({"jsonrpc": "2.0", "id": call_id, "error": document})
 
 
 def http_error(error: BaseException, version: str) -> bytes:
@@ -147,37 +172,25 @@ def http_error(error: BaseException, version: str) -> bytes:
             "code": _LATER.get(told.code, told.code),
             "message": shown_text(error),
         }
-        return _encoded(document | _legacy_data(error))
+        return encoded(document | _legacy_data(error))
     document = {
         "code": told.http,
         "status": told.status,
         "message": shown_text(error),
         "details": error_details(error),
     }
-    return _encoded({"error": document})
+    return encoded({"error": document})
 
 
 def _legacy_data(error: BaseException) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if isinstance(error, errors.TaskNotFound):
-        data["taskId"] = error.task_id
-    placed = _FIELD.fullmatch(str(error)) if isinstance(error, InvalidInput) else None
+        data["taskId"] = _short(error.task_id, _MOST_ID)
+    placed = (
+        _FIELD.fullmatch(_short(str(error), _MOST_TEXT))
+        if isinstance(error, InvalidInput)
+        else None
+    )
     if placed:
         data["field"] = placed["field"]
     return {"data": data} if data else {}
-
-
-def _encoded(document: Mapping[str, Any]) -> bytes:
-    try:
-        return msgspec.json.encode(document)
-    except UnicodeEncodeError:
-        # A text with half a character in it came from outside, through a path or a header.
-        return msgspec.json.encode(_mended(document))
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        return {key: _mended(held) for key, held in value.items()}
-    return [_mended(held) for held in value] if isinstance(value, list) else value

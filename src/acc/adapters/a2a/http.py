@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -20,6 +21,19 @@ _JSON_TYPES = (JSON, A2A_JSON)
 _ONCE = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"a2a-version"})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How long a connection may take, in seconds, and how large the head of a request may be.
+
+    `head` is the time for a whole head, and for who waits between two requests; `stop` is the time
+    for answers that are being sent when the server is stopped.
+    """
+
+    head: float = 15.0
+    head_size: int = 64 * 1024
+    stop: float = 3.0
+
+
 class HttpFault(AccError):
     """Report a request that fails before it means anything, with its HTTP status."""
 
@@ -34,7 +48,7 @@ class HttpFault(AccError):
 class HttpRequest:
     """One request, its headers checked and its body bounded in size and time."""
 
-    __slots__ = ("_receive", "headers", "limits", "method", "path", "scope")
+    __slots__ = ("_head_fault", "_receive", "headers", "limits", "method", "path", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, limits: ServeLimits) -> None:
         self.scope = scope
@@ -46,16 +60,31 @@ class HttpRequest:
         path: str = raw.decode("ascii", "replace")
         root: str = scope.get("root_path", "")
         self.path = path.removeprefix(root) if root else path
+        self._head_fault: HttpFault | None = None
         size = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value)
             if name in self.headers:
                 if name in _ONCE:
-                    raise HttpFault(400, f"the header {name.decode('latin-1')} came twice")
+                    self._head_fault = HttpFault(400, f"the header {name.decode()} came twice")
+                    continue
                 value = self.headers[name] + b", " + value
             self.headers[name] = value
         if size > limits.headers:
-            raise HttpFault(431, f"the headers are larger than {limits.headers} bytes")
+            self._head_fault = HttpFault(431, f"the headers exceed {limits.headers} bytes")
+
+    def check_head(self) -> None:
+        """Refuse a head that others could read differently, or that is too large."""
+        if self._head_fault is not None:
+            raise self._head_fault
+        if b"host" not in self.headers and self.scope.get("http_version") == "1.1":
+            raise HttpFault(400, "the header host is missing")
+
+    def only(self, *methods: str) -> None:
+        """Refuse methods other than these."""
+        if self.method not in methods:
+            allowed = ", ".join(methods)
+            raise HttpFault(405, f"use {allowed} here", [(b"allow", allowed.encode())])
 
     def header(self, name: bytes) -> str:
         """Return a header as text, empty if it did not come."""
@@ -102,7 +131,9 @@ class HttpRequest:
                         break
         except TimeoutError:
             raise HttpFault(
-                408, f"the body took longer than {self.limits.receive:g} seconds"
+                408,
+                f"the body took longer than {self.limits.receive:g} seconds",
+                [(b"connection", b"close")],
             ) from None
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

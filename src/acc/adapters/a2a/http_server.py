@@ -1,43 +1,56 @@
 """Running the application over HTTP: uvicorn, with bounds on how slow and large a head may be."""
 
 import asyncio
+import math
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from acc.adapters.a2a.http import ConnectionLimits
 from acc.domain.errors import InvalidInput
-
-_HEAD_WITHIN = 15.0
-_MOST_HEAD = 64 * 1024
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """Drops connections whose request does not begin in time, or whose head has no end.
 
     uvicorn bounds neither with this parser: a connection that sends nothing, or a header without
-    end, would be kept and grow for as long as its client likes.
+    end, would be kept and grow for as long as its client likes. Nor does it ever give up an answer
+    that nobody fetches.
     """
+
+    limits = ConnectionLimits()
+
+    @classmethod
+    def within(cls, limits: ConnectionLimits) -> type["BoundedProtocol"]:
+        """Return the protocol with these limits."""
+        return type("BoundedProtocol", (cls,), {"limits": limits})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the client a while to send the head of a request."""
         super().connection_made(transport)
         self._head = 0
+        self._unfinished: list[RequestResponseCycle] = []
         self._in_head = True
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection, and let every request of it know; uvicorn tells the last only."""
         self._head_timer.cancel()
+        for cycle in self._unfinished:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before the head is complete."""
         if self._in_head:
             self._head += len(data)
-            if self._head > _MOST_HEAD and b"\r\n\r\n" not in data[: _MOST_HEAD + 4]:
+            most = self.limits.head_size
+            if self._head > most and b"\r\n\r\n" not in data[: most + 4]:
                 self.send_400_response("The head of the request is too large.")
                 return
         super().data_received(data)
@@ -52,21 +65,38 @@ class BoundedProtocol(HttpToolsProtocol):
         """Stop the clock: the body has bounds of its own."""
         self._in_head = False
         self._head_timer.cancel()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unfinished = [held for held in self._unfinished if not held.response_complete]
+            self._unfinished.append(self.cycle)
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, which keep-alive bounds until its first byte."""
         super().on_response_complete()
         self._head_timer.cancel()
-        if not self.transport.is_closing() and self.cycle.response_complete:
+        if self.cycle.response_complete:
             self._await_head()
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Leave it to the other clock, which also sees whether the answer is fetched."""
+
+    def shutdown(self) -> None:
+        """Let an answer that is being sent come to its end, for as long as there is."""
+        super().shutdown()
+        self.loop.call_later(self.limits.stop / 2, self.transport.abort)
+
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(_HEAD_WITHIN, self._too_slow)
+        self._unsent = self.transport.get_write_buffer_size()
+        self._head_timer = self.loop.call_later(self.limits.head, self._too_slow)
 
     def _too_slow(self) -> None:
-        if not self.transport.is_closing():
+        unsent = self.transport.get_write_buffer_size()
+        if unsent == 0:
             self.transport.close()
+        elif unsent < self._unsent:
+            self._await_head()
+        else:
+            self.transport.abort()  # closing would wait for who does not fetch the answer
 
 
 class _Server(uvicorn.Server):
@@ -103,18 +133,26 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
-def run(app: Any, listening: socket.socket, *, on_ready: Callable[[], None] | None = None) -> bool:
+def run(
+    app: Any,
+    listening: socket.socket,
+    *,
+    limits: ConnectionLimits | None = None,
+    on_ready: Callable[[], None] | None = None,
+) -> bool:
     """Serve until a signal comes; return whether the server could start."""
+    limits = limits or ConnectionLimits()
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
-        loop="uvloop",
+        http=BoundedProtocol.within(limits),
+        ws="none",
         lifespan="on",
         log_config=None,
+        log_level="error",  # anyone can send what is no HTTP as often as they like
         access_log=False,
         server_header=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=10,
+        timeout_keep_alive=math.ceil(limits.head),
+        timeout_graceful_shutdown=math.ceil(limits.stop),
         backlog=2048,
     )
     server = _Server(config, on_ready=on_ready)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -17,6 +18,9 @@ P = ParamSpec("P")
 #: Deeper than any document of the protocol, and shallow enough for whoever reads it after us.
 MAX_DEPTH = 100
 MAX_INT = 2**31 - 1
+MAX_TENANT = 128
+#: Sessions are kept under a name that the tenant's is a part of, percent signs and all.
+_MOST_QUOTED = 192
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -58,6 +62,39 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise BrokenJson(f"{what}: is not valid JSON in UTF-8; check the encoding") from None
     return shape
+
+
+#: The name of a field in snake case, as the definition of the protocol itself writes it.
+_SNAKE_NAME = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
+#: What is inside these is the client's own and keeps its names.
+_OPAQUE = frozenset({"metadata", "data", "params"})
+
+
+def in_camel_case(data: bytes) -> bytes:
+    """Return JSON with its fields in camel case; protobuf's JSON may be written in either."""
+    if _SNAKE_NAME.search(data) is None:
+        return data
+    try:
+        return msgspec.json.encode(_camel_fields(msgspec.json.decode(data)))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return data  # whoever reads it next says what is wrong with it
+
+
+def camel(name: str) -> str:
+    """Return a name in camel case."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _camel_fields(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_camel_fields(held) for held in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        camel(name): held if name in _OPAQUE else _camel_fields(held)
+        for name, held in value.items()
+    }
 
 
 def converted(value: Any, shape: type[T], what: str) -> T:
@@ -140,7 +177,7 @@ def to_timestamp(at: float) -> str | None:
     if not at:
         return None
     moment = _EPOCH + timedelta(milliseconds=round(at * 1000))
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def from_timestamp(text: str, field: str) -> float:
@@ -169,6 +206,13 @@ def required(value: str | None, field: str) -> str:
     if not value:
         raise fault(field, "is required and cannot be empty")
     return value
+
+
+def check_tenant(tenant: str) -> None:
+    """Refuse what cannot be the name of a tenant, and could be taken for more than one name."""
+    is_long = len(tenant) > MAX_TENANT or len(quote(tenant)) > _MOST_QUOTED
+    if is_long or not tenant.isprintable() or "/" in tenant:
+        raise fault("tenant", f"use at most {MAX_TENANT} printable characters, and no slash")
 
 
 def from_remote(read: Callable[P, T]) -> Callable[P, T]:

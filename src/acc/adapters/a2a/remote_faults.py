@@ -12,7 +12,6 @@ _RETRYABLE = frozenset({429, 502, 503, 504})
 _LONGEST = 500
 
 _KINDS: Mapping[str, Callable[[str], AccError]] = {
-    "TASK_NOT_FOUND": lambda text: errors.TaskNotFound(text),
     "TASK_NOT_CANCELABLE": errors.TaskNotCancelable,
     "PUSH_NOTIFICATION_NOT_SUPPORTED": errors.PushNotSupported,
     "UNSUPPORTED_OPERATION": errors.UnsupportedOperation,

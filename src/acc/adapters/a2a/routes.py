@@ -51,7 +51,7 @@ def find_route(method: str, path: str) -> Route | NoRoute:
         names["tenant"] = unquote(segments[0])
         segments = segments[1:]
     entry = _entry(segments, names)
-    if method == "HEAD" and "GET" in entry:
+    if method == "HEAD" and entry.get("GET") not in (None, _SUBSCRIBE["GET"]):
         method = "GET"
     if method not in entry:
         return NoRoute(tuple(entry))

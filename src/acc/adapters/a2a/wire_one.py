@@ -8,8 +8,9 @@ from acc.adapters.a2a import one_content as content
 from acc.adapters.a2a import one_requests as asked
 from acc.adapters.a2a.cards import card_from, merged_card
 from acc.adapters.a2a.queries import as_params
-from acc.adapters.a2a.reading import decoded, fault, from_remote, whole_number
+from acc.adapters.a2a.reading import decoded, fault, from_remote, in_camel_case, whole_number
 from acc.adapters.a2a.wire import NO_PATH, Operation, PushPage, Streamed, StreamItem
+from acc.adapters.a2a.writing import encoded
 from acc.application.serving.requests import Request
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.task import (
@@ -21,7 +22,6 @@ from acc.domain.value_objects.task import (
     TaskPage,
 )
 
-_encode = msgspec.json.Encoder().encode
 _task = msgspec.json.Decoder(content.TaskShape)
 _streamed = msgspec.json.Decoder(content.StreamShape)
 _page = msgspec.json.Decoder(asked.PageShape)
@@ -55,7 +55,7 @@ class WireOne:
     ) -> Request:
         """Return what the params of a call, or the body of a POST, ask for."""
         decoder, build = asked.READERS[operation]
-        shape = decoded(decoder, params or b"{}", "params")
+        shape = decoded(decoder, in_camel_case(params) or b"{}", "params")
         for name, value in path.items():
             setattr(shape, name, value)
         return build(shape)
@@ -68,13 +68,13 @@ class WireOne:
 
     def write_task(self, task: Task) -> bytes:
         """Return a task as JSON."""
-        return _encode(content.task_shape(task))
+        return encoded(content.task_shape(task))
 
     def write_send_result(self, result: Task | Message) -> bytes:
         """Return what a message led to as JSON."""
         if isinstance(result, Message):
-            return _encode(content.StreamShape(message=content.message_shape(result)))
-        return _encode(content.StreamShape(task=content.task_shape(result)))
+            return encoded(content.StreamShape(message=content.message_shape(result)))
+        return encoded(content.StreamShape(task=content.task_shape(result)))
 
     def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
         """Return an item of a stream as JSON."""
@@ -85,7 +85,7 @@ class WireOne:
                 status=content.status_shape(item.status),
                 metadata=dict(item.metadata) or None,
             )
-            return _encode(content.StreamShape(status_update=moved))
+            return encoded(content.StreamShape(status_update=moved))
         if isinstance(item, ArtifactUpdate):
             made = content.ArtifactUpdateShape(
                 task_id=task_id,
@@ -95,7 +95,7 @@ class WireOne:
                 last_chunk=item.last_chunk or None,
                 metadata=dict(item.metadata) or None,
             )
-            return _encode(content.StreamShape(artifact_update=made))
+            return encoded(content.StreamShape(artifact_update=made))
         return self.write_send_result(item)
 
     def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
@@ -106,11 +106,11 @@ class WireOne:
             page_size=page_size,
             total_size=page.total,
         )
-        return _encode(shape)
+        return encoded(shape)
 
     def write_push(self, config: PushConfig) -> bytes:
         """Return a push configuration as JSON."""
-        return _encode(asked.push_shape(config))
+        return encoded(asked.push_shape(config))
 
     def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
         """Return push configurations as JSON."""
@@ -118,7 +118,7 @@ class WireOne:
             configs=[asked.push_shape(config) for config in configs],
             next_page_token=next_page_token or None,
         )
-        return _encode(shape)
+        return encoded(shape)
 
     def write_empty(self) -> bytes:
         """Return that there is nothing to say."""
@@ -126,11 +126,11 @@ class WireOne:
 
     def write_card(self, card: AgentCard) -> bytes:
         """Return a card as JSON, with what a client of the other generation needs."""
-        return _encode(merged_card(card))
+        return encoded(merged_card(card))
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
         """Return the params of a call, or the body of a POST, as JSON."""
-        return _encode(asked.request_shape(operation, request))
+        return encoded(asked.request_shape(operation, request))
 
     @from_remote
     def read_task(self, data: bytes) -> Task:

@@ -11,6 +11,7 @@ from acc.adapters.a2a.cards import card_from, merged_card
 from acc.adapters.a2a.queries import as_params
 from acc.adapters.a2a.reading import decoded, fault, from_remote, whole_number
 from acc.adapters.a2a.wire import NO_PATH, Operation, PushPage, Streamed, StreamItem
+from acc.adapters.a2a.writing import encoded
 from acc.application.serving.requests import Request
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.task import (
@@ -22,7 +23,6 @@ from acc.domain.value_objects.task import (
     TaskPage,
 )
 
-_encode = msgspec.json.Encoder().encode
 _item = msgspec.json.Decoder(content.ItemShape)
 _page = msgspec.json.Decoder(asked.PageShape)
 _push = msgspec.json.Decoder(asked.PushShape)
@@ -136,28 +136,28 @@ class WireZeroThree:
 
     def write_task(self, task: Task) -> bytes:
         """Return a task as JSON."""
-        return _encode(content.task_shape(task))
+        return encoded(content.task_shape(task))
 
     def write_send_result(self, result: Task | Message) -> bytes:
         """Return what a message led to as JSON."""
-        return _encode(item_shape("", "", result))
+        return encoded(item_shape("", "", result))
 
     def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
         """Return an item of a stream as JSON."""
-        return _encode(item_shape(task_id, context_id, item))
+        return encoded(item_shape(task_id, context_id, item))
 
     def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
         """Return a page of tasks as JSON."""
-        return _encode(page_shape(page, page_size, include_artifacts))
+        return encoded(page_shape(page, page_size, include_artifacts))
 
     def write_push(self, config: PushConfig) -> bytes:
         """Return a push configuration as JSON."""
-        return _encode(asked.push_shape(config))
+        return encoded(asked.push_shape(config))
 
     def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
         """Return push configurations as JSON; 0.3 knows no pages of them."""
         del next_page_token
-        return _encode([asked.push_shape(config) for config in configs])
+        return encoded([asked.push_shape(config) for config in configs])
 
     def write_empty(self) -> bytes:
         """Return that there is nothing to say."""
@@ -165,11 +165,11 @@ class WireZeroThree:
 
     def write_card(self, card: AgentCard) -> bytes:
         """Return a card as JSON, with what a client of the other generation needs."""
-        return _encode(merged_card(card))
+        return encoded(merged_card(card))
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
         """Return the params of a call as JSON."""
-        return _encode(asked.request_shape(operation, request))
+        return encoded(asked.request_shape(operation, request))
 
     @from_remote
     def read_task(self, data: bytes) -> Task:

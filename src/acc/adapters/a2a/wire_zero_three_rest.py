@@ -19,6 +19,7 @@ from acc.adapters.a2a.wire_zero_three import (
     page_shape,
     streamed_from,
 )
+from acc.adapters.a2a.writing import encoded
 from acc.application.serving.requests import Request
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.task import Message, PushConfig, Task, TaskPage
@@ -26,7 +27,6 @@ from acc.domain.value_objects.task import Message, PushConfig, Task, TaskPage
 T = TypeVar("T")
 
 _any: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
-_encode = msgspec.json.Encoder().encode
 
 _INWARD: Mapping[Operation, Callable[[Any], Any]] = {
     Operation.SEND: rest.send_in,
@@ -68,7 +68,7 @@ class WireZeroThreeRest(WireZeroThree):
 
     def write_task(self, task: Task) -> bytes:
         """Return a task as JSON."""
-        return _encode(rest.item_out(_plain(content.task_shape(task))))
+        return encoded(rest.item_out(_plain(content.task_shape(task))))
 
     def write_send_result(self, result: Task | Message) -> bytes:
         """Return what a message led to as JSON."""
@@ -76,17 +76,17 @@ class WireZeroThreeRest(WireZeroThree):
 
     def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
         """Return an item of a stream as JSON."""
-        return _encode(rest.wrapped_out(_plain(item_shape(task_id, context_id, item))))
+        return encoded(rest.wrapped_out(_plain(item_shape(task_id, context_id, item))))
 
     def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
         """Return a page of tasks as JSON."""
         written = _plain(page_shape(page, page_size, include_artifacts))
         written["tasks"] = [rest.item_out(task) for task in written["tasks"]]
-        return _encode(written)
+        return encoded(written)
 
     def write_push(self, config: PushConfig) -> bytes:
         """Return a push configuration as JSON."""
-        return _encode(rest.push_out(_plain(asked.push_shape(config))))
+        return encoded(rest.push_out(_plain(asked.push_shape(config))))
 
     def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
         """Return push configurations as JSON."""
@@ -95,7 +95,7 @@ class WireZeroThreeRest(WireZeroThree):
         }
         if next_page_token:
             written["nextPageToken"] = next_page_token
-        return _encode(written)
+        return encoded(written)
 
     def write_empty(self) -> bytes:
         """Return that there is nothing to say."""
@@ -106,13 +106,13 @@ class WireZeroThreeRest(WireZeroThree):
         document = merged_card(card)
         if "security" in document:
             document["security"] = document["securityRequirements"]
-        return _encode(document)
+        return encoded(document)
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
         """Return the body of a POST as JSON."""
         written = _plain(asked.request_shape(operation, request))
         change = _OUTWARD.get(operation)
-        return _encode(written if change is None else change(written))
+        return encoded(written if change is None else change(written))
 
     @from_remote
     def read_task(self, data: bytes) -> Task:

@@ -224,6 +224,9 @@ def message_from(shape: MessageShape | ItemShape, where: str, *, strict: bool = 
             raise fault(f"{where}role", "is required; use user or agent")
         if not shape.parts:
             raise fault(f"{where}parts", "must hold at least one part")
+        for place, part in enumerate(shape.parts):
+            if not part.kind:
+                raise fault(f"{where}parts[{place}].kind", "is required; use text, file or data")
     return Message(
         message_id=shape.message_id or "",
         role=role or Role.AGENT,

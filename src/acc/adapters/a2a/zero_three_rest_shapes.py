@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acc.adapters.a2a.one_content import ROLE_NAMES, STATE_NAMES
-from acc.adapters.a2a.reading import from_base64, to_base64
+from acc.adapters.a2a.reading import camel, from_base64, to_base64
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.task import TaskState
 
@@ -39,16 +39,11 @@ _ITEM_NAMES = {
 _CONFIG_NAME = re.compile(r"tasks/(?P<task>[^/]+)(?:/pushNotificationConfigs/(?P<id>[^/]*))?")
 
 
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
-
-
 def _object(value: Any) -> dict[str, Any] | None:
     """Return an object with its names in camel case, None if it is none."""
     if not isinstance(value, Mapping):
         return None
-    return {_camel(str(name)): held for name, held in value.items()}
+    return {camel(str(name)): held for name, held in value.items()}
 
 
 def _renamed(fields: dict[str, Any], old: str, new: str) -> None:
@@ -78,6 +73,9 @@ def part_in(value: Any) -> Any:
     data = part.get("data")
     if isinstance(data, Mapping) and data.keys() == {"data"} and isinstance(data["data"], Mapping):
         part["data"] = data["data"]
+    held = [kind for kind in ("text", "file", "data") if part.get(kind) is not None]
+    if len(held) == 1:
+        part["kind"] = held[0]
     return part
 
 

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from acc.domain.language import said, terms, values
 from acc.domain.rule_reading import is_directive, is_question, read_rule
-from acc.domain.statements import same_subject, supersedes
+from acc.domain.statements import frame, same_subject, supersedes
 from acc.domain.value_objects.ccs import CompressedCognitiveState, body
 from acc.domain.value_objects.turn import (
     Artifact,
@@ -50,14 +51,14 @@ class RuleQualifier:
         held |= {_key(constraint.text) for constraint in state.constraints}
         held |= {_key(sentence) for sentence in stated}
         best = max((candidate.score for candidate in candidates), default=0.0)
-        trusted = [c.artifact.text for c in candidates if c.artifact.trusted]
+        trusted = [c.artifact for c in candidates if c.artifact.trusted]
         qualified: list[Artifact] = []
         refused: list[Refusal] = []
         for candidate in candidates:
             artifact = candidate.artifact
             refusal = (
                 _untrusted(artifact, signal, trusted)
-                or _superseded(candidate, stated, candidates)
+                or _superseded(candidate, stated, trusted)
                 or _duplicate(artifact, held)
                 or _off_decision(candidate, asked, best)
             )
@@ -80,7 +81,7 @@ def _asked_terms(stated: Sequence[str], state: CompressedCognitiveState) -> froz
     return wanted or terms(f"{state.semantic_gist} {state.goal_orientation}")
 
 
-def _untrusted(artifact: Artifact, signal: TurnSignal, trusted: Sequence[str]) -> _Reason:
+def _untrusted(artifact: Artifact, signal: TurnSignal, trusted: Sequence[Artifact]) -> _Reason:
     if artifact.trusted:
         return None
     what = "pasted text" if artifact.quoted else f"{artifact.source.value} output"
@@ -94,7 +95,7 @@ def _untrusted(artifact: Artifact, signal: TurnSignal, trusted: Sequence[str]) -
             RefusalReason.UNTRUSTED,
             f"the agent's own answer of turn {artifact.turn_id} is no evidence",
         )
-    if any(same_subject(text, artifact.text) for text in trusted):
+    if any(same_subject(other.text, artifact.text) for other in trusted):
         return (
             RefusalReason.UNTRUSTED,
             f"{where} is on a subject that the user has stated themselves",
@@ -107,7 +108,7 @@ def _untrusted(artifact: Artifact, signal: TurnSignal, trusted: Sequence[str]) -
 
 
 def _superseded(
-    candidate: Candidate, stated: Sequence[str], candidates: Sequence[Candidate]
+    candidate: Candidate, stated: Sequence[str], trusted: Sequence[Artifact]
 ) -> _Reason:
     artifact, newer = candidate.artifact, candidate.superseded_by
     if newer is not None:
@@ -115,16 +116,13 @@ def _superseded(
             RefusalReason.SUPERSEDED,
             f"replaced in turn {newer.turn_id}: {newer.text}",
         )
+    if frame(artifact.text) is None:
+        return None  # nothing can replace what says nothing of anything
     for sentence in stated:
         if not is_question(sentence) and supersedes(sentence, artifact.text):
             return RefusalReason.SUPERSEDED, f"replaced in this turn: {sentence}"
-    for other in candidates:
-        later = other.artifact
-        if (
-            later.trusted
-            and later.turn_id > artifact.turn_id
-            and supersedes(later.text, artifact.text)
-        ):
+    for later in trusted:
+        if later.turn_id > artifact.turn_id and supersedes(later.text, artifact.text):
             return RefusalReason.SUPERSEDED, f"replaced in turn {later.turn_id}: {later.text}"
     return None
 
@@ -148,5 +146,6 @@ def _off_decision(candidate: Candidate, asked: frozenset[str], best: float) -> _
     return None
 
 
+@lru_cache(maxsize=512)
 def _key(text: str) -> str:
     return " ".join(sorted(terms(text))) or text

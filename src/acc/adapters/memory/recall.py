@@ -5,7 +5,6 @@ commoner ones cannot lift a new artifact into the result, only those already fou
 (MaxScore), so that a recall among 100,000 artifacts stays within a few milliseconds.
 """
 
-import heapq
 import math
 from array import array
 from bisect import bisect_left
@@ -18,8 +17,13 @@ from acc.ports.outbound.model_ports import EmbedderPort
 
 _K1 = 1.2
 _B = 0.75
+#: An entry of an inverted list is a place, and below it the artifact's length and the term's count.
 _COUNT_BITS = 8
 _MOST_COUNT = (1 << _COUNT_BITS) - 1
+_LENGTH_BITS = 20
+_MOST_LENGTH = (1 << _LENGTH_BITS) - 1
+_PLACE_SHIFT = _COUNT_BITS + _LENGTH_BITS
+_MEASURES = (1 << _PLACE_SHIFT) - 1
 #: Entries of an inverted list read for one recall, newest first where a list is longer.
 _MOST_ENTRIES = 300
 _MOST_CUE_TERMS = 48
@@ -35,7 +39,6 @@ class Bm25EvidenceStore:
     def __init__(self, *, embedder: EmbedderPort | None = None) -> None:
         self._artifacts: list[Artifact] = []
         self._places: dict[str, int] = {}
-        self._lengths = array("I")
         self._entries: dict[str, array[int]] = {}
         self._total_length = 0
         self._replaced: dict[int, int] = {}
@@ -54,10 +57,10 @@ class Bm25EvidenceStore:
             self._artifacts.append(artifact)
             counts = Counter(term_list(artifact.text))
             length = sum(counts.values())
-            self._lengths.append(length)
             self._total_length += length
+            first = place << _PLACE_SHIFT | min(length, _MOST_LENGTH) << _COUNT_BITS
             for term, count in counts.items():
-                entry = place << _COUNT_BITS | min(count, _MOST_COUNT)
+                entry = first | min(count, _MOST_COUNT)
                 self._entries.setdefault(term, array("Q")).append(entry)
         if self._embedder is not None and new:
             self._vectors.extend(self._embedder.embed([artifact.text for artifact in new]))
@@ -94,20 +97,21 @@ class Bm25EvidenceStore:
             remaining.append(remaining[-1] + weight * (_K1 + 1))
         remaining.reverse()
         scores: dict[int, float] = {}
+        shares = self._shares()
         threshold = 0.0
         allowance = _MOST_ENTRIES
         for position, (weight, entries) in enumerate(weighted):
             if allowance <= 0 or remaining[position] < threshold:
-                scores = dict(_leaders(scores, max(limit, _MOST_REFINED), 0.0))
-                self._refine(scores, weighted[position:])
-                threshold = 0.0
+                scores = dict(_leaders(scores, max(limit, _MOST_REFINED)))
+                _refine(scores, weighted[position:], shares)
                 break
             read = entries if len(entries) <= allowance else entries[-allowance:]
             allowance -= len(read)
-            self._accumulate(scores, weight, read)
-            if len(scores) >= limit:
-                threshold = heapq.nlargest(limit, scores.values())[-1]
-        return _leaders(scores, limit, threshold)
+            _accumulate(scores, weight, read, shares)
+            # Where even the best can be overtaken there is no need to look at the others.
+            if len(scores) >= limit and max(scores.values()) > remaining[position + 1]:
+                threshold = _worst_leader(scores, limit)
+        return _leaders(scores, limit)
 
     def _weigh(self, cue: str) -> list[tuple[float, "array[int]"]]:
         total = len(self._artifacts)
@@ -120,32 +124,9 @@ class Bm25EvidenceStore:
         weighted.sort(key=lambda item: -item[0])
         return weighted[:_MOST_CUE_TERMS]
 
-    def _norm(self) -> tuple[float, float]:
-        """Return what a document's length adds to BM25's denominator: a base and a slope."""
+    def _shares(self) -> "_Shares":
         slope = _K1 * _B * len(self._artifacts) / max(1, self._total_length)
-        return _K1 * (1 - _B), slope
-
-    def _accumulate(self, scores: dict[int, float], weight: float, entries: "array[int]") -> None:
-        lengths = self._lengths
-        base, slope = self._norm()
-        gain = weight * (_K1 + 1)
-        known = scores.get
-        for entry in entries:
-            place = entry >> _COUNT_BITS
-            count = entry & _MOST_COUNT
-            share = count / (count + base + slope * lengths[place])
-            scores[place] = known(place, 0.0) + gain * share
-
-    def _refine(self, scores: dict[int, float], weighted: list[tuple[float, "array[int]"]]) -> None:
-        base, slope = self._norm()
-        for place in scores:
-            norm = base + slope * self._lengths[place]
-            first = place << _COUNT_BITS
-            for weight, entries in weighted:
-                position = bisect_left(entries, first)
-                if position < len(entries) and entries[position] >> _COUNT_BITS == place:
-                    count = entries[position] & _MOST_COUNT
-                    scores[place] += weight * (_K1 + 1) * count / (count + norm)
+        return _Shares(base=_K1 * (1 - _B), slope=slope)
 
     def _rerank(self, cue: str, best: list[tuple[int, float]]) -> list[tuple[int, float]]:
         """Join the lexical and the vector ranking by reciprocal rank."""
@@ -164,8 +145,55 @@ class Bm25EvidenceStore:
         return sorted(best, key=lambda item: (-joined[item[0]], -item[0]))
 
 
-def _leaders(scores: dict[int, float], limit: int, threshold: float) -> list[tuple[int, float]]:
+class _Shares(dict[int, float]):
+    """What share of a term's weight an artifact gets, by its length and the term's count.
+
+    Few lengths and counts occur among many entries, so that each share is worked out once.
+    """
+
+    def __init__(self, *, base: float, slope: float) -> None:
+        self._base = base
+        self._slope = slope
+
+    def __missing__(self, measures: int) -> float:
+        count = measures & _MOST_COUNT
+        share = count / (count + self._base + self._slope * (measures >> _COUNT_BITS))
+        self[measures] = share
+        return share
+
+
+def _accumulate(
+    scores: dict[int, float], weight: float, entries: "array[int]", shares: _Shares
+) -> None:
+    gain = weight * (_K1 + 1)
+    if not scores:
+        scores.update({e >> _PLACE_SHIFT: gain * shares[e & _MEASURES] for e in entries})
+        return
+    known = scores.get
+    for entry in entries:
+        place = entry >> _PLACE_SHIFT
+        scores[place] = known(place, 0.0) + gain * shares[entry & _MEASURES]
+
+
+def _refine(
+    scores: dict[int, float], weighted: list[tuple[float, "array[int]"]], shares: _Shares
+) -> None:
+    for weight, entries in weighted:
+        gain = weight * (_K1 + 1)
+        for place in scores:
+            position = bisect_left(entries, place << _PLACE_SHIFT)
+            if position < len(entries) and entries[position] >> _PLACE_SHIFT == place:
+                scores[place] += gain * shares[entries[position] & _MEASURES]
+
+
+def _leaders(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
     """Return the best places with their scores, the newer first on a tie."""
-    best = [(score, place) for place, score in scores.items() if score >= threshold]
+    # Numbers are sorted many times as fast as pairs, and nearly all pairs fall below.
+    least = _worst_leader(scores, limit) if len(scores) > limit else 0.0
+    best = [(score, place) for place, score in scores.items() if score >= least]
     best.sort(reverse=True)
     return [(place, score) for score, place in best[:limit]]
+
+
+def _worst_leader(scores: dict[int, float], limit: int) -> float:
+    return sorted(scores.values())[-limit]

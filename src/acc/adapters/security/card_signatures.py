@@ -26,7 +26,15 @@ from acc.adapters.security.signing_keys import (
 )
 from acc.domain.errors import InvalidInput, Unauthenticated
 
-__all__ = ["canonical", "load_key", "new_key", "public_keys", "sign", "verify"]
+__all__ = [
+    "canonical",
+    "load_key",
+    "new_key",
+    "public_keys",
+    "sign",
+    "verify",
+    "without_empty",
+]
 
 MAX_SIGNATURES = 16
 
@@ -72,7 +80,7 @@ def verify(
     """
     if not signatures:
         raise Unauthenticated("the card is not signed")
-    payload = _payload(_pruned(content) or {} if pruned else content)
+    payload = _payload(without_empty(content) if pruned else content)
     faults = []
     for signature in signatures[:MAX_SIGNATURES]:
         try:
@@ -80,6 +88,11 @@ def verify(
         except Unauthenticated as fault:
             faults.append(str(fault))
     raise Unauthenticated(f"no signature of the card is good: {'; '.join(dict.fromkeys(faults))}")
+
+
+def without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a card without what is empty, as those read it who make it of protobuf messages."""
+    return _pruned(content) or {}
 
 
 def _payload(content: Mapping[str, Any]) -> bytes:

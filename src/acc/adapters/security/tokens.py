@@ -10,12 +10,14 @@ expires = 2027-01-01T00:00:00Z           # optional
 
 import hashlib
 import hmac
+import json
+import os
 import re
 import secrets
 import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ class TokenEntry(Value, frozen=True, kw_only=True):
             raise InvalidInput("sha256: not 64 hexadecimal digits; token_hash makes them")
         if not self.caller.strip():
             raise InvalidInput("caller: must not be empty")
+        if not all(self.permissions or ("all",)):
+            raise InvalidInput('permissions: must be a list of names, as ["tasks:send"]')
 
 
 def new_token() -> str:
@@ -156,3 +160,50 @@ def _expires(table: Mapping[str, Any]) -> float | None:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidInput("expires: must be a moment with its zone, as 2027-01-01T00:00:00Z")
     return value.timestamp()
+
+
+def read_entries(path: Path) -> list[TokenEntry]:
+    """Return whose tokens a file holds, or raise InvalidInput naming what is wrong with it."""
+    try:
+        return _read(path)
+    except InvalidInput as fault:
+        raise InvalidInput(f"{path}: {fault}") from None
+
+
+def append_entry(path: Path, entry: TokenEntry) -> None:
+    """Add a token to a file, which is made if it is not there and is the owner's alone to read.
+
+    What stands in it, comments too, stays as it is.
+    """
+    text = _table(entry)
+    try:
+        before = path.read_bytes() if path.exists() else b""
+        if before.strip():
+            read_entries(path)
+        if before and not before.endswith(b"\n"):
+            text = f"\n{text}"
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "ab") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(text.encode())
+    except OSError as fault:
+        raise InvalidInput(f"{path}: cannot be written: {fault.strerror or fault}") from None
+
+
+def _table(entry: TokenEntry) -> str:
+    lines = ["[[token]]", f"sha256 = {_quoted(entry.sha256)}", f"caller = {_quoted(entry.caller)}"]
+    if entry.tenant:
+        lines.append(f"tenant = {_quoted(entry.tenant)}")
+    if entry.permissions is not None:
+        named = ", ".join(_quoted(name) for name in sorted(entry.permissions))
+        lines.append(f"permissions = [{named}]")
+    if entry.expires is not None:
+        moment = datetime.fromtimestamp(entry.expires, UTC)
+        lines.append(f"expires = {moment:%Y-%m-%dT%H:%M:%SZ}")
+    return "\n".join(["", *lines, ""])
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable():
+        raise InvalidInput(f"{text!r} cannot be written; use printable characters")
+    return json.dumps(text, ensure_ascii=False)

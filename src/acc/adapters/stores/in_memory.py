@@ -155,7 +155,9 @@ class InMemorySessionStore:
         record.lease_until = now + self._lease
         return record.session(key)
 
-    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+    async def append(
+        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+    ) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them."""
         record = self._held(key, holder)
         if not continues(len(record.events), events):
@@ -164,6 +166,8 @@ class InMemorySessionStore:
         record.lease_until = now + self._lease
         for event in events:
             record.add(event)
+        if release:
+            record.holder = None
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
         """Keep hold for another lease."""

@@ -49,7 +49,7 @@ _LIST = (
 # The fence: whoever was put out, or counts from another number, changes nothing.
 _ADVANCE = (
     "UPDATE sessions SET seq = ?, turns = turns + ?, run_id = coalesce(?, run_id),"
-    " status = coalesce(?, status), updated_at = ?, lease_until = ?"
+    " status = coalesce(?, status), updated_at = ?, lease_until = ?, holder = ?"
     " WHERE id = ? AND seq = ? AND holder = ?"
 )
 _ADD = "INSERT INTO events (session, seq, kind, author, run_id, body) VALUES (?, ?, ?, ?, ?, ?)"
@@ -99,7 +99,9 @@ class SqliteSessionStore:
 
         return await self.database.write(take)
 
-    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+    async def append(
+        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+    ) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them."""
         # Copied and encoded before anything else can run: what is stored is what the caller had.
         events = tuple(events)
@@ -113,7 +115,8 @@ class SqliteSessionStore:
             found = connection.execute(_FIND, _names(key)).fetchone()
             number, seq, held_by = found or (0, 0, None)
             before = events[0].seq - 1 if events else seq
-            moved = (before + len(events), *progress, now, now + self._lease)
+            kept = None if release else holder
+            moved = (before + len(events), *progress, now, now + self._lease, kept)
             fence = (number, before, holder)
             if not is_gapless or connection.execute(_ADVANCE, (*moved, *fence)).rowcount != 1:
                 raise not_held(key, holder) if held_by != holder else out_of_order(key, seq, events)

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,32 +15,43 @@ from typing import Any, TypeVar
 import msgspec
 
 from acc.adapters.stores.sqlite_schema import connect, is_connection_usable_after, storage_failed
-from acc.domain.errors import InvalidInput, StorageFailed
+from acc.domain.errors import AccError, InvalidInput, StorageFailed
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
 _Answer = tuple[Any, BaseException | None]
+#: So that nobody waits long for what was done first.
+_MOST_TOGETHER = 64
 
 
 class _Order:
     """A job on its way to the thread, and where its answer goes."""
 
-    __slots__ = ("begin", "future", "job", "loop")
+    __slots__ = ("answer", "future", "job", "loop", "writes")
 
-    def __init__(self, job: Job[Any] | None, begin: str) -> None:
+    def __init__(self, job: Job[Any] | None, *, writes: bool) -> None:
         self.job = job  # None: there will be no more
-        self.begin = begin
+        self.writes = writes
+        self.answer: _Answer = (None, None)
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[_Answer] = self.loop.create_future()
 
-    def answer(self, answer: _Answer) -> None:
-        """Tell the caller, if there still is one."""
-        with suppress(RuntimeError):  # its loop is closed
-            self.loop.call_soon_threadsafe(self._settle, answer)
 
-    def _settle(self, answer: _Answer) -> None:
-        if not self.future.done():
-            self.future.set_result(answer)
+def _tell(orders: Sequence[_Order]) -> None:
+    """Give the callers their answers, if there still are callers."""
+    # The orders of one loop are answered by waking it once, which costs more than a small job.
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Order]] = {}
+    for order in orders:
+        by_loop.setdefault(order.loop, []).append(order)
+    for loop, some in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_settle, some)
+
+
+def _settle(orders: Sequence[_Order]) -> None:
+    for order in orders:
+        if not order.future.done():
+            order.future.set_result(order.answer)
 
 
 class _Worker:
@@ -51,6 +62,8 @@ class _Worker:
         self.busy_timeout = busy_timeout
         self.pid = os.getpid()
         self.orders: SimpleQueue[_Order | None] = SimpleQueue()
+        self.connection: sqlite3.Connection | None = None
+        self.farewell: _Order | None = None
         # A thread that cannot hinder the process from ending: it may be waiting for a lock.
         self.thread = threading.Thread(target=self._work, name=f"acc {path.name}", daemon=True)
         self.thread.start()
@@ -63,55 +76,101 @@ class _Worker:
             self.thread.join(self.busy_timeout + 1.0)
 
     def _work(self) -> None:
-        connection: sqlite3.Connection | None = None
-        while (order := self.orders.get()) is not None and (job := order.job) is not None:
-            result: Any = None
-            fault: BaseException | None = None
-            try:
-                if connection is None:
-                    connection = connect(self.path, self.busy_timeout)
-                result = self._execute(connection, job, order.begin)
-            except sqlite3.Error as error:
-                fault = storage_failed(self.path, error)
-                fault.__cause__ = error
-                if connection is not None and not is_connection_usable_after(error):
-                    connection.close()
-                    connection = None
-            except msgspec.MsgspecError as error:
-                fault = StorageFailed(
-                    f"{self.path}: it holds something that cannot be read ({error}); "
-                    "it was damaged, or written by a newer acc"
-                )
-            except UnicodeEncodeError as error:
-                fault = InvalidInput(f"text that is not Unicode cannot be stored: {error}")
-            except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
-                fault = error
-            order.answer((result, fault))
-            del order, job, result, fault
-        if connection is not None:
-            connection.close()
+        is_open = True
+        while is_open:
+            orders, is_open = self._waiting()
+            if orders:
+                self._do(orders)
+                _tell(orders)
+            del orders
+        if self.connection is not None:
+            self.connection.close()
         atexit.unregister(self.finish)
-        if order is not None:
-            order.answer((None, None))
+        if self.farewell is not None:
+            _tell([self.farewell])
+
+    def _waiting(self) -> tuple[list[_Order], bool]:
+        """Return what there is to do, having waited for it, and whether more may come."""
+        orders: list[_Order] = []
+        order = self.orders.get()
+        while order is not None and order.job is not None:
+            orders.append(order)
+            if len(orders) == _MOST_TOGETHER or self.orders.empty():
+                return orders, True
+            order = self.orders.get()
+        self.farewell = order
+        return orders, False
+
+    def _do(self, orders: Sequence[_Order]) -> None:
+        """Do jobs as one transaction, each of them all or nothing; where that fails, one by one."""
+        try:
+            if self.connection is None:
+                self.connection = connect(self.path, self.busy_timeout)
+            self._execute(self.connection, orders)
+        except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
+            self._recover(error)
+            if len(orders) == 1:
+                orders[0].answer = (None, self._fault(error))
+                return
+            for order in orders:
+                self._do([order])
 
     @staticmethod
-    def _execute(connection: sqlite3.Connection, job: Job[Any], begin: str) -> Any:
-        """Do a job as one transaction: all of it or nothing."""
+    def _execute(connection: sqlite3.Connection, orders: Sequence[_Order]) -> None:
+        """Do jobs as one transaction; an error in the middle of one of them undoes all."""
         try:
-            connection.execute(begin)
-            result = job(connection)
+            writes = any(order.writes for order in orders)
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            for order in orders:
+                _do_one(connection, order)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        return result
+
+    def _recover(self, error: BaseException) -> None:
+        """Let go of a connection that is no good any more."""
+        if self.connection is None or not isinstance(error, sqlite3.Error):
+            return
+        if not is_connection_usable_after(error):
+            self.connection.close()
+            self.connection = None
+
+    def _fault(self, error: BaseException) -> BaseException:
+        """Return an error as the caller is to get it."""
+        if isinstance(error, sqlite3.Error):
+            fault = storage_failed(self.path, error)
+            fault.__cause__ = error
+            return fault
+        if isinstance(error, msgspec.MsgspecError):
+            return StorageFailed(
+                f"{self.path}: it holds something that cannot be read ({error}); "
+                "it was damaged, or written by a newer acc"
+            )
+        if isinstance(error, UnicodeEncodeError):
+            return InvalidInput(f"text that is not Unicode cannot be stored: {error}")
+        return error
+
+
+def _do_one(connection: sqlite3.Connection, order: _Order) -> None:
+    assert order.job is not None  # noqa: S101 - that would have been the farewell
+    before = connection.total_changes
+    try:
+        order.answer = (order.job(connection), None)
+    except AccError as error:
+        if connection.total_changes != before:
+            raise
+        # Refused before it had changed anything: the others need not be done again.
+        order.answer = (None, error)
 
 
 class SqliteDatabase:
-    """Runs jobs on one SQLite file, each as one transaction, in the order they are submitted.
+    """Runs jobs on one SQLite file, each all or nothing, in the order they are submitted.
 
-    The file is opened when first used. A job that was submitted is done even if nobody waits for it
+    Jobs that wait for the thread together are committed together, and answered after that. Where
+    one fails halfway, all are undone and done again one by one, so a job must change nothing but
+    the database. The file is opened when first used. A job that was submitted is done even if nobody waits for it
     any more. Commits survive the death of the process; a power cut may take the last ones.
     """
 
@@ -125,11 +184,11 @@ class SqliteDatabase:
 
     async def read(self, job: Job[T]) -> T:
         """Return what a job that only reads finds, all at one moment."""
-        return await self._submit(job, "BEGIN")
+        return await self._submit(job, writes=False)
 
     async def write(self, job: Job[T]) -> T:
         """Return what a job gives back once all that it wrote is stored."""
-        return await self._submit(job, "BEGIN IMMEDIATE")
+        return await self._submit(job, writes=True)
 
     async def aclose(self) -> None:
         """Do what was submitted, then let go of the file and the thread."""
@@ -138,13 +197,13 @@ class SqliteDatabase:
             self._closed = True
         if worker is None or worker.pid != os.getpid():
             return
-        farewell = _Order(None, "")
+        farewell = _Order(None, writes=False)
         worker.orders.put(farewell)
         await farewell.future
         worker.thread.join()  # it has nothing left to do but to end
 
-    async def _submit(self, job: Job[T], begin: str) -> T:
-        order = _Order(job, begin)
+    async def _submit(self, job: Job[T], *, writes: bool) -> T:
+        order = _Order(job, writes=writes)
         with self._lock:
             self._usable_worker().orders.put(order)
         result, fault = await order.future

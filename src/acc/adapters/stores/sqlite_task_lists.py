@@ -1,16 +1,28 @@
 """How an owner's tasks are listed: which index serves, and what is counted where."""
 
 import sqlite3
+from collections.abc import Iterable
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 from typing import Any
 
-from acc.adapters.stores.sqlite_tasks import TASKS, column, find_owner, read_events
-from acc.adapters.stores.task_bookkeeping import folded, page_token
+from acc.adapters.stores.sqlite_tasks import column, find_owner, read_task
+from acc.adapters.stores.task_bookkeeping import page_token
 from acc.domain.value_objects.identity import Owner
 from acc.domain.value_objects.task import TaskPage, TaskQuery, TaskState
 
-_LISTED = "state <> 'replied'"
-_FIND_CONTEXT = "SELECT id FROM task_contexts WHERE app_name = ? AND context_id = ? AND owner = ?"
-_EMPTY = TaskPage(tasks=(), next_page_token="", total=0)
+_STATES = tuple(TaskState)
+_COUNTS = f"SELECT {', '.join(map(column, _STATES))} FROM task_owners WHERE id = ?"  # noqa: S608 - our columns
+_BY_STATE = "INDEXED BY tasks_by_state WHERE owner = ? AND state = ?"
+_BY_CONTEXT = (
+    "INDEXED BY tasks_by_context WHERE owner = ? AND context_id = ? AND state <> 'replied'"
+)
+
+#: When a task moved, the number of the move, and the task's.
+_Place = tuple[float, int, int]
+#: Which tasks, as what follows the table's name, and the values for it.
+_Which = tuple[str, tuple[Any, ...]]
 
 
 def list_tasks(
@@ -22,72 +34,60 @@ def list_tasks(
 ) -> TaskPage:
     """Return a page of an owner's tasks, from where the last one ended."""
     number = find_owner(connection, app_name, owner)
-    context = None
-    if number is not None and query.context_id:
-        names = (app_name, query.context_id, number)
-        context = connection.execute(_FIND_CONTEXT, names).fetchone()
-    if number is None or (query.context_id and context is None):
-        return _EMPTY
-    where, values = narrowed(query, number, context[0] if context else None)
-    total = _total(connection, query, number, (where, values))
-    size = max(query.page_size, 1)
-    found = connection.execute(*page_query(where, values, end, size + 1)).fetchall()
-    tasks = []
-    for task, seq, _, _, body in found[:size]:
-        snapshot = TASKS.decode(body)
-        events = read_events(connection, task, snapshot.seq) if snapshot.seq != seq else ()
-        tasks.append(folded(snapshot, events))
-    token = page_token(*found[size - 1][2:4]) if len(found) > size else ""
-    return TaskPage(tasks=tuple(tasks), next_page_token=token, total=total)
-
-
-def narrowed(query: TaskQuery, owner: int, context: int | None) -> tuple[str, list[Any]]:
-    """Return which tasks a query is about, and the values for it."""
-    # Which index serves best is known here and not to SQLite, which keeps no statistics.
-    values: list[Any]
-    if context is not None:
-        where, values = f"INDEXED BY tasks_by_context WHERE context = ? AND {_LISTED}", [context]
-    elif query.state is not None:
-        where, values = "INDEXED BY tasks_by_state WHERE owner = ?", [owner]
+    if number is None:
+        return TaskPage(tasks=(), next_page_token="", total=0)
+    counts = dict(zip(_STATES, connection.execute(_COUNTS, (number,)).fetchone(), strict=True))
+    lists = narrowed(query, number, {state for state in _STATES if counts[state]})
+    if query.context_id or query.since is not None:
+        total = sum(_count(connection, which) for which in lists)
     else:
-        where, values = f"INDEXED BY tasks_by_move WHERE owner = ? AND {_LISTED}", [owner]
-    if query.state is not None:
-        where += " AND state = ?"
-        values.append(query.state.value)
+        total = sum(counts.values()) if query.state is None else counts[query.state]
+    size = max(query.page_size, 1)
+    # Each is sorted; merged they are read only as far as they are wanted.
+    places: Iterable[_Place] = merge(
+        *(connection.execute(*page_query(which, end, size + 1)) for which in lists),
+        key=itemgetter(0, 1),
+        reverse=True,
+    )
+    found = list(islice(places, size + 1))
+    return TaskPage(
+        tasks=tuple(read_task(connection, task) for _, _, task in found[:size]),
+        next_page_token=page_token(*found[size - 1][:2]) if len(found) > size else "",
+        total=total,
+    )
+
+
+def narrowed(query: TaskQuery, owner: int, states: Iterable[TaskState]) -> list[_Which]:
+    """Return the lists that a query asks for: that of a context, or one for each state in use."""
+    # Which index serves best is known here and not to SQLite, which keeps no statistics.
+    lists: list[_Which]
+    if query.context_id:
+        lists = [(_BY_CONTEXT, (owner, query.context_id))]
+        if query.state is not None:
+            lists = [(f"{_BY_CONTEXT} AND state = ?", (*lists[0][1], query.state.value))]
+    else:
+        wanted = states if query.state is None else (query.state,)
+        lists = [(_BY_STATE, (owner, state.value)) for state in wanted]
     if query.since is not None:
-        where += " AND moved_at >= ?"
-        values.append(query.since)
-    return where, values
+        lists = [(f"{where} AND moved_at >= ?", (*values, query.since)) for where, values in lists]
+    return lists
 
 
-def page_query(
-    where: str, values: list[Any], end: tuple[float, int] | None, limit: int
-) -> tuple[str, list[Any]]:
-    """Return the statement for a page of what `narrowed` tells, and its values."""
+def page_query(which: _Which, end: tuple[float, int] | None, limit: int) -> _Which:
+    """Return the statement for the places of tasks before an end, the last first."""
+    where, values = which
     if end is not None:
         where += " AND (moved_at, move) < (?, ?)"
-        values = [*values, *end]
-    statement = (
-        "SELECT t.id, t.seq, t.moved_at, t.move, s.body FROM"  # noqa: S608 - placeholders only
-        f" (SELECT id, seq, moved_at, move FROM tasks {where}"
-        " ORDER BY moved_at DESC, move DESC LIMIT ?) t"
-        " CROSS JOIN task_snapshots s ON s.task = t.id ORDER BY t.moved_at DESC, t.move DESC"
+        values += end
+    query = (
+        f"SELECT moved_at, move, id FROM tasks {where}"  # noqa: S608 - placeholders only
+        " ORDER BY moved_at DESC, move DESC LIMIT ?"
     )
-    return statement, [*values, limit]
+    return query, (*values, limit)
 
 
-def _total(
-    connection: sqlite3.Connection, query: TaskQuery, owner: int, about: tuple[str, list[Any]]
-) -> int:
-    total: int
-    if query.context_id or query.since is not None:
-        where, values = about
-        (total,) = connection.execute(f"SELECT count(*) FROM tasks {where}", values).fetchone()  # noqa: S608 - placeholders only
-        return total
-    states = TaskState if query.state is None else (query.state,)
-    counted = " + ".join(column(state) for state in states)
-    (total,) = connection.execute(
-        f"SELECT {counted} FROM task_owners WHERE id = ?",  # noqa: S608 - our columns
-        (owner,),
-    ).fetchone()
-    return total
+def _count(connection: sqlite3.Connection, which: _Which) -> int:
+    where, values = which
+    count: int
+    (count,) = connection.execute(f"SELECT count(*) FROM tasks {where}", values).fetchone()  # noqa: S608 - placeholders only
+    return count

@@ -10,7 +10,7 @@ import msgspec
 from acc.adapters.stores.encoding import encoded
 from acc.adapters.stores.sqlite_deliveries import add_deliveries, drop_pushes
 from acc.adapters.stores.task_bookkeeping import Advance, advanced, folded
-from acc.domain.errors import ContextNotFound, InvalidInput, MessageReused
+from acc.domain.errors import ContextNotFound, InvalidInput
 from acc.domain.value_objects.identity import Owner
 from acc.domain.value_objects.task import (
     INTERRUPTED,
@@ -27,8 +27,8 @@ UPDATES: "msgspec.json.Decoder[Update]" = msgspec.json.Decoder(Update)
 
 REPLIED = "replied"  # answered directly: over, and listed nowhere
 ACTIVE_ONES = "state IN ('submitted', 'working')"
-_OVER = "state IN ('completed', 'failed', 'canceled', 'rejected', 'replied')"
 _RESTING = TERMINAL | INTERRUPTED
+_COLUMNS = {state: f"n_{state.value.replace('-', '_')}" for state in TaskState}
 #: However long a task works, no reader has to go through more events than this.
 _SNAPSHOT_EVERY = 256
 
@@ -38,27 +38,29 @@ _FIND = (
 )
 _FIND_OWNER = "SELECT id FROM task_owners WHERE app_name = ? AND tenant = ? AND caller = ?"
 _ADD_OWNER = "INSERT INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
-_FIND_CONTEXT = "SELECT id, owner FROM task_contexts WHERE app_name = ? AND context_id = ?"
+_FIND_CONTEXT = "SELECT owner FROM task_contexts WHERE app_name = ? AND context_id = ?"
+_USE_CONTEXT = "UPDATE task_contexts SET tasks = tasks + ? WHERE app_name = ? AND context_id = ?"
 _ADD_CONTEXT = "INSERT INTO task_contexts (app_name, context_id, owner, tasks) VALUES (?, ?, ?, 1)"
 _FIND_MESSAGE = (
-    "SELECT m.digest, m.task FROM task_owners o JOIN task_messages m ON m.owner = o.id"
-    " WHERE o.app_name = ? AND o.tenant = ? AND o.caller = ? AND m.message_id = ?"
+    "SELECT m.task FROM task_owners o JOIN task_messages m ON m.owner = o.id"
+    " WHERE o.app_name = ? AND o.tenant = ? AND o.caller = ? AND m.digest = ?"
 )
-_ADD_MESSAGE = "INSERT INTO task_messages (owner, message_id, digest, task) VALUES (?, ?, ?, ?)"
+_ADD_MESSAGE = "INSERT INTO task_messages (owner, digest, task) VALUES (?, ?, ?)"
 _ADD_TASK = (
-    "INSERT INTO tasks (app_name, task_id, owner, context, state, seq, moved_at, move, pushes,"
+    "INSERT INTO tasks (app_name, task_id, owner, context_id, state, seq, moved_at, move, pushes,"
     " holder_host, holder_pid, holder_started, lease_until)"
     " SELECT ?, ?, id, ?, ?, 1, ?, moves, 0, ?, ?, ?, ? FROM task_owners WHERE id = ?"
 )
 _ADD_EVENT = "INSERT INTO task_events (task, seq, body) VALUES (?, ?, ?)"
-_ADD_SNAPSHOT = "INSERT OR REPLACE INTO task_snapshots (task, seq, body) VALUES (?, ?, ?)"
-_SNAPSHOT = "SELECT body FROM task_snapshots WHERE task = ?"
+_ADD_SNAPSHOT = "INSERT OR REPLACE INTO task_events (task, seq, body) VALUES (?, 0, ?)"
+_SNAPSHOT = "SELECT body FROM task_events WHERE task = ? AND seq = 0"
 _EVENTS = "SELECT seq, body FROM task_events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?"
+_OVER = (*sorted(state.value for state in TERMINAL), REPLIED)
+_OWNERS = "SELECT id FROM task_owners NOT INDEXED WHERE app_name = ? AND id > ? ORDER BY id LIMIT ?"
 _DOOMED = (
-    "SELECT id, owner, context, state FROM tasks INDEXED BY tasks_over"  # noqa: S608 - constants
-    f" WHERE app_name = ? AND {_OVER} AND moved_at < ? ORDER BY moved_at LIMIT ?"
+    "SELECT id, owner, context_id, state FROM tasks INDEXED BY tasks_by_state"  # noqa: S608 - constants
+    f" WHERE owner = ? AND state IN {_OVER!r} AND moved_at < ? LIMIT ?"
 )
-_OF_A_TASK = ("task_events", "task_snapshots", "task_messages")
 
 
 class Row(NamedTuple):
@@ -98,7 +100,7 @@ class Filing(NamedTuple):
 
 def column(state: TaskState) -> str:
     """Return where the tasks of a state are counted."""
-    return f"n_{state.value.replace('-', '_')}"
+    return _COLUMNS[state]
 
 
 def find(connection: sqlite3.Connection, app_name: str, task_id: str) -> Row | None:
@@ -114,24 +116,16 @@ def find_owner(connection: sqlite3.Connection, app_name: str, owner: Owner) -> i
 
 
 def task_of_message(
-    connection: sqlite3.Connection, app_name: str, owner: Owner, message: Message, digest: bytes
+    connection: sqlite3.Connection, app_name: str, owner: Owner, digest: bytes
 ) -> Task | None:
-    """Return the task that a message has led to before; MessageReused if it was another."""
-    values = (app_name, *owner, message.message_id)
-    found = connection.execute(_FIND_MESSAGE, values).fetchone()
-    if found is None:
-        return None
-    if found[0] != digest:
-        raise MessageReused(message.message_id)
-    return read_task(connection, found[1])
+    """Return the task that a message has led to before."""
+    found = connection.execute(_FIND_MESSAGE, (app_name, *owner, digest)).fetchone()
+    return None if found is None else read_task(connection, found[0])
 
 
-def add_message(
-    connection: sqlite3.Connection, row: tuple[int, int], message: Message, digest: bytes
-) -> None:
+def add_message(connection: sqlite3.Connection, owner: int, task: int, digest: bytes) -> None:
     """Remember what a message led to: the owner's number and the task's."""
-    owner, task = row
-    connection.execute(_ADD_MESSAGE, (owner, message.message_id, digest, task))
+    connection.execute(_ADD_MESSAGE, (owner, digest, task))
 
 
 def add_task(connection: sqlite3.Connection, app_name: str, filing: Filing) -> int:
@@ -140,23 +134,23 @@ def add_task(connection: sqlite3.Connection, app_name: str, filing: Filing) -> i
     owner = find_owner(connection, app_name, filing.owner)
     if owner is None:
         owner = _added(connection, _ADD_OWNER, (app_name, *filing.owner))
-    found = connection.execute(_FIND_CONTEXT, (app_name, task.context_id)).fetchone()
+    context = (app_name, task.context_id)
+    found = connection.execute(_FIND_CONTEXT, context).fetchone()
     if found is None:
-        context = _added(connection, _ADD_CONTEXT, (app_name, task.context_id, owner))
-    elif found[1] != owner:
+        connection.execute(_ADD_CONTEXT, (*context, owner))
+    elif found[0] != owner:
         raise ContextNotFound(task.context_id)
     else:
-        context = found[0]
-        connection.execute("UPDATE task_contexts SET tasks = tasks + 1 WHERE id = ?", (context,))
+        connection.execute(_USE_CONTEXT, (1, *context))
     _count(connection, owner, None, task.state)
-    place = (context, task.state.value, task.status.at)
+    place = (task.context_id, task.state.value, task.status.at)
     try:
         number = _added(connection, _ADD_TASK, (app_name, task.id, *place, *filing.holder, owner))
     except sqlite3.IntegrityError as error:
         raise InvalidInput(f"there is a task {task.id!r} already") from error
     connection.execute(_ADD_EVENT, (number, 1, filing.event))
-    connection.execute(_ADD_SNAPSHOT, (number, 1, filing.snapshot))
-    add_message(connection, (owner, number), filing.message, filing.digest)
+    connection.execute(_ADD_SNAPSHOT, (number, filing.snapshot))
+    add_message(connection, owner, number, filing.digest)
     return number
 
 
@@ -177,7 +171,7 @@ def advance(
     is_at_rest = step.moved_at is not None and step.state in _RESTING
     if is_at_rest or step.is_reply or seq // _SNAPSHOT_EVERY != row.seq // _SNAPSHOT_EVERY:
         task = folded(read_task(connection, row.id), step.events)
-        connection.execute(_ADD_SNAPSHOT, (row.id, seq, encoded(task, f"task {task_id!r}")))
+        connection.execute(_ADD_SNAPSHOT, (row.id, encoded(task, f"task {task_id!r}")))
     connection.executemany(_ADD_EVENT, rows)
     _move(connection, row, step)
     if row.pushes:
@@ -196,37 +190,60 @@ def read_events(
     connection: sqlite3.Connection, number: int, after: int, limit: int = -1
 ) -> tuple[TaskEvent, ...]:
     """Return the events of a task with numbers above `after`."""
-    rows = connection.execute(_EVENTS, (number, after, limit))
+    rows = connection.execute(_EVENTS, (number, max(after, 0), limit))
     return tuple(TaskEvent(seq, UPDATES.decode(body)) for seq, body in rows)
 
 
-def forget(connection: sqlite3.Connection, app_name: str, before: float, limit: int) -> int:
-    """Drop some tasks that ended before a time, with all that is theirs; return how many."""
-    doomed = connection.execute(_DOOMED, (app_name, before, limit)).fetchall()
-    numbers = [(number,) for number, *_ in doomed]
-    for table in _OF_A_TASK:
-        connection.executemany(f"DELETE FROM {table} WHERE task = ?", numbers)  # noqa: S608 - constants
+class Doomed(NamedTuple):
+    """A task that is to be forgotten."""
+
+    id: int
+    owner: int
+    context_id: str
+    state: str
+
+
+def some_owners(connection: sqlite3.Connection, app_name: str, after: int, limit: int) -> list[int]:
+    """Return the numbers of the owners that follow one."""
+    return [number for (number,) in connection.execute(_OWNERS, (app_name, after, limit))]
+
+
+def over_before(
+    connection: sqlite3.Connection, owners: Sequence[int], before: float, limit: int
+) -> list[Doomed]:
+    """Return some tasks of owners that ended before a time."""
+    found: list[Doomed] = []
+    for owner in owners:
+        some = connection.execute(_DOOMED, (owner, before, limit - len(found)))
+        found += map(Doomed._make, some)
+    return found
+
+
+def forget(connection: sqlite3.Connection, app_name: str, doomed: Sequence[Doomed]) -> None:
+    """Drop tasks, with all that is theirs."""
+    numbers = [(one.id,) for one in doomed]
+    connection.executemany("DELETE FROM task_messages WHERE task = ?", numbers)
+    connection.executemany("DELETE FROM task_events WHERE task = ?", numbers)
     drop_pushes(connection, numbers)
     connection.executemany("DELETE FROM tasks WHERE id = ?", numbers)
-    for (owner, state), count in Counter((owner, state) for _, owner, _, state in doomed).items():
+    for (owner, state), count in Counter((one.owner, one.state) for one in doomed).items():
         if state != REPLIED:
             name = column(TaskState(state))
             query = f"UPDATE task_owners SET {name} = {name} - ? WHERE id = ?"  # noqa: S608 - our columns
             connection.execute(query, (count, owner))
-    contexts = Counter(context for _, _, context, _ in doomed)
+    contexts = Counter(one.context_id for one in doomed)
     connection.executemany(
-        "UPDATE task_contexts SET tasks = tasks - ? WHERE id = ?",
-        [(count, context) for context, count in contexts.items()],
+        _USE_CONTEXT, [(-count, app_name, context_id) for context_id, count in contexts.items()]
     )
     connection.executemany(
-        "DELETE FROM task_contexts WHERE id = ? AND tasks = 0", [(one,) for one in contexts]
+        "DELETE FROM task_contexts WHERE app_name = ? AND context_id = ? AND tasks = 0",
+        [(app_name, context_id) for context_id in contexts],
     )
     connection.executemany(
         "DELETE FROM task_owners WHERE id = ?1"
         " AND NOT EXISTS (SELECT 1 FROM tasks WHERE owner = ?1)",
-        [(one,) for one in {owner for _, owner, _, _ in doomed}],
+        [(owner,) for owner in {one.owner for one in doomed}],
     )
-    return len(doomed)
 
 
 def in_slices(values: Sequence[Any], size: int = 500) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -81,13 +81,14 @@ def is_told(update: Update) -> bool:
     return isinstance(update, StatusUpdate)
 
 
-def digest_of(message: Message, task_id: str) -> bytes:
-    """Return what tells a message that came again from another one with the same id.
+def digest_of(message: Message, task_id: str, key: str) -> bytes:
+    """Return what a message that comes again is known by: its id, its parts, and where it goes.
 
     `task_id` is the task that the client sent it to, empty if it was to start one.
     """
     try:
-        return sha256(_WITHOUT_ORDER.encode((task_id, message.parts))).digest()
+        what = (key or message.message_id, task_id, message.parts)
+        return sha256(_WITHOUT_ORDER.encode(what)).digest()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"message {message.message_id!r} cannot be stored: {error}") from error
 

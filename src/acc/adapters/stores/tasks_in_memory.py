@@ -17,7 +17,6 @@ from acc.adapters.stores.task_bookkeeping import (
 from acc.domain.errors import (
     ContextNotFound,
     InvalidInput,
-    MessageReused,
     MoveForbidden,
     TaskNotFound,
 )
@@ -48,18 +47,18 @@ class _Record:
         "entry",
         "events",
         "lease_until",
-        "message_ids",
+        "messages",
         "owner",
         "state",
         "task",
     )
 
-    def __init__(self, task: Task, owner: Owner, message_id: str, lease_until: float) -> None:
+    def __init__(self, task: Task, owner: Owner, digest: bytes, lease_until: float) -> None:
         self.task = task
         self.owner = owner
         self.state = task.status.state
         self.events = [TaskEvent(1, StatusUpdate(status=task.status))]
-        self.message_ids = [message_id]
+        self.messages = [digest]
         self.lease_until = lease_until
         self.entry: _Entry = (task.status.at, 0, self)
 
@@ -146,7 +145,7 @@ class InMemoryTaskStore:
         self._moves = 0
         self._records: dict[str, _Record] = {}
         self._active: dict[str, _Record] = {}
-        self._messages: dict[tuple[Owner, str], tuple[bytes, _Record]] = {}
+        self._messages: dict[tuple[Owner, bytes], _Record] = {}
         self._contexts: dict[str, tuple[Owner, int]] = {}
         self._shelves: dict[Owner, _Shelf] = {}
         self._replied: list[_Entry] = []
@@ -164,26 +163,27 @@ class InMemoryTaskStore:
         owner: Owner,
         message: Message,
         push: PushConfig | None = None,
+        key: str = "",
         most_active: int | None = None,
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
 
         A message that came before changes nothing; the task that it led to is returned.
         """
-        digest = digest_of(message, "")
-        if (known := self._task_of(owner, message, digest)) is not None:
+        digest = digest_of(message, "", key)
+        if (known := self._task_of(owner, digest)) is not None:
             return Filed(known, False)
-        check_active(await self.count_active(owner), most_active)
+        check_active(self._count_active(owner), most_active)
         context_owner, tasks = self._contexts.get(task.context_id, (owner, 0))
         if context_owner != owner:
             raise ContextNotFound(task.context_id)
         if task.id in self._records:
             raise InvalidInput(f"there is a task {task.id!r} already")
         filed = changed(task, history=(*task.history, message), seq=1)
-        record = _Record(filed, owner, message.message_id, self._clock.now() + self._lease)
+        record = _Record(filed, owner, digest, self._clock.now() + self._lease)
         self._contexts[task.context_id] = (owner, tasks + 1)
         self._records[task.id] = record
-        self._messages[owner, message.message_id] = (digest, record)
+        self._messages[owner, digest] = record
         self._list(record, task.status.at)
         if push is not None:
             self._deliveries.save(changed(push, task_id=task.id), owner)
@@ -197,14 +197,15 @@ class InMemoryTaskStore:
         message: Message,
         updates: Sequence[Update],
         only_from: Collection[TaskState],
+        key: str = "",
     ) -> Filed:
         """Let a message move a task on, held by this process from now on.
 
         MoveForbidden if it is in none of the states given. A message that came before changes
         nothing.
         """
-        digest = digest_of(message, task_id)
-        if (known := self._task_of(owner, message, digest)) is not None:
+        digest = digest_of(message, task_id, key)
+        if (known := self._task_of(owner, digest)) is not None:
             return Filed(known, False)
         record = self._records.get(task_id)
         if record is None or record.owner != owner:
@@ -212,8 +213,8 @@ class InMemoryTaskStore:
         if record.state not in only_from:
             raise MoveForbidden(task_id, record.state.value, "a message")
         self._advance(record, (MessageAdded(message=message), *updates))
-        self._messages[owner, message.message_id] = (digest, record)
-        record.message_ids.append(message.message_id)
+        self._messages[owner, digest] = record
+        record.messages.append(digest)
         record.lease_until = self._clock.now() + self._lease
         return Filed(record.now(), True)
 
@@ -258,8 +259,7 @@ class InMemoryTaskStore:
 
     async def count_active(self, owner: Owner) -> int:
         """Return how many of an owner's tasks are submitted or working."""
-        shelf = self._shelves.get(owner)
-        return 0 if shelf is None else sum(map(shelf.count, ACTIVE))
+        return self._count_active(owner)
 
     async def renew(self, task_ids: Collection[str]) -> None:
         """Keep hold of tasks for another lease."""
@@ -314,20 +314,20 @@ class InMemoryTaskStore:
     async def aclose(self) -> None:
         """Do nothing: there are no files and no threads."""
 
+    def _count_active(self, owner: Owner) -> int:
+        shelf = self._shelves.get(owner)
+        return 0 if shelf is None else sum(map(shelf.count, ACTIVE))
+
     def _record(self, task_id: str) -> _Record:
         record = self._records.get(task_id)
         if record is None:
             raise TaskNotFound(task_id)
         return record
 
-    def _task_of(self, owner: Owner, message: Message, digest: bytes) -> Task | None:
-        """Return the task that a message has led to before; MessageReused if it was another."""
-        before, record = self._messages.get((owner, message.message_id), (b"", None))
-        if record is None:
-            return None
-        if before != digest:
-            raise MessageReused(message.message_id)
-        return record.now()
+    def _task_of(self, owner: Owner, digest: bytes) -> Task | None:
+        """Return the task that a message has led to before."""
+        record = self._messages.get((owner, digest))
+        return None if record is None else record.now()
 
     def _advance(self, record: _Record, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         task_id = record.task.id
@@ -380,8 +380,8 @@ class InMemoryTaskStore:
     def _drop(self, record: _Record) -> None:
         task = record.task
         del self._records[task.id]
-        for message_id in record.message_ids:
-            del self._messages[record.owner, message_id]
+        for digest in record.messages:
+            del self._messages[record.owner, digest]
         owner, tasks = self._contexts.pop(task.context_id)
         if tasks > 1:
             self._contexts[task.context_id] = (owner, tasks - 1)

@@ -50,7 +50,7 @@ _HELD = (
     "SELECT id, task_id, lease_until, holder_host, holder_pid, holder_started"  # noqa: S608 - constants
     f" FROM tasks INDEXED BY tasks_active WHERE app_name = ? AND {rows.ACTIVE_ONES} ORDER BY id"
 )
-_FORGET_AT_ONCE = 500
+_AT_ONCE = 500
 
 
 class SqliteTaskStore:
@@ -84,6 +84,7 @@ class SqliteTaskStore:
         owner: Owner,
         message: Message,
         push: PushConfig | None = None,
+        key: str = "",
         most_active: int | None = None,
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
@@ -91,7 +92,7 @@ class SqliteTaskStore:
         A message that came before changes nothing; the task that it led to is returned.
         """
         # All is encoded before anything else can run: what is stored is what the caller had.
-        digest = digest_of(message, "")
+        digest = digest_of(message, "", key)
         filed = changed(task, history=(*task.history, message), seq=1)
         filing = rows.Filing(
             filed,
@@ -105,10 +106,10 @@ class SqliteTaskStore:
         config = None if push is None else _encoded_config(changed(push, task_id=task.id))
 
         def create(connection: sqlite3.Connection) -> Filed:
-            known = rows.task_of_message(connection, self.app_name, owner, message, digest)
+            known = rows.task_of_message(connection, self.app_name, owner, digest)
             if known is not None:
                 return Filed(known, False)
-            check_active(self._active(connection, owner), most_active)
+            check_active(self._count_active(connection, owner), most_active)
             number = rows.add_task(connection, self.app_name, filing)
             if config is not None:
                 deliveries.save_push(connection, self.app_name, number, *config)
@@ -124,19 +125,20 @@ class SqliteTaskStore:
         message: Message,
         updates: Sequence[Update],
         only_from: Collection[TaskState],
+        key: str = "",
     ) -> Filed:
         """Let a message move a task on, held by this process from now on.
 
         MoveForbidden if it is in none of the states given. A message that came before changes
         nothing.
         """
-        digest = digest_of(message, task_id)
+        digest = digest_of(message, task_id, key)
         bodies = _encoded_updates(task_id, (MessageAdded(message=message), *updates))
         only_from = frozenset(only_from)
         now, holder = self._clock.now(), self._holder()
 
         def proceed(connection: sqlite3.Connection) -> Filed:
-            known = rows.task_of_message(connection, self.app_name, owner, message, digest)
+            known = rows.task_of_message(connection, self.app_name, owner, digest)
             if known is not None:
                 return Filed(known, False)
             row = rows.find(connection, self.app_name, task_id)
@@ -145,7 +147,7 @@ class SqliteTaskStore:
             if row.task_state not in only_from:
                 raise MoveForbidden(task_id, row.task_state.value, "a message")
             rows.advance(connection, task_id, row, bodies, now)
-            rows.add_message(connection, (row.owner, row.id), message, digest)
+            rows.add_message(connection, row.owner, row.id, digest)
             connection.execute(_HOLD, (*holder, row.id))
             return Filed(rows.read_task(connection, row.id), True)
 
@@ -198,7 +200,7 @@ class SqliteTaskStore:
 
     async def count_active(self, owner: Owner) -> int:
         """Return how many of an owner's tasks are submitted or working."""
-        return await self.database.read(lambda connection: self._active(connection, owner))
+        return await self.database.read(lambda c: self._count_active(c, owner))
 
     async def renew(self, task_ids: Collection[str]) -> None:
         """Keep hold of tasks for another lease; those that another process took over stay its."""
@@ -230,14 +232,14 @@ class SqliteTaskStore:
     async def forget(self, *, before: float) -> int:
         """Drop tasks that ended before a time, with all that belongs to them; return how many."""
         total = 0
-        while True:
+        owners = await self._some_owners(0)
+        while owners:
             # Piece by piece, so that nobody has to wait long.
-            count = await self.database.write(
-                lambda c: rows.forget(c, self.app_name, before, _FORGET_AT_ONCE)
-            )
+            count = await self._forget_some(owners, before)
             total += count
-            if count < _FORGET_AT_ONCE:
-                return total
+            if count < _AT_ONCE:
+                owners = await self._some_owners(owners[-1])
+        return total
 
     async def save_push(self, config: PushConfig) -> None:
         """Keep a configuration; one with the same task and id is replaced."""
@@ -288,6 +290,22 @@ class SqliteTaskStore:
         """Let go of the file and its thread, once all that was submitted is done."""
         await self.database.aclose()
 
+    async def _some_owners(self, after: int) -> list[int]:
+        return await self.database.read(
+            lambda c: rows.some_owners(c, self.app_name, after, _AT_ONCE)
+        )
+
+    async def _forget_some(self, owners: Sequence[int], before: float) -> int:
+        if not await self.database.read(lambda c: rows.over_before(c, owners, before, 1)):
+            return 0
+
+        def forget(connection: sqlite3.Connection) -> int:
+            doomed = rows.over_before(connection, owners, before, _AT_ONCE)
+            rows.forget(connection, self.app_name, doomed)
+            return len(doomed)
+
+        return await self.database.write(forget)
+
     async def _of_task(
         self, task_id: str, job: Callable[[sqlite3.Connection, int], T], otherwise: T
     ) -> T:
@@ -297,15 +315,15 @@ class SqliteTaskStore:
 
         return await self.database.read(read)
 
+    def _count_active(self, connection: sqlite3.Connection, owner: Owner) -> int:
+        row = connection.execute(_COUNT_ACTIVE, (self.app_name, *owner)).fetchone()
+        return 0 if row is None else row[0]
+
     def _found(self, connection: sqlite3.Connection, task_id: str) -> rows.Row:
         row = rows.find(connection, self.app_name, task_id)
         if row is None:
             raise TaskNotFound(task_id)
         return row
-
-    def _active(self, connection: sqlite3.Connection, owner: Owner) -> int:
-        row = connection.execute(_COUNT_ACTIVE, (self.app_name, *owner)).fetchone()
-        return 0 if row is None else row[0]
 
     def _orphans(self, connection: sqlite3.Connection) -> list[tuple[int, str]]:
         now, me = self._clock.now(), self._process

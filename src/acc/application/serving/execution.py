@@ -18,7 +18,7 @@ from acc.domain.errors import (
     SessionWaiting,
     TaskNotFound,
 )
-from acc.domain.value_objects.event import InputAnswer, text_part
+from acc.domain.value_objects.event import InputAnswer, InputRequest, text_part
 from acc.domain.value_objects.identity import Principal
 from acc.domain.value_objects.run import CallContext
 from acc.domain.value_objects.session import StoredArtifact
@@ -49,11 +49,12 @@ T = TypeVar("T")
 class Work:
     """A task that is being worked on here."""
 
-    __slots__ = ("done", "handle", "principal", "task", "teller", "yielded")
+    __slots__ = ("done", "handle", "principal", "session_id", "task", "teller", "yielded")
 
     def __init__(self, task: Task, principal: Principal) -> None:
         self.task = task
         self.principal = principal
+        self.session_id = task.context_id
         self.teller: Teller
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.handle: asyncio.Task[None]
@@ -206,9 +207,10 @@ class Execution:
 
     async def abandon(self, principal: Principal, task: Task) -> None:
         """Give up the run of a task that was waiting."""
+        session_id, _ = await self.waiting(principal, task)
         try:
             await self._runner.abandon(
-                user_id=user_of(principal), session_id=task.context_id, reason="canceled"
+                user_id=user_of(principal), session_id=session_id, reason="canceled"
             )
         except NothingPending:
             pass
@@ -251,7 +253,7 @@ class Execution:
         self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
     ) -> RunResult:
         principal, task = work.principal, work.task
-        user, session = user_of(principal), task.context_id
+        user = user_of(principal)
         call = CallContext(
             request_id=task.id,
             trace_id=trace_of(message, task.id),
@@ -261,26 +263,44 @@ class Execution:
             metadata=message.metadata,
         )
         if answers is not None:
+            work.session_id, _ = await self.waiting(principal, task)
             return await self._runner.resume(
-                user_id=user, session_id=session, answers=answers, context=call, listen=work.teller
+                user_id=user,
+                session_id=work.session_id,
+                answers=answers,
+                context=call,
+                listen=work.teller,
             )
         try:
             return await self._begin(work, message, call)
         except SessionWaiting:
             if await self._is_awaited(work):
-                raise
-        # The task that it waited for is over, and took nobody along who could answer.
-        await self.abandon(principal, task)
+                # Another task of the context waits for its client, and this one need not.
+                work.session_id = _beside(task)
+            else:
+                # The task that it waited for is over, and took nobody along who could answer.
+                await self.abandon(principal, task)
         return await self._begin(work, message, call)
 
     async def _begin(self, work: Work, message: Message, call: CallContext) -> RunResult:
         return await self._runner.run(
             user_id=user_of(work.principal),
-            session_id=work.task.context_id,
+            session_id=work.session_id,
             message=message.parts,
             context=call,
             listen=work.teller,
         )
+
+    async def waiting(
+        self, principal: Principal, task: Task
+    ) -> tuple[str, tuple[InputRequest, ...]]:
+        """Return the session that a task waits in, and what it asks there."""
+        user = user_of(principal)
+        for session_id in (_beside(task), task.context_id):
+            requests = await self._runner.pending(user_id=user, session_id=session_id)
+            if requests:
+                return session_id, requests
+        return task.context_id, ()
 
     async def _is_awaited(self, work: Work) -> bool:
         """Tell whether a task of the same context waits for its client."""
@@ -315,7 +335,7 @@ class Execution:
         return await self._runner.load_artifact(
             name,
             user_id=user_of(work.principal),
-            session_id=work.task.context_id,
+            session_id=work.session_id,
             version=version,
         )
 
@@ -326,6 +346,11 @@ class Execution:
             parts=text_part(text),
             task_id=task_id,
         )
+
+
+def _beside(task: Task) -> str:
+    """Return the session of a task that does not share its context's."""
+    return f"{task.context_id[:128]}~{task.id}"
 
 
 def trace_of(message: Message, otherwise: str) -> str:

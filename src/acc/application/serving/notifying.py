@@ -43,7 +43,10 @@ class Notifying:
         if self._check_url is None:
             raise PushNotSupported("this agent sends no notifications")
         await self._check_url(config.url)
-        return config if config.id else changed(config, id=self._ids.new())
+        if config.id:
+            return config
+        # In 0.3 a task has one configuration that nobody named; naming it anew replaces it.
+        return changed(config, id="default" if config.generation == "0.3" else self._ids.new())
 
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
         """Keep a configuration that was checked."""

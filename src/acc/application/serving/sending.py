@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import check_message, wants_data
@@ -10,7 +11,7 @@ from acc.application.serving.execution import Execution, Work
 from acc.application.serving.hub import Hub
 from acc.application.serving.limits import ServeLimits
 from acc.application.serving.notifying import Notifying
-from acc.application.serving.ownership import own_task, user_of
+from acc.application.serving.ownership import own_task
 from acc.application.serving.requests import SendRequest
 from acc.application.serving.telling import Teller, asking
 from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden, UnsupportedOperation
@@ -53,6 +54,8 @@ class Sending:
         self._execution = execution
         self._notifying = notifying
         self._limits = limits
+        #: Whether a message that comes again gives the task that it gave before.
+        self.knows_repeats = True
 
     async def file(
         self,
@@ -108,6 +111,7 @@ class Sending:
                 owner=sender.owner,
                 message=message,
                 push=push,
+                key=self._key(),
                 most_active=self._limits.tasks,
             )
         except asyncio.CancelledError:
@@ -120,6 +124,10 @@ class Sending:
             if self._start(filed.task, sender, message, prepare) is None:
                 await self._execution.refuse(filed.task)
         return filed
+
+    def _key(self) -> str:
+        """Return what a message is known by if it comes again, empty for its own id."""
+        return "" if self.knows_repeats else self._runner.services.ids.new()
 
     def _start(
         self, task: Task, sender: Principal, message: Message, prepare: Prepare
@@ -138,16 +146,15 @@ class Sending:
         waiting: Sequence[InputRequest] = ()
         answers: tuple[InputAnswer, ...] = ()
         if task.state in INTERRUPTED:
-            waiting = await self._runner.pending(
-                user_id=user_of(sender), session_id=task.context_id
-            )
+            _, waiting = await self._execution.waiting(sender, task)
             try:
-                answers = read_answers(message.parts, waiting, by=sender.caller)
+                read = read_answers(message.parts, waiting, by=sender.caller)
             except InvalidInput:
                 known = await self._known(task, sender, message)
                 if known is None:
                     raise
                 return known
+            answers = tuple(replace(one, message_id=message.message_id) for one in read)
             if push is not None:
                 await self._notifying.save(task.id, push)
         undecided = bool(waiting) and not answers
@@ -159,6 +166,7 @@ class Sending:
                 message=message,
                 updates=[update],
                 only_from=INTERRUPTED,
+                key=self._key(),
             )
         except MoveForbidden as error:
             raise UnsupportedOperation(_cannot_take(task.id, error.state)) from None

@@ -50,7 +50,8 @@ class ServeTasks:
     """The verbs of a server of one tree of agents.
 
     `check_url` refuses addresses that notifications must not be sent to; without it there are no
-    notifications. Whoever calls has been authenticated already.
+    notifications. Without `knows_repeats` a message that comes again is a new one. Who calls has
+    been authenticated already.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ServeTasks:
         tasks: TaskStorePort,
         limits: ServeLimits | None = None,
         check_url: CheckUrl | None = None,
+        knows_repeats: bool = True,
     ) -> None:
         self.runner = runner
         self.limits = limits or ServeLimits()
@@ -82,6 +84,7 @@ class ServeTasks:
             notifying=self._notifying,
             limits=self.limits,
         )
+        self._sending.knows_repeats = knows_repeats
 
     @property
     def can_push(self) -> bool:
@@ -213,7 +216,6 @@ class ServeTasks:
 
     async def listed(self, principal: Principal, request: ListRequest) -> TaskPage:
         """Return a page of the caller's tasks."""
-        self.check_authenticated(principal, "listing tasks")
         page = await self._tasks.listed(owner_of(principal, request.tenant), request.query)
         tasks = (self._shown(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:

@@ -161,7 +161,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputAnswer:
-    """The answer to a request. `arguments` replace those shown; `value` is free input."""
+    """The answer to a request. `arguments` replace those shown; `value` is free input.
+
+    `message_id` is that of the message that brought it, if it came from afar.
+    """
 
     request_id: str
     verdict: Verdict = Verdict.APPROVE
@@ -169,6 +172,7 @@ class InputAnswer:
     value: Any = None
     reason: str = ""
     by: str = ""
+    message_id: str = ""
 
 
 def approve(

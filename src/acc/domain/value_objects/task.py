@@ -162,15 +162,16 @@ def may_happen(task_state: TaskState, update: Update) -> bool:
 def applied(task: Task, event: TaskEvent) -> Task:
     """Return a task as it is after an event, which the table of moves has allowed already."""
     seq, update = event
+    said = task.status.message
+    # What was said with the status that is left behind belongs to the history now.
+    history = task.history if said is None else (*task.history, said)
     if isinstance(update, MessageAdded):
-        return changed(task, history=(*task.history, update.message), seq=seq)
+        status = changed(task.status, message=None)
+        return changed(task, status=status, history=(*history, update.message), seq=seq)
     if isinstance(update, ArtifactUpdate):
         return changed(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
     if isinstance(update, DirectReply):
         return changed(task, status=_DONE_DIRECTLY, reply=update.message, seq=seq)
-    # What was said with the status that is left belongs to the history now.
-    said = task.status.message
-    history = task.history if said is None else (*task.history, said)
     metadata = {**task.metadata, **update.metadata} if update.metadata else task.metadata
     return changed(task, status=update.status, history=history, metadata=metadata, seq=seq)
 

@@ -23,12 +23,15 @@ class SessionStorePort(Protocol):
         """
         ...
 
-    async def append(self, key: SessionKey, events: Sequence[Event], *, holder: str) -> None:
+    async def append(
+        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+    ) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them.
 
         The keys of a state delta go to the scope that their prefix names; `temp:` keys go nowhere.
         A user's MESSAGE starts a run and counts a turn; ENDED sets the session's status. Once this
-        is called, the events are stored even if the caller is cancelled while it waits.
+        is called, the events are stored even if the caller is cancelled while it waits. With
+        `release` the session is let go of together with them.
         """
         ...
 

@@ -53,14 +53,15 @@ class TaskStorePort(Protocol):
         owner: Owner,
         message: Message,
         push: PushConfig | None = None,
+        key: str = "",
         most_active: int | None = None,
     ) -> Filed:
         """File a task that a message starts, held by this process; its first event is its status.
 
-        The message opens the task's history. If the same owner has sent a message with this id
-        before, nothing changes and the task that it led to is returned; MessageReused if that
-        message had other parts. ContextNotFound if the context belongs to another owner.
-        LimitExceeded if the owner has `most_active` tasks submitted or working already.
+        The message opens the task's history. If the same owner has sent this message before, with
+        the same id and the same parts, nothing changes and the task that it led to is returned. A
+        `key` counts in place of the id. ContextNotFound if the context belongs to another owner,
+        LimitExceeded if the owner has `most_active` tasks that are submitted or working already.
         """
         ...
 
@@ -72,12 +73,13 @@ class TaskStorePort(Protocol):
         message: Message,
         updates: Sequence[Update],
         only_from: Collection[TaskState],
+        key: str = "",
     ) -> Filed:
         """Let a message move a task on, held by this process from now on.
 
         The message goes to the history, then the updates are stored. TaskNotFound if the owner has
-        no such task, MoveForbidden if it is in none of the states given. A message id that came
-        before changes nothing, as in `create`.
+        no such task, MoveForbidden if it is in none of the states given. A message that came before
+        changes nothing, as in `create`.
         """
         ...
 

@@ -1,0 +1,322 @@
+"""What the A2A server costs, beside bare Starlette and the official SDK, in one interleaved run.
+
+Every server is a process of its own. What counts is the CPU time of that process alone; the client
+is a few plain sockets that stay open. A figure is the lower quartile over the rounds, a ratio the
+median of the rounds' ratios.
+"""
+
+import json
+import os
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from a2a_servers import HOST, TOKEN
+from lines import Line
+
+SERVERS = Path(__file__).with_name("a2a_servers.py")
+TICK = os.sysconf("SC_CLK_TCK")
+CONNECTIONS = 8
+ROUNDS = 25
+#: Requests a round; the clock of a process ticks in hundredths of a second.
+REQUESTS = 800
+STREAMS, EVENTS, PAUSE = 500, 20, 0.5
+FEW, MANY = 100, 100_000
+
+
+class Server:
+    """A server process."""
+
+    def __init__(self, process: "subprocess.Popen[str]", port: int) -> None:
+        self.process = process
+        self.port = port
+        self._sent = 0
+
+    def connect(self) -> socket.socket:
+        """Return a further connection."""
+        return socket.create_connection((HOST, self.port))
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.terminate()
+        self.process.wait(30)
+
+    def cpu(self) -> float:
+        """Return the seconds of CPU that the process has taken."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def peak(self) -> float:
+        """Return the most memory that the process has had, in megabytes."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+    def cost(self, ask: Callable[[int], bytes], count: int) -> float:
+        """Return the CPU that a request takes, in microseconds, over connections that stay open."""
+        turns = count // CONNECTIONS
+        with ExitStack() as stack:
+            sockets = [stack.enter_context(self.connect()) for _ in range(CONNECTIONS)]
+            before = self.cpu()
+            for _ in range(turns):
+                for held in sockets:
+                    self._sent += 1
+                    held.sendall(ask(self._sent))
+                for held in sockets:
+                    answer = _answer(held)
+                    if b'"result"' not in answer:
+                        raise RuntimeError(f"refused: {answer[:300]!r}")
+            return (self.cpu() - before) / (turns * CONNECTIONS) * 1e6
+
+
+def _answer(held: socket.socket) -> bytes:
+    received = held.recv(262_144)
+    while b"\r\n\r\n" not in received:
+        received += _more(held)
+    head, _, body = received.partition(b"\r\n\r\n")
+    _, _, rest = head.lower().partition(b"content-length:")
+    length = int(rest.partition(b"\r\n")[0])
+    while len(body) < length:
+        body += _more(held)
+    return body
+
+
+def _more(held: socket.socket) -> bytes:
+    received = held.recv(262_144)
+    if not received:
+        raise RuntimeError("the server closed the connection")
+    return received
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[Server]:
+    """Start a server, and end it."""
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+        # -P, because this folder's a2a would hide the SDK's package.
+        [sys.executable, "-P", str(SERVERS), *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    port = process.stdout.readline().strip()
+    if not port:
+        process.wait(30)
+        raise RuntimeError(f"the server {' '.join(arguments)} did not start")
+    with process.stdout:
+        server = Server(process, _reached(int(port)))
+        try:
+            yield server
+        finally:
+            server.close()
+
+
+def _reached(port: int) -> int:
+    """Return the port once it answers."""
+    for _ in range(300):
+        try:
+            socket.create_connection((HOST, port)).close()
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+        else:
+            break
+    return port
+
+
+def call(method: str, params: dict[str, Any], number: int) -> bytes:
+    """Return a JSON-RPC call of generation 1.0 as it goes over the wire."""
+    body = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    return (
+        f"POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+        f"A2A-Version: 1.0\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"{body}"
+    ).encode()
+
+
+def send_message(number: int, text: str = "hello there", method: str = "SendMessage") -> bytes:
+    """Return a message that no other process has sent."""
+    name = f"{os.getpid()}-{number}"
+    message = {"messageId": name, "role": "ROLE_USER", "parts": [{"text": text}]}
+    return call(method, {"message": message}, number)
+
+
+def get_task(number: int) -> bytes:
+    """Ask for one of the tasks that were there from the beginning."""
+    return call("GetTask", {"id": f"task-{number % FEW}"}, number)
+
+
+def list_tasks(number: int) -> bytes:
+    """Ask for the first page."""
+    return call("ListTasks", {}, number)
+
+
+def bench_a2a() -> list[Line]:
+    """Measure all that the server is to reach."""
+    return [*_requests(), *_streams(), *_stored()]
+
+
+def _requests() -> list[Line]:
+    with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        servers = {
+            "memory": stack.enter_context(running("acc")),
+            "sqlite": stack.enter_context(running("acc", "--store", f"{folder}/tasks.db")),
+        }
+        missing = {}
+        for kind in ("starlette", "sdk"):
+            try:
+                servers[kind] = stack.enter_context(running(kind))
+            except RuntimeError as error:
+                missing[kind] = str(error)
+        taken = _in_turns({name: (one, send_message) for name, one in servers.items()}, REQUESTS)
+        stack.close()
+    lines = [
+        Line(f"SendMessage, {what}", _low(taken[name]), 0, "us CPU")
+        for name, what in (
+            ("starlette", "bare Starlette that echoes"),
+            ("memory", "run and stored in memory"),
+            ("sqlite", "run and stored in SQLite"),
+            ("sdk", "the official SDK, in memory"),
+        )
+        if name in taken
+    ]
+    for name, base, what, bar in (
+        ("memory", "starlette", "in memory, against bare Starlette", 2.5),
+        ("sqlite", "starlette", "in SQLite, against bare Starlette", 6),
+    ):
+        if base in missing:
+            lines.append(Line(what, 0, bar, "times", missing=missing[base]))
+        else:
+            lines.append(Line(what, _ratio(taken[name], taken[base]), bar, "times"))
+    what = "the official SDK against ours, in memory"
+    if "sdk" in missing:
+        return [*lines, Line(what, 0, 5, "times", missing=missing["sdk"])]
+    return [*lines, Line(what, _ratio(taken["sdk"], taken["memory"]), 5, "times", at_least=True)]
+
+
+def _in_turns(
+    plan: dict[str, tuple[Server, Callable[[int], bytes]]], count: int, rounds: int = ROUNDS
+) -> dict[str, list[float]]:
+    """Measure all in turns; the first round warms up and does not count."""
+    taken: dict[str, list[float]] = {name: [] for name in plan}
+    for _ in range(rounds + 1):
+        for name, (server, ask) in plan.items():
+            taken[name].append(server.cost(ask, count))
+    return {name: costs[1:] for name, costs in taken.items()}
+
+
+def _low(costs: Sequence[float]) -> float:
+    return statistics.quantiles(costs, n=4)[0]
+
+
+def _ratio(costs: Sequence[float], base: Sequence[float]) -> float:
+    return statistics.median(a / b for a, b in zip(costs, base, strict=True))
+
+
+def _streams() -> list[Line]:
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for what, arguments in (
+            ("in memory", ()),
+            ("in SQLite", ("--store", f"{folder}/tasks.db")),
+        ):
+            with running("acc", *arguments) as server:
+                late, in_order = _follow_streams(server)
+                peak = server.peak()
+            name = f"{STREAMS} streams of {EVENTS} events, {what}"
+            lines += [
+                Line(f"{name}: delivered in order", in_order, STREAMS, "streams", at_least=True),
+                Line("the same, p99 of an event", _percentile(late, 99), 250, "ms"),
+                Line("the same, most memory", peak, 300, "MB"),
+            ]
+    return lines
+
+
+def _percentile(values: Sequence[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100)[percent - 1] if len(values) > 1 else float("inf")
+
+
+class _Reader:
+    """One stream: what came of it, and how late."""
+
+    def __init__(self, held: socket.socket) -> None:
+        self.held = held
+        self.rest = b""
+        self.numbers: list[int] = []
+        self.late: list[float] = []
+        self.is_done = False
+
+    def read(self) -> None:
+        """Take what has come."""
+        received = self.held.recv(262_144)
+        now = time.clock_gettime(time.CLOCK_MONOTONIC)
+        self.rest += received
+        *events, self.rest = self.rest.split(b"\n\n")
+        for event in events:
+            self._take(event, now)
+        self.is_done = self.is_done or not received or b"\r\n0\r\n" in received
+
+    def _take(self, event: bytes, now: float) -> None:
+        _, _, data = event.partition(b"data: ")
+        if not data:
+            return
+        update = json.loads(data)["result"].get("artifactUpdate")
+        if update and update["artifact"]["artifactId"] == "pieces":
+            told = json.loads(update["artifact"]["parts"][0]["text"])
+            self.numbers.append(told["number"])
+            self.late.append((now - told["at"]) * 1000)
+
+
+def _follow_streams(server: Server) -> tuple[list[float], int]:
+    """Return how late each event came, and how many streams were whole and in order."""
+    selector = selectors.DefaultSelector()
+    readers: list[_Reader] = []
+    text = f"stream {EVENTS} {PAUSE}"
+    give_up_at = time.monotonic() + EVENTS * PAUSE + 60
+
+    def look(seconds: float) -> None:
+        for key, _ in selector.select(seconds):
+            reader: _Reader = key.data
+            reader.read()
+            if reader.is_done:
+                selector.unregister(reader.held)
+
+    with ExitStack() as stack:
+        for number in range(STREAMS):
+            held = stack.enter_context(server.connect())
+            held.sendall(send_message(number, text, "SendStreamingMessage"))
+            readers.append(_Reader(held))
+            selector.register(held, selectors.EVENT_READ, readers[-1])
+            look(0)
+        while selector.get_map() and time.monotonic() < give_up_at:
+            look(1)
+    whole = [reader for reader in readers if reader.numbers == list(range(EVENTS))]
+    return [late for reader in readers for late in reader.late], len(whole)
+
+
+def _stored() -> list[Line]:
+    lines = []
+    asked = {"SendMessage": send_message, "GetTask": get_task, "ListTasks": list_tasks}
+    with tempfile.TemporaryDirectory() as folder:
+        for what, stores in (
+            ("in memory", ((), ())),
+            ("in SQLite", (("--store", f"{folder}/few.db"), ("--store", f"{folder}/many.db"))),
+        ):
+            with (
+                running("acc", "--stored", str(FEW), *stores[0]) as few,
+                running("acc", "--stored", str(MANY), *stores[1]) as many,
+            ):
+                for name, ask in asked.items():
+                    count = 400 if name != "ListTasks" else 80
+                    taken = _in_turns({"few": (few, ask), "many": (many, ask)}, count, 15)
+                    ratio = _ratio(taken["many"], taken["few"])
+                    told = f"{name} {what}, {MANY:,} tasks stored against {FEW}"
+                    lines.append(Line(told, ratio, 1.3, "times"))
+    return lines

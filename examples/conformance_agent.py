@@ -1,0 +1,122 @@
+"""An agent that behaves as the official A2A conformance tests ask, in both generations.
+
+The tests tell an agent what to do by the id of their message; everything else, the protocol itself,
+is what they test. Serve it and run the TCK's branch 1.0-dev or 0.3.x against it; docs/a2a.md says
+with which settings, and what came out. Without arguments this program tries a few of the scenarios
+on a server of its own and stops.
+
+公式の A2A 適合性テスト（TCK）が求める振る舞いをするエージェントです。
+テストはメッセージの ID で動作を指定します。
+サーバーとして起動し、TCK の 1.0-dev または 0.3.x ブランチを実行できます。設定と結果は
+docs/a2a.md にあります。
+引数なしで実行すると、自分でサーバーを起動していくつかのシナリオを試し、終了します。
+
+Run it / 実行方法: python examples/conformance_agent.py
+Serve it / 起動方法: acc serve conformance_agent:agent --port 9999 --accept-repeats
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from acc import BaseAgent, Part, RunContext
+
+OUTPUT = "output.txt"
+Scenario = Callable[[RunContext], Awaitable[str | None]]
+
+
+@dataclass(kw_only=True, eq=False)
+class ConformanceAgent(BaseAgent):
+    """Does what the id of the message says / メッセージ ID の指示どおりに動きます。"""
+
+    input_modes = ("*/*",)
+    output_modes = ("text/plain", "application/json")
+    replies_directly = True
+
+    async def run(self, ctx: RunContext) -> str | None:
+        """Find the scenario by the longest prefix that fits / 最も長く一致する接頭辞で選びます。"""
+        name = ctx.call.message_id
+        found = max(
+            (prefix for prefix in SCENARIOS if name.startswith(prefix)), key=len, default=""
+        )
+        return await SCENARIOS[found](ctx)
+
+
+async def complete(ctx: RunContext) -> str:
+    """Complete with a text / テキストで完了します。"""
+    return "Hello from TCK"
+
+
+async def reply(ctx: RunContext) -> None:
+    """Answer with a message and no task / タスクなしでメッセージだけ返します。"""
+    await ctx.reply("Direct message response")
+
+
+async def reject(ctx: RunContext) -> None:
+    """Decline the task / タスクを断ります。"""
+    ctx.reject("rejected")
+
+
+async def wait_for_input(ctx: RunContext) -> str:
+    """Ask until a message comes that says to complete / 完了の指示が来るまで尋ねます。"""
+    while True:
+        answer = await ctx.ask_person("Please go on.")
+        if answer.message_id.startswith("tck-") and not answer.message_id.startswith(WAITING):
+            return "Hello from TCK"
+
+
+async def long_work(ctx: RunContext) -> str:
+    """Work long enough to be subscribed to / 再購読できる長さだけ作業します。"""
+    await ctx.progress("working")
+    await asyncio.sleep(4.0)
+    return "done"
+
+
+def publish(*parts: Part | str, working: bool = False) -> Scenario:
+    """Return a scenario that hands over one artifact / 成果物を一つ渡すシナリオを返します。"""
+
+    async def scenario(ctx: RunContext) -> None:
+        if working:
+            await ctx.progress("working")
+        await ctx.artifacts.publish("result", *parts)
+
+    return scenario
+
+
+async def chunks(ctx: RunContext) -> None:
+    """Hand over one artifact in two pieces / 成果物を二つに分けて渡します。"""
+    await ctx.artifacts.publish("result", "chunk-1 ", last=False)
+    await ctx.artifacts.publish("result", "chunk-2", append=True)
+
+
+async def nothing(ctx: RunContext) -> None:
+    """Complete with nothing else / ほかに何もせず完了します。"""
+
+
+TEXT_FILE = Part(raw=b"file content", filename=OUTPUT, media_type="text/plain")
+FILE_URL = Part(url=f"https://example.com/{OUTPUT}", filename=OUTPUT, media_type="text/plain")
+WAITING = "tck-input-required"
+SCENARIOS: dict[str, Scenario] = {
+    "": wait_for_input,
+    "tck-": complete,
+    "tck-message-response": reply,
+    "tck-reject-task": reject,
+    WAITING: wait_for_input,
+    "tck-artifact-text": publish("Generated text content"),
+    "tck-artifact-file": publish(TEXT_FILE),
+    "tck-artifact-file-url": publish(FILE_URL),
+    "tck-artifact-data": publish(Part(data={"key": "value", "count": 42})),
+    "tck-stream-001": publish("Stream hello from TCK", working=True),
+    "tck-stream-002": nothing,
+    "tck-stream-003": publish("Stream task lifecycle", working=True),
+    "tck-stream-ordering-001": publish("Ordered output", working=True),
+    "tck-stream-artifact-text": publish("Streamed text content", working=True),
+    "tck-stream-artifact-file": publish(TEXT_FILE, working=True),
+    "tck-stream-artifact-chunked": chunks,
+    "test-resubscribe-message-id": long_work,
+}
+
+agent = ConformanceAgent(
+    name="conformance",
+    description="Behaves as the official A2A conformance tests ask. TCK の求めるとおりに動きます。",
+)

@@ -1,0 +1,319 @@
+"""Agents of other servers, as agents of one's own tree."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from acc.application.agents.base import BaseAgent
+from acc.application.agents.remote_answers import (
+    Asked,
+    answer_artifact,
+    answer_parts,
+    answer_text,
+    asked_in,
+    status_text,
+)
+from acc.application.context import RunContext
+from acc.application.control import RunPaused
+from acc.application.serving.telling import ANSWER
+from acc.domain.errors import AccError, AddressRefused, InvalidInput, InvalidTree, RemoteFailed
+from acc.domain.value_objects.event import (
+    Event,
+    EventKind,
+    InputAnswer,
+    InputRequest,
+    Part,
+    text_part,
+    words,
+)
+from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.task import (
+    INTERRUPTED,
+    ArtifactUpdate,
+    Message,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskArtifact,
+    TaskState,
+)
+from acc.ports.outbound.remote_ports import RemoteAgentPort
+
+_MARK = "remote"
+_MOST_NAME = 256
+
+
+@dataclass(kw_only=True, eq=False)
+class RemoteAgent(BaseAgent):
+    """An agent that another server runs, called over A2A. It stands wherever an agent can.
+
+    `url` is where its card is. `token` is a bearer token, or "env:NAME" to take it from the
+    environment when it is needed; it goes to that URL's origin and to those in `trust` alone.
+    Addresses that are not public must be in `allow`, or in ACC_ALLOW in the environment.
+
+    A remote task that waits for a person pauses the run with the same question, and the answer goes
+    to that task, from whichever process resumes. A session's conversation is one context over
+    there. A message that may not have arrived is sent again with the same id, `retries` times.
+    """
+
+    url: str = ""
+    token: str | None = field(default=None, repr=False)
+    allow: Sequence[str] = ()
+    trust: Sequence[str] = ()
+    timeout: float = 600.0
+    retries: int = 5
+    streaming: bool | None = None
+    _address: RemoteAddress = field(init=False, repr=False)
+
+    def check(self) -> None:
+        """Refuse what cannot work."""
+        if self.sub_agents:
+            raise InvalidTree(f"{self.name!r} is remote: its sub-agents are its server's business")
+        try:
+            self._address = RemoteAddress(
+                url=self.url,
+                token=self.token or "",
+                allow=self.allow,
+                trust=self.trust,
+                timeout=self.timeout,
+                retries=self.retries,
+                streaming=self.streaming,
+            )
+        except InvalidInput as error:
+            raise InvalidTree(f"{self.name!r}: {error}") from None
+
+    @property
+    def address(self) -> RemoteAddress:
+        """Return where the agent is and on which terms it is called."""
+        return self._address
+
+    async def run(self, ctx: RunContext) -> str:
+        """Have the remote agent answer; what is on record is not asked for again."""
+        parts = _said(ctx)
+        task_id = ""
+        leg = 0
+        published: set[str] = set()
+        while True:
+            done = await _on_record(ctx)
+            if done is None:
+                message = self._message(ctx, parts, leg=leg, task_id=task_id)
+                done = await _Leg(self, ctx, published).run(message)
+            published |= set(done["published"])
+            if done["asked"] is None:
+                break
+            task_id = done["task"]
+            parts = answer_parts(
+                await _ask_all(ctx, [Asked.from_detail(one) for one in done["asked"]])
+            )
+            leg += 1
+        if done["state"] not in (TaskState.COMPLETED, ""):
+            said = f": {done['text']}" if done["text"] else ""
+            raise RemoteFailed(
+                f"agent {self.name!r}: the remote task is {done['state']}{said}",
+                remote_code=done["state"],
+            )
+        return str(done["text"])
+
+    def _message(
+        self, ctx: RunContext, parts: tuple[Part, ...], *, leg: int, task_id: str
+    ) -> Message:
+        # The same when this part of the run is gone through again, so that the server can tell.
+        own = sha256(f"{ctx.run_id}\n{ctx.path}\n{leg}".encode()).hexdigest()[:32]
+        metadata: dict[str, Any] = {"traceId": ctx.call.trace_id}
+        parent = ctx.call.metadata.get("traceparent")
+        if isinstance(parent, str):
+            metadata["traceparent"] = parent
+        held = ctx.line.state.get(self._context_key)
+        context_id = held["context"] if held and held["url"] == self.url else ""
+        return Message(
+            message_id=own,
+            role=Role.USER,
+            parts=parts,
+            task_id=task_id,
+            context_id=context_id,
+            metadata=metadata,
+        )
+
+    @property
+    def _context_key(self) -> str:
+        return f"remote.{self.name}"
+
+    def port(self, ctx: RunContext) -> RemoteAgentPort:
+        """Return the way to the remote agent."""
+        if ctx.services.remote is None:
+            raise RemoteFailed(f"agent {self.name!r}: these services cannot call remote agents")
+        return ctx.services.remote(self.address)
+
+    def keep_context(self, ctx: RunContext, context_id: str) -> None:
+        """Remember the conversation over there, whatever state the parent grants."""
+        held = {"url": self.url, "context": context_id}
+        if context_id and ctx.line.state.get(self._context_key) != held:
+            ctx.line.state[self._context_key] = held
+
+
+class _Leg:
+    """One message to the remote agent, up to where its task ends or waits."""
+
+    def __init__(self, agent: RemoteAgent, ctx: RunContext, published: set[str]) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._published = published
+        self._streamed: str | None = None
+
+    async def run(self, message: Message) -> dict[str, Any]:
+        """Return what came of it, which is on record then."""
+        agent, ctx = self._agent, self._ctx
+        try:
+            found = await agent.port(ctx).send(message, hear=self._hear)
+        except AddressRefused as error:
+            raise RemoteFailed(
+                f"agent {agent.name!r}: {error}, which is RemoteAgent(allow=[…]), or ACC_ALLOW in "
+                "the environment",
+                remote_code=error.code,
+            ) from error
+        except AccError as error:
+            code = error.remote_code if isinstance(error, RemoteFailed) else error.code
+            retryable = isinstance(error, RemoteFailed) and error.retryable
+            raise RemoteFailed(
+                f"agent {agent.name!r}: {error}", remote_code=code, retryable=retryable
+            ) from error
+        agent.keep_context(ctx, found.context_id)
+        if isinstance(found, Message):
+            return await self._note(text=words(found.parts), state="", task="")
+        return await self._settled(found)
+
+    async def _settled(self, task: Task) -> dict[str, Any]:
+        if task.state in INTERRUPTED:
+            asked = [one.as_detail() for one in asked_in(task)]
+            published = await self._publish(task.artifacts)
+            return await self._note(state=task.state, task=task.id, asked=asked, names=published)
+        if task.state is not TaskState.COMPLETED:
+            return await self._note(text=status_text(task), state=task.state, task=task.id)
+        answer = answer_artifact(task)
+        published = await self._publish(made for made in task.artifacts if made is not answer)
+        text = answer_text(task, answer)
+        return await self._note(text=text, state=task.state, task=task.id, names=published)
+
+    async def _publish(self, artifacts: Iterable[TaskArtifact]) -> list[str]:
+        """Publish what the remote task has made, all at once: a repeated leg then does the same."""
+        names: list[str] = []
+        for made in artifacts:
+            if made.artifact_id not in self._published and made.parts:
+                await self._ctx.artifacts.publish(_name(made), *made.parts)
+                names.append(made.artifact_id)
+        return names
+
+    async def _note(
+        self,
+        *,
+        state: str,
+        task: str,
+        text: str = "",
+        asked: list[dict[str, Any]] | None = None,
+        names: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        _check_length(self._ctx, text)
+        done = {
+            "state": str(state),
+            "task": task,
+            "text": text,
+            "asked": asked,
+            "published": list(names),
+        }
+        event = await self._ctx.emit(EventKind.STATE, detail={_MARK: done})
+        return dict(event.detail[_MARK])
+
+    async def _hear(self, task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
+        ctx = self._ctx
+        if isinstance(update, StatusUpdate):
+            said = update.status.message
+            if update.status.state is TaskState.WORKING and said is not None and words(said.parts):
+                await ctx.progress(words(said.parts), remote=task.id)
+            return
+        text = words(update.artifact.parts)
+        if not ctx.run.streaming or not text or update.artifact.artifact_id in self._published:
+            return
+        if update.artifact.parts[0].filename:
+            return
+        if self._streamed is None or update.artifact.artifact_id == ANSWER:
+            self._streamed = update.artifact.artifact_id
+        if self._streamed == update.artifact.artifact_id:
+            await ctx.emit(EventKind.DELTA, parts=text_part(text))
+
+
+class _Spoken(NamedTuple):
+    author: str
+    text: str
+
+
+def _said(ctx: RunContext) -> tuple[Part, ...]:
+    """Return what the remote agent is told: the message, and what others said before it.
+
+    What came before its own last answer it knows already.
+    """
+    heard = [_Spoken(one.author, words(one.parts)) for one in ctx.line.thread]
+    own = [place for place, one in enumerate(heard) if one.author == ctx.agent.name]
+    since = heard[own[-1] + 1 :] if own else heard
+    others = [f"[{one.author}]\n{one.text}" for one in since if one.text]
+    if own and others:
+        return text_part("\n\n".join(others))
+    text = text_part("\n\n".join([ctx.message, *others]))
+    message = ctx.run.message
+    if ctx.message != words(message):
+        return text
+    return (*text, *(part for part in message if part.text is None))
+
+
+async def _on_record(ctx: RunContext) -> dict[str, Any] | None:
+    """Return what came of a leg that is on record, having gone through its events."""
+    recorded = ctx.on_record()
+    end = next((place for place, one in enumerate(recorded) if _MARK in one.detail), None)
+    if end is None:
+        return None
+    event: Event | None = None
+    for one in recorded[: end + 1]:
+        event = await ctx.emit(one.kind)
+    assert event is not None  # noqa: S101 - there is at least the one that was found
+    return dict(event.detail[_MARK])
+
+
+async def _ask_all(ctx: RunContext, asked: Sequence[Asked]) -> list[tuple[Asked, InputAnswer]]:
+    """Return the answers to everything that the remote task asks; until then the run pauses."""
+    answers: list[tuple[Asked, InputAnswer]] = []
+    open_requests: list[InputRequest] = []
+    now = ctx.services.clock.now()
+    for one in asked:
+        left = None if one.expires_at is None else max(one.expires_at - now, 0.0)
+        scope = ctx.fork("asked")
+        try:
+            _, answer = await scope.ask(
+                one.message,
+                kind=one.kind,
+                tool=one.tool,
+                arguments=one.arguments,
+                schema=one.schema,
+                expires_after=left,
+            )
+        except RunPaused as pause:
+            open_requests += pause.requests
+        else:
+            answers.append((one, answer))
+    if open_requests:
+        raise RunPaused(open_requests)
+    return answers
+
+
+def _name(made: TaskArtifact) -> str:
+    """Return a name under which an artifact can be published, whatever its server calls it."""
+    name = "".join(sign for sign in made.name or made.artifact_id if sign.isprintable()).strip()
+    return name[:_MOST_NAME] or "artifact"
+
+
+def _check_length(ctx: RunContext, text: str) -> None:
+    most = ctx.config.max_answer_characters
+    if len(text) > most:
+        raise RemoteFailed(
+            f"agent {ctx.agent.name!r}: the remote answer has more than {most} characters",
+            remote_code="too_large",
+        )

@@ -1,0 +1,162 @@
+"""Reading what a remote task answers or asks, and writing what it is answered."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from acc.application.serving.telling import ANSWER, INPUT_REQUEST
+from acc.domain.value_objects.event import (
+    InputAnswer,
+    Part,
+    RequestKind,
+    Verdict,
+    text_part,
+    words,
+)
+from acc.domain.value_objects.task import Task, TaskArtifact, TaskState
+
+_MOST_REQUESTS = 32
+_MOST_MESSAGE = 10_000
+_KINDS = {kind.value: kind for kind in RequestKind}
+_GO_ON = "continue"
+
+
+class Asked(NamedTuple):
+    """Something that a remote task asks; `id` is the server's, empty if it asked in words."""
+
+    id: str
+    kind: RequestKind
+    message: str
+    tool: str = ""
+    arguments: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    expires_at: float | None = None
+
+    def as_detail(self) -> dict[str, Any]:
+        """Return it as plain data, to be put on record."""
+        return {**self._asdict(), "kind": self.kind.value}
+
+    @staticmethod
+    def from_detail(detail: Mapping[str, Any]) -> "Asked":
+        """Return what is on record."""
+        return Asked(**{**detail, "kind": RequestKind(detail["kind"])})
+
+
+def status_text(task: Task) -> str:
+    """Return what a task's status says."""
+    said = task.status.message
+    return "" if said is None else words(said.parts)
+
+
+def answer_artifact(task: Task) -> TaskArtifact | None:
+    """Return the artifact that is the answer in words, if there is one.
+
+    That is the one called "answer", or else the only one that holds text and is no file.
+    """
+    for made in task.artifacts:
+        if made.artifact_id == ANSWER:
+            return made
+    spoken = [made for made in task.artifacts if made.parts and all(map(_is_speech, made.parts))]
+    return spoken[0] if len(spoken) == 1 else None
+
+
+def _is_speech(part: Part) -> bool:
+    return part.text is not None and not part.filename
+
+
+def answer_text(task: Task, answer: TaskArtifact | None) -> str:
+    """Return the answer of a task in words; data stand for themselves, as JSON."""
+    if answer is not None:
+        return "".join(map(_as_text, answer.parts))
+    said = status_text(task)
+    if said:
+        return said
+    texts = [_as_text(part) for made in task.artifacts for part in made.parts]
+    return "\n".join(filter(None, texts))
+
+
+def _as_text(part: Part) -> str:
+    if part.data is not None or part.is_null:
+        return msgspec.json.encode(part.data).decode()
+    return "" if part.filename else part.text or ""
+
+
+def asked_in(task: Task) -> list[Asked]:
+    """Return what a task that waits asks: its structured requests, or its words as one."""
+    said = task.status.message
+    parts = () if said is None else said.parts
+    found = [
+        asked
+        for part in parts
+        if part.metadata.get("extension") == INPUT_REQUEST and isinstance(part.data, Mapping)
+        for entry in _entries(part.data)
+        if (asked := _structured(entry)) is not None
+    ]
+    if found:
+        return found[:_MOST_REQUESTS]
+    needs_login = task.state is TaskState.AUTH_REQUIRED
+    kind = RequestKind.AUTHORIZATION if needs_login else RequestKind.INPUT
+    data = [part.data for part in parts if isinstance(part.data, Mapping)]
+    text = words(parts)[:_MOST_MESSAGE] or "the remote agent waits and does not say for what"
+    return [Asked(id="", kind=kind, message=text, arguments=dict(data[0]) if data else None)]
+
+
+def _entries(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    listed = data.get("requests")
+    if not isinstance(listed, list):
+        return ()
+    return [entry for entry in listed if isinstance(entry, Mapping)]
+
+
+def _structured(entry: Mapping[str, Any]) -> Asked | None:
+    name, kind = entry.get("requestId"), _KINDS.get(str(entry.get("kind")))
+    if not isinstance(name, str) or not name or kind is None:
+        return None
+    expires = entry.get("expiresAt")
+    is_time = isinstance(expires, int | float) and not isinstance(expires, bool)
+    return Asked(
+        id=name,
+        kind=kind,
+        message=str(entry.get("message", ""))[:_MOST_MESSAGE],
+        tool=str(entry.get("tool", "")),
+        arguments=_mapping(entry.get("arguments")),
+        schema=_mapping(entry.get("schema")),
+        expires_at=expires if is_time else None,
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any] | None:
+    return dict(value) if isinstance(value, Mapping) else None
+
+
+def answer_parts(answers: Sequence[tuple[Asked, InputAnswer]]) -> tuple[Part, ...]:
+    """Return the message that answers what a remote task asked."""
+    structured = [_as_data(asked, answer) for asked, answer in answers if asked.id]
+    if structured:
+        data = {"answers": structured}
+        return (
+            Part(data=data, media_type="application/json", metadata={"extension": INPUT_REQUEST}),
+        )
+    asked, answer = answers[0]
+    if answer.verdict is not Verdict.APPROVE:
+        return text_part(answer.reason or "no")
+    value = answer.value if answer.value is not None else answer.arguments
+    if asked.kind is RequestKind.AUTHORIZATION or value is None:
+        return text_part(_GO_ON)  # credentials take a way of their own
+    if isinstance(value, str):
+        return text_part(value)
+    return (Part(data=value, media_type="application/json"),)
+
+
+def _as_data(asked: Asked, answer: InputAnswer) -> dict[str, Any]:
+    is_yes = answer.verdict is Verdict.APPROVE
+    data: dict[str, Any] = {"requestId": asked.id, "verdict": "approve" if is_yes else "deny"}
+    if is_yes and answer.arguments is not None:
+        data["arguments"] = dict(answer.arguments)
+    if is_yes and answer.value is not None and asked.kind is not RequestKind.AUTHORIZATION:
+        data["value"] = answer.value
+    reason = answer.reason or ("" if is_yes else answer.verdict.value)
+    if reason and not is_yes:
+        data["reason"] = reason
+    return data

@@ -1,0 +1,181 @@
+"""What a call of a remote agent is made of: the guarded HTTP client, the token, the allow-list."""
+
+import os
+import ssl
+from base64 import b64decode
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from acc.domain.errors import InvalidInput, RemoteFailed, Unauthenticated
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.remote import RemoteAddress
+
+if TYPE_CHECKING:
+    import httpx
+
+    from acc.adapters.a2a.card_checks import CardFinding
+    from acc.adapters.a2a.client import A2AClient
+    from acc.adapters.security.signing_keys import SigningKey
+
+_REDIRECTS = 3
+
+
+def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2AClient":
+    """Return a client of one remote agent.
+
+    What may be called although it is not public is named by the address, by whoever runs this, and
+    by ACC_ALLOW in the environment, separated by commas.
+    """
+    from acc.adapters.a2a.client import A2AClient, Door
+    from acc.adapters.security.guarded_http import STREAMING, Wiring, guarded_client
+
+    allowed = (*address.allow, *allow, *allowed_by_environment())
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator["httpx.AsyncClient"]:
+        wiring = Wiring(tls=_tls())
+        async with guarded_client(allow=allowed, redirects=_REDIRECTS, wiring=wiring) as client:
+            yield client
+
+    door = Door(open=opened, streaming=STREAMING)
+    return A2AClient(address, door=door, token=token_of(address.token))
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def allowed_by_environment() -> tuple[str, ...]:
+    """Return what ACC_ALLOW lists."""
+    return tuple(filter(None, map(str.strip, os.environ.get("ACC_ALLOW", "").split(","))))
+
+
+def token_of(reference: str) -> str:
+    """Return a token, or the one that the environment holds under the name after "env:"."""
+    if not reference.startswith("env:"):
+        return reference
+    name = reference.removeprefix("env:")
+    found = os.environ.get(name, "").strip()
+    if not found:
+        raise InvalidInput(f"the environment holds no token {name!r}; set it, or give the token")
+    return found
+
+
+def typed_loopback(url: str) -> tuple[str, ...]:
+    """Return the allow-list entry for a URL of this machine that someone typed at a prompt.
+
+    Who types a URL of their own machine means it. It is that host and port and nothing else, so
+    that a redirect, or a card, to another address of this machine is refused all the same.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").removesuffix(".")
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost" or host.endswith(".localhost")
+    if not is_loopback:
+        return ()
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}",)
+
+
+def new_id() -> str:
+    """Return an id for a message, which no other has."""
+    from acc.adapters.runtime.machine import RandomIds
+
+    return RandomIds().new()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReport:
+    """A card as it was found: its content, what is wrong with it, and who signed it.
+
+    `signed_by` is the name of the key, None where no key was given to check with.
+    """
+
+    url: str
+    body: bytes
+    findings: "Sequence[CardFinding]"
+    card: AgentCard | None
+    signed_by: str | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Tell whether clients can use the card."""
+        return not any(finding.weight == "fault" for finding in self.findings)
+
+
+async def inspect_card(address: RemoteAddress, *, key: Path | None = None) -> CardReport:
+    """Return what there is to say about the card at an address."""
+    from acc.adapters.a2a.card_checks import CardFinding, Weight, check_card
+    from acc.adapters.a2a.cards import read_card
+    from acc.adapters.security.card_signatures import load_key
+
+    trusted = None if key is None else load_key(key)
+    found = await make_remote(address).fetch_card()
+    findings = check_card(found.body)
+    signed_by = None
+    if trusted is not None:
+        try:
+            signed_by = _signer(found.body, trusted)
+        except Unauthenticated as error:
+            fix = "get the card, or the key, from who runs the agent"
+            findings.append(CardFinding(Weight.FAULT, "signatures", str(error), fix))
+    try:
+        card = read_card(found.body)
+    except RemoteFailed:
+        card = None
+    return CardReport(
+        url=found.url, body=found.body, findings=findings, card=card, signed_by=signed_by
+    )
+
+
+def _signer(body: bytes, key: "SigningKey") -> str:
+    """Return the name of the key that signed a card: as it was sent, or its 1.0 form alone."""
+    import msgspec
+
+    from acc.adapters.a2a.cards import card_content, read_card
+    from acc.adapters.security.card_signatures import verify
+
+    try:
+        document = msgspec.json.decode(body, type=dict[str, Any])
+        signatures = document.get("signatures")
+        held = [one for one in signatures or () if isinstance(one, Mapping)]
+    except (msgspec.DecodeError, TypeError):
+        raise Unauthenticated(
+            "the card cannot be read, so its signature cannot be checked"
+        ) from None
+    # Whoever gives the key trusts it, whatever name the signer has for it.
+    keys = dict.fromkeys(filter(None, map(_key_name, held)), key)
+    try:
+        return verify(document, held, keys=keys)
+    except Unauthenticated:
+        try:
+            content = card_content(read_card(body))
+        except RemoteFailed:
+            content = document
+        return verify(content, held, keys=keys)
+
+
+def _key_name(signature: Mapping[str, Any]) -> str:
+    """Return what the header of a signature calls its key."""
+    import msgspec
+
+    protected = signature.get("protected")
+    if not isinstance(protected, str):
+        return ""
+    try:
+        padded = protected + "=" * (-len(protected) % 4)
+        name = msgspec.json.decode(b64decode(padded, b"-_"), type=dict[str, Any]).get("kid")
+    except (ValueError, msgspec.MsgspecError):
+        return ""
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,60 @@
+"""Agents that run elsewhere and are called over a network."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    PushConfig,
+    StatusUpdate,
+    Task,
+)
+
+#: Hears what happens to a remote task, with the task as it is after it.
+Hear = Callable[[Task, StatusUpdate | ArtifactUpdate], Awaitable[None]]
+
+
+class RemoteAgentPort(Protocol):
+    """One remote agent. Whatever goes wrong with it is raised as an error of ours.
+
+    What a server says is foreign: it is bounded in size and time, and may still hold anything.
+    """
+
+    async def card(self) -> AgentCard:
+        """Return the agent's card, fetched anew when the server says that it may have changed."""
+        ...
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        hear: Hear | None = None,
+        known: Task | None = None,
+        push: PushConfig | None = None,
+    ) -> Task | Message:
+        """Send a message, and return what came of it once its task has ended or waits.
+
+        `hear` is told everything that happens, once and in order; what the task `known` holds has
+        happened already. Whoever cancels this cancels the remote task. A trace goes along if the
+        message's metadata hold a `traceId` or a `traceparent`. With `push` the server is asked to
+        notify that address, and whoever receives that says so with `notified`.
+        """
+        ...
+
+    async def follow(self, task_id: str, *, hear: Hear | None = None) -> Task | Message:
+        """Return what comes of a task that was begun earlier."""
+        ...
+
+    async def get(self, task_id: str) -> Task:
+        """Return a task as it is now."""
+        ...
+
+    async def cancel(self, task_id: str) -> Task:
+        """Cancel a task."""
+        ...
+
+    def notified(self, task_id: str) -> None:
+        """Take note that the server has news of a task."""
+        ...

@@ -1,0 +1,161 @@
+"""One suite for every store of tasks: how an owner's tasks are listed."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tasks_under_test import (
+    ANN,
+    BOB,
+    MAKERS,
+    Tasks,
+    file,
+    held,
+    listed_ids,
+    moved,
+    piece,
+    said,
+)
+
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import MessageAdded, Task, TaskQuery, TaskState
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.task_ports import TaskStorePort
+
+WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
+
+
+@pytest.fixture(params=sorted(MAKERS))
+async def tasks(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tasks]:
+    made = MAKERS[request.param](tmp_path)
+    yield made
+    await made.store.aclose()
+
+
+@pytest.fixture
+def store(tasks: Tasks) -> TaskStorePort:
+    return tasks.store
+
+
+async def test_the_last_moved_is_listed_first(store: TaskStorePort) -> None:
+    for number in range(4):
+        await file(store, f"t{number}", at=1.0)
+    assert await listed_ids(store) == ["t3", "t2", "t1", "t0"]
+    await store.append("t1", [moved(WORKING, 1.0)])
+    assert await listed_ids(store) == ["t1", "t3", "t2", "t0"]
+    await store.append("t0", [moved(WORKING, 5.0)])
+    await store.append("t3", [moved(WORKING, 4.0), moved(COMPLETED, 0.5)])
+    assert await listed_ids(store) == ["t0", "t1", "t2", "t3"]
+    # Only a status moves a task.
+    await store.append("t2", [piece("x"), MessageAdded(message=said("x"))])
+    assert await listed_ids(store) == ["t0", "t1", "t2", "t3"]
+
+
+async def test_a_listed_task_is_whole(store: TaskStorePort) -> None:
+    await file(store)
+    await store.append("t1", [moved(WORKING), piece("x"), moved(COMPLETED)])
+    await file(store, "t2")
+    await store.append("t2", [piece("y")])
+    page = await store.listed(ANN, TaskQuery())
+    assert page.tasks == (await held(store), await held(store, "t2"))
+
+
+async def test_a_list_can_be_narrowed(store: TaskStorePort) -> None:
+    for number in range(6):
+        context = "even" if number % 2 == 0 else "odd"
+        await file(store, f"t{number}", context_id=context, at=float(number))
+    for number in (1, 2):
+        await store.append(f"t{number}", [moved(COMPLETED, 10.0 + number)])
+    await file(store, "foreign", owner=BOB, at=99.0)
+    assert await listed_ids(store, context_id="even") == ["t2", "t4", "t0"]
+    assert await listed_ids(store, state=COMPLETED) == ["t2", "t1"]
+    assert await listed_ids(store, state=WORKING) == []
+    assert await listed_ids(store, since=5.0) == ["t2", "t1", "t5"]
+    assert await listed_ids(store, since=99.5) == []
+    assert await listed_ids(store, context_id="odd", state=COMPLETED) == ["t1"]
+    assert await listed_ids(store, context_id="even", state=TaskState.SUBMITTED, since=1.0) == [
+        "t4"
+    ]
+    assert await listed_ids(store, state=TaskState.SUBMITTED, since=4.0) == ["t5", "t4"]
+    assert await listed_ids(store, context_id="nowhere") == []
+    assert await listed_ids(store, BOB, context_id="even") == []
+    assert await listed_ids(store, Owner("x", "y")) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        TaskQuery(),
+        TaskQuery(context_id="c"),
+        TaskQuery(state=TaskState.SUBMITTED),
+        TaskQuery(since=3.0),
+        TaskQuery(context_id="c", state=TaskState.SUBMITTED, since=3.0),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 4, 30])
+async def test_pages_give_everything_once(
+    store: TaskStorePort, query: TaskQuery, size: int
+) -> None:
+    for number in range(12):
+        await file(store, f"t{number}", context_id="c", at=float(number // 3))
+    whole = (await store.listed(ANN, query)).tasks
+    found: list[Task] = []
+    token = ""
+    for _ in range(20):
+        page = await store.listed(ANN, changed(query, page_size=size, page_token=token))
+        assert page.total == len(whole)
+        assert len(page.tasks) <= size
+        found += page.tasks
+        token = page.next_page_token
+        if not token:
+            break
+    assert tuple(found) == whole
+
+
+async def test_a_task_that_moves_between_pages_hides_no_other(store: TaskStorePort) -> None:
+    for number in range(6):
+        await file(store, f"t{number}", at=float(number))
+    page = await store.listed(ANN, TaskQuery(page_size=2))
+    await store.append("t4", [moved(WORKING, 20.0)])
+    await store.append("t0", [moved(WORKING, 21.0)])
+    rest = await store.listed(ANN, TaskQuery(page_size=9, page_token=page.next_page_token))
+    assert [one.id for one in rest.tasks] == ["t3", "t2", "t1"]
+    assert rest.next_page_token == ""
+
+
+async def test_a_page_has_at_least_one_task(store: TaskStorePort) -> None:
+    await file(store)
+    assert len((await store.listed(ANN, TaskQuery(page_size=0))).tasks) == 1
+
+
+@pytest.mark.parametrize(
+    "token", ["x", "=", "ä", "\ud800", "A" * 27, "A" * 28, "次", " ", "A" * 5000, "//8", "null"]
+)
+async def test_a_page_token_that_is_none_of_ours_is_refused(
+    store: TaskStorePort, token: str
+) -> None:
+    with pytest.raises(InvalidInput, match="pageToken"):
+        await store.listed(ANN, TaskQuery(page_token=token))
+
+
+async def test_a_page_token_goes_into_an_address_as_it_is(store: TaskStorePort) -> None:
+    for number in range(40):
+        await file(store, f"t{number}", at=1e9 + number / 7)
+    token = ""
+    for _ in range(39):
+        page = await store.listed(ANN, TaskQuery(page_size=1, page_token=token))
+        token = page.next_page_token
+        assert token.replace("-", "").replace("_", "").isalnum()
+
+
+async def test_active_tasks_are_counted(store: TaskStorePort) -> None:
+    for number in range(5):
+        await file(store, f"t{number}")
+    await file(store, "b", owner=BOB)
+    await store.append("t0", [moved(WORKING)])
+    await store.append("t1", [moved(COMPLETED)])
+    await store.append("t2", [moved(TaskState.INPUT_REQUIRED)])
+    assert await store.count_active(ANN) == 3
+    assert await store.count_active(BOB) == 1
+    assert await store.count_active(Owner()) == 0

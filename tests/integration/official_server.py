@@ -1,0 +1,156 @@
+"""The official SDK's server with a small agent: `official_server.py PORT [tokens] [0.3] [rest]`."""
+
+import asyncio
+import sys
+from collections.abc import Collection
+from typing import Any
+
+import uvicorn
+from a2a.auth.user import UnauthenticatedUser, User
+from a2a.helpers import new_task_from_user_message, new_text_part
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import (
+    create_agent_card_routes,
+    create_jsonrpc_routes,
+    create_rest_routes,
+)
+from a2a.server.routes.common import DefaultServerCallContextBuilder
+from a2a.server.tasks import (
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
+from a2a.types.a2a_pb2 import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    HTTPAuthSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+CALLERS = {"secret-ann": "ann", "secret-bob": "bob"}
+
+
+class Greeter(AgentExecutor):
+    """Greets after a moment."""
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.message is not None
+        task = context.current_task or new_task_from_user_message(context.message)
+        await event_queue.enqueue_event(task)
+        updater = TaskUpdater(event_queue, task.id, task.context_id)
+        await updater.start_work()
+        await asyncio.sleep(0.3)
+        await updater.add_artifact([new_text_part("hello")])
+        await updater.complete()
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.task_id and context.context_id
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+class Known(User):
+    """A caller who proved who they are."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def is_authenticated(self) -> bool:
+        return True
+
+    @property
+    def user_name(self) -> str:
+        return self._name
+
+
+class ByToken(DefaultServerCallContextBuilder):
+    """Tells callers by their tokens."""
+
+    def build_user(self, request: Request) -> User:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return Known(CALLERS[token]) if token in CALLERS else UnauthenticatedUser()
+
+
+def card(url: str, *, is_closed: bool, words: Collection[str]) -> AgentCard:
+    version = "0.3" if "0.3" in words else "1.0"
+    bindings = ["HTTP+JSON"] if "rest" in words else ["JSONRPC", "HTTP+JSON"]
+    described = AgentCard(
+        name="greeter",
+        description="Greets whoever writes to it.",
+        version="1",
+        supported_interfaces=[
+            AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+            for binding in bindings
+        ],
+        capabilities=AgentCapabilities(
+            streaming=True, push_notifications=True, extended_agent_card=True
+        ),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[
+            AgentSkill(id="greet", name="Greet", description="Greets politely.", tags=["greeting"])
+        ],
+    )
+    if is_closed:
+        bearer = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="bearer"))
+        described.security_schemes["bearer"].CopyFrom(bearer)
+        described.security_requirements.append(
+            SecurityRequirement(schemes={"bearer": StringList(list=[])})
+        )
+    return described
+
+
+def main(port: int, words: Collection[str]) -> None:
+    is_closed = "tokens" in words
+    described = card(f"http://127.0.0.1:{port}", is_closed=is_closed, words=words)
+    handler = DefaultRequestHandler(
+        agent_executor=Greeter(),
+        task_store=InMemoryTaskStore(),
+        agent_card=described,
+        extended_agent_card=described,
+        push_config_store=InMemoryPushNotificationConfigStore(),
+    )
+    context = ByToken() if is_closed else None
+    app = Starlette(
+        routes=[
+            *create_agent_card_routes(described, cache_control="public, max-age=60"),
+            *create_jsonrpc_routes(
+                handler, "/", context_builder=context, enable_v0_3_compat="0.3" in words
+            ),
+            *create_rest_routes(
+                handler, context_builder=context, enable_v0_3_compat="0.3" in words
+            ),
+        ]
+    )
+    if is_closed:
+        app.add_middleware(Closed)
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+
+
+class Closed:
+    """Lets in only who has a token, but for the card, as an operator would put before the SDK."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope.get("headers", ()))
+        token = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
+        if scope["type"] != "http" or token in CALLERS or ".well-known" in scope["path"]:
+            await self._app(scope, receive, send)
+            return
+        refused = JSONResponse({}, 401, headers={"WWW-Authenticate": "Bearer"})
+        await refused(scope, receive, send)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

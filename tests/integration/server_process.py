@@ -1,0 +1,291 @@
+"""`acc serve` as a process of its own, and requests to it byte by byte."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPResponse
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from acc.adapters.security.tokens import TokenEntry, append_entry, token_hash
+
+HERE = Path(__file__).parent
+ALICE, BOB = "acc_alice-token", "acc_bob-token"
+_STARTS_WITHIN = 60.0
+
+
+def tokens_file(folder: Path) -> Path:
+    """Return a file that knows two callers."""
+    path = folder / "tokens.toml"
+    for token, caller in ((ALICE, "alice"), (BOB, "bob")):
+        append_entry(path, TokenEntry(sha256=token_hash(token), caller=caller))
+    return path
+
+
+class Server:
+    """A server on a free port of this machine, with `extra` variables; use it as a context."""
+
+    def __init__(
+        self, folder: Path, *options: str, agent: str = "office:everything", **extra: str
+    ) -> None:
+        self._command = [sys.executable, "-m", "acc", "serve", agent, "--port", "0", *options]
+        self._log = folder / f"server-{time.monotonic_ns()}.log"
+        self._extra = extra
+        self.port = 0
+
+    def __enter__(self) -> "Server":
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=HERE,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)]),
+                    **self._extra,
+                },
+            )
+        assert self._process.stdout is not None
+        began = time.monotonic()
+        for line in self._process.stdout:
+            if b"agent-card" in line:
+                self.port = int(line.split(b"127.0.0.1:")[1].split(b"/")[0])
+                return self
+            assert time.monotonic() - began < _STARTS_WITHIN, self.log
+        self._process.wait()
+        raise AssertionError(f"the server did not start: {self.log}")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def memory(self) -> int:
+        """Return how many bytes of memory the server holds."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
+        kilobytes = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(kilobytes.split()[1]) * 1024
+
+    def terminate(self, within: float) -> float:
+        """Ask the server to stop and return how many seconds it took."""
+        began = time.monotonic()
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(within)
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """End the server as a power cut would."""
+        self._process.kill()
+        self._process.wait()
+
+    def connect(self, *, seconds: float = 10.0, buffer: int = 0) -> socket.socket:
+        """Return a connection; `buffer` makes it take in little at a time."""
+        connection = socket.socket()
+        if buffer:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        connection.settimeout(seconds)
+        connection.connect(("127.0.0.1", self.port))
+        return connection
+
+    def send(self, raw: bytes) -> "Reply":
+        """Send bytes on a connection of their own and return the answer."""
+        with self.connect() as connection:
+            # It may be answered, and closed, before all is sent.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(raw)
+            return read_reply(connection)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer; status 0 if the connection was closed without one."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
+    """Read one answer."""
+    response = HTTPResponse(connection, method=method)
+    try:
+        response.begin()
+        body = response.read()
+    except (ConnectionError, OSError, ValueError) as error:
+        if isinstance(error, TimeoutError):
+            raise
+        return Reply(0)
+    except Exception as error:  # noqa: BLE001 - http.client has a tree of errors of its own
+        assert type(error).__name__ in {"RemoteDisconnected", "BadStatusLine"}, error
+        return Reply(0)
+    finally:
+        response.close()
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(response.status, headers, body)
+
+
+def head(
+    method: str, path: str, headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()
+) -> bytes:
+    """Return the head of a request."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in pairs), "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+@dataclass(frozen=True)
+class Side:
+    """A binding in a generation, as a client of it writes requests."""
+
+    binding: str
+    generation: str
+
+    def __str__(self) -> str:
+        return f"{self.binding} {self.generation}"
+
+    @property
+    def is_rpc(self) -> bool:
+        return self.binding == "JSON-RPC"
+
+    @property
+    def is_new(self) -> bool:
+        return self.generation == "1.0"
+
+    @property
+    def path(self) -> str:
+        if self.is_rpc:
+            return "/"
+        return "/message:send" if self.is_new else "/v1/message:send"
+
+    def headers(self, token: str = ALICE, **more: str) -> dict[str, str]:
+        named = {"Host": "127.0.0.1", "Content-Type": "application/json"}
+        if token:
+            named["Authorization"] = f"Bearer {token}"
+        if self.is_new:
+            named["A2A-Version"] = "1.0"
+        return named | {name.replace("_", "-"): value for name, value in more.items()}
+
+    def post(self, body: bytes, *, path: str = "", token: str = ALICE, **more: str) -> bytes:
+        """Return a request with a body."""
+        headers = self.headers(token, Content_Length=str(len(body)), **more)
+        return head("POST", path or self.path, headers) + body
+
+    def method(self, name: str) -> str:
+        new = {
+            "send": "SendMessage",
+            "stream": "SendStreamingMessage",
+            "get": "GetTask",
+            "subscribe": "SubscribeToTask",
+        }
+        old = {
+            "send": "message/send",
+            "stream": "message/stream",
+            "get": "tasks/get",
+            "subscribe": "tasks/resubscribe",
+        }
+        return (new if self.is_new else old)[name]
+
+    def message(self, text: str, message_id: str, **more: Any) -> dict[str, Any]:
+        if self.is_new:
+            return {
+                "messageId": message_id,
+                "role": "ROLE_USER",
+                "parts": [{"text": text}],
+                **more,
+            }
+        if self.is_rpc:
+            parts = [{"kind": "text", "text": text}]
+            return {
+                "kind": "message",
+                "messageId": message_id,
+                "role": "user",
+                "parts": parts,
+                **more,
+            }
+        return {
+            "messageId": message_id,
+            "role": "ROLE_USER",
+            "content": [{"text": text}],
+            **more,
+        }
+
+    def call(self, params: Any, name: str = "send", call_id: Any = 1) -> bytes:
+        """Return the body of a request."""
+        if not self.is_rpc:
+            return json.dumps(params).encode()
+        call = {"jsonrpc": "2.0", "id": call_id, "method": self.method(name), "params": params}
+        return json.dumps(call).encode()
+
+    def send(self, text: str, message_id: str, **more: Any) -> bytes:
+        """Return a request that sends a message."""
+        params = {"message": self.message(text, message_id, **more)}
+        if not self.is_rpc and not self.is_new:
+            params = {"request": params["message"]}
+        return self.post(self.call(params))
+
+    def get(self, task_id: str, *, token: str = ALICE) -> bytes:
+        """Return a request for a task."""
+        if self.is_rpc:
+            return self.post(self.call({"id": task_id}, "get"), token=token)
+        path = f"/tasks/{task_id}" if self.is_new else f"/v1/tasks/{task_id}"
+        return head("GET", path, self.headers(token))
+
+
+SIDES = [Side(binding, version) for binding in ("JSON-RPC", "REST") for version in ("1.0", "0.3")]
+_LEAKS = (b"Traceback", b'File "', b"site-packages", b"/src/acc", b"Error(", b"object at 0x")
+
+
+def check_error(reply: Reply, side: Side, *, status: int = 0) -> dict[str, Any]:
+    """Check that an answer is an error in the shape of its side, and return the error."""
+    assert 200 <= reply.status < 500, reply
+    assert not any(leak in reply.body for leak in _LEAKS), reply.body
+    assert len(reply.body) < 10_000
+    if status:
+        assert reply.status == status, reply
+    document = reply.json
+    if side.is_rpc:
+        assert document["jsonrpc"] == "2.0"
+        assert "id" in document
+        assert "result" not in document
+        error: dict[str, Any] = document["error"]
+        told = error.get("data", None if side.is_new else {})
+        assert isinstance(told, list if side.is_new else dict), document
+    elif side.is_new:
+        error = document["error"]
+        assert error["code"] == reply.status
+        assert error["details"][0]["reason"]
+        assert error["status"]
+    else:
+        error = document
+        assert error["type"].endswith("Error")
+    assert isinstance(error["code"], int)
+    assert error["message"]
+    return error

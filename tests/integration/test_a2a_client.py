@@ -1,0 +1,281 @@
+"""Our client and remote agents against `acc serve` and the official server, over real sockets."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from server_process import ALICE, HERE, Server, tokens_file
+
+from acc import (
+    InputAnswer,
+    ParallelAgent,
+    RemoteAgent,
+    RemoteFailed,
+    Runner,
+    RunStatus,
+    approve,
+    deny,
+)
+from acc.adapters.a2a.client import A2AClient
+from acc.bootstrap.remotes import make_remote
+from acc.domain.errors import TaskNotFound, Unauthenticated
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.event import Part, words
+from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskState,
+)
+from acc.domain.value_objects.value import changed
+
+MODES = [(version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON")]
+
+
+class OneMode(A2AClient):
+    """A client that sees one generation and one binding of a card."""
+
+    mode = ("1.0", "JSONRPC")
+
+    def _channels(self, http: Any, card: AgentCard, headers: Any) -> Any:
+        version, binding = self.mode
+        seen = [i for i in card.interfaces if i.version == version and i.binding == binding]
+        return super()._channels(http, changed(card, interfaces=tuple(seen)), headers)
+
+
+def client_of(url: str, mode: tuple[str, str] | None = None, **fields: Any) -> A2AClient:
+    client = make_remote(RemoteAddress(url=url, allow=("127.0.0.1",), **fields))
+    if mode is not None:
+        client.__class__ = OneMode
+        client.mode = mode  # type: ignore[attr-defined]
+    return client
+
+
+def message(text: str, message_id: str = "", **fields: Any) -> Message:
+    own = message_id or f"m-{time.monotonic_ns()}"
+    return Message(message_id=own, role=Role.USER, parts=(Part(text=text),), **fields)
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.states: list[TaskState] = []
+        self.first = asyncio.Event()
+
+    async def __call__(self, task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
+        if isinstance(update, StatusUpdate):
+            self.states.append(update.status.state)
+        else:
+            self.pieces.append(words(update.artifact.parts))
+            self.first.set()
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Server(tmp_path_factory.mktemp("everything")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def payment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Server(tmp_path_factory.mktemp("payment"), agent="office:payment") as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("streaming", [None, False], ids=["streamed", "polled"])
+@pytest.mark.parametrize("mode", MODES, ids="-".join)
+async def test_every_generation_and_binding_tells_the_same(
+    everything: str, mode: tuple[str, str], streaming: bool | None
+) -> None:
+    client = client_of(everything, mode, streaming=streaming)
+    heard = Heard()
+    found = await client.send(message("count 4 0.05"), hear=heard)
+    assert isinstance(found, Task)
+    assert [words(made.parts) for made in found.artifacts] == ["1 2 3 4 ", "counted to 4"]
+    assert "".join(heard.pieces) == "1 2 3 4 counted to 4"
+    assert heard.states[-1] is TaskState.COMPLETED
+    waits = await client.send(message("ask which?"))
+    assert isinstance(waits, Task)
+    assert waits.state is TaskState.INPUT_REQUIRED
+    done = await client.send(message("青", task_id=waits.id), known=waits)
+    assert isinstance(done, Task)
+    assert words(done.artifacts[-1].parts) == "you answered 青"
+    files = await client.send(message("files"))
+    assert isinstance(files, Task)
+    assert [made.name for made in files.artifacts] == [
+        *("report.txt", "dot.png", "elsewhere", "table", "answer")
+    ]
+    assert files.artifacts[1].parts[0].raw == b"\x89PNG\r\n"
+    with pytest.raises(TaskNotFound):
+        await client.get("nothing")
+
+
+@pytest.mark.parametrize("mode", MODES, ids="-".join)
+async def test_who_leaves_cancels_the_task(everything: str, mode: tuple[str, str]) -> None:
+    client = client_of(everything, mode)
+    seen: list[str] = []
+
+    async def hear(task: Task, update: object) -> None:
+        seen.append(task.id)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await client.send(message("sleep 30"), hear=hear)
+    assert (await client.get(seen[0])).state is TaskState.CANCELED
+
+
+async def test_a_message_that_is_sent_twice_is_one_task(everything: str) -> None:
+    client = client_of(everything)
+    first = await client.send(message("hello", "same-id"))
+    second = await client.send(message("hello", "same-id"))
+    assert isinstance(first, Task)
+    assert isinstance(second, Task)
+    assert first.id == second.id
+
+
+async def test_a_caller_without_a_token_is_turned_away(tmp_path: Path) -> None:
+    with Server(tmp_path, "--tokens", str(tokens_file(tmp_path))) as server:
+        with pytest.raises(Unauthenticated):
+            await client_of(server.url).send(message("hello"))
+        found = await client_of(server.url, token=ALICE).send(message("hello"))
+    assert isinstance(found, Task)
+    assert words(found.artifacts[0].parts) == "echo: hello"
+
+
+async def test_a_server_that_dies_in_a_stream_and_returns_tells_exactly_the_rest(
+    tmp_path: Path,
+) -> None:
+    store = ("--store", str(tmp_path / "tasks.db"))
+    heard = Heard()
+    with Server(tmp_path, *store) as first:
+        port = str(first.port)
+        client = client_of(first.url, retries=12)
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(client.send(message("count 100 0.1"), hear=heard))
+            await heard.first.wait()
+            await asyncio.sleep(0.5)
+            first.kill()
+            second = _on_port(port, tmp_path, *store)
+            await asyncio.to_thread(second.__enter__)
+            try:
+                found = await sending
+            finally:
+                second.__exit__(None, None, None)
+    assert isinstance(found, Task)
+    # The task died with its server, which says so; nothing is told twice and nothing is lost.
+    assert found.state is TaskState.FAILED
+    told = "".join(heard.pieces).split()
+    assert told == [str(number) for number in range(1, len(told) + 1)]
+    assert words(found.artifacts[0].parts).split() == told
+    assert heard.states == [TaskState.WORKING, TaskState.FAILED]
+
+
+def _on_port(port: str, folder: Path, *options: str) -> Server:
+    server = Server(folder, *options)
+    place = server._command.index("--port")
+    server._command[place + 1] = port
+    return server
+
+
+# Remote agents in trees
+
+
+def remote(url: str, **fields: Any) -> RemoteAgent:
+    given = {"name": "shop", "url": url, "description": "d", "allow": ["127.0.0.1"]}
+    return RemoteAgent(**{**given, **fields})
+
+
+async def test_a_payment_over_there_waits_for_a_person_over_here(
+    payment: str, tmp_path: Path
+) -> None:
+    keys: dict[str, Any] = {"user_id": "u", "session_id": "s"}
+    less = {"payee": "Aoba", "amount": 7}
+    decisions: list[tuple[Callable[[str], InputAnswer], str]] = [
+        (approve, "paid 20000 yen to Aoba"),
+        (lambda name: approve(name, arguments=less), "paid 7 yen to Aoba"),
+        (lambda name: deny(name, "over budget"), "over budget"),
+    ]
+    for decision, answer in decisions:
+        runner = Runner(remote(payment), store=tmp_path / "a.db")
+        waiting = await runner.run(message="pay 20000", **keys)
+        (request,) = waiting.requests
+        assert (request.tool, request.arguments) == ("pay", {"payee": "Aoba", "amount": 20000})
+        await runner.aclose()
+        restarted = Runner(remote(payment), store=tmp_path / "a.db")
+        done = await restarted.resume(answers=[decision(request.id)], **keys)
+        assert done.status is RunStatus.COMPLETED
+        assert answer in done.text
+        await restarted.aclose()
+
+
+async def test_two_remote_agents_work_at_the_same_time(everything: str) -> None:
+    pair = [remote(everything, name=name) for name in ("left", "right")]
+    runner = Runner(ParallelAgent(name="root", sub_agents=pair))
+    began = time.monotonic()
+    done = await runner.run(user_id="u", session_id="s", message="sleep 1")
+    assert time.monotonic() - began < 1.9
+    assert done.text == "left: awake\nright: awake"
+
+
+async def test_a_failure_over_there_tells_no_secrets(everything: str) -> None:
+    with pytest.raises(RemoteFailed, match="the remote task is failed") as told:
+        await Runner(remote(everything)).run(user_id="u", session_id="s", message="fail hunter2")
+    assert "hunter2" not in str(told.value)
+
+
+async def test_an_address_of_this_machine_must_be_allowed(
+    everything: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = remote(everything, allow=[])
+    with pytest.raises(RemoteFailed, match="ACC_ALLOW"):
+        await Runner(closed).run(user_id="u", session_id="s", message="hello")
+    monkeypatch.setenv("ACC_ALLOW", "10.0.0.0/8, 127.0.0.1")
+    done = await Runner(closed).run(user_id="u", session_id="s", message="hello")
+    assert done.text == "echo: hello"
+
+
+# The official server
+
+
+@contextmanager
+def official(*how: str) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(HERE / "official_server.py"), str(port), *how]
+    process = subprocess.Popen(command)  # noqa: S603 - our own interpreter
+    url = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            assert process.poll() is None
+            try:
+                with urlopen(f"{url}/.well-known/agent-card.json", timeout=1):  # noqa: S310
+                    break
+            except (URLError, OSError):
+                time.sleep(0.1)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("how", [(), ("rest",), ("0.3",), ("0.3", "rest")], ids=" ".join)
+async def test_an_agent_of_the_official_server_is_an_agent_of_ours(how: tuple[str, ...]) -> None:
+    with official(*how) as url:
+        for streaming in (None, False):
+            runner = Runner(remote(url, streaming=streaming))
+            for _ in range(2):
+                done = await runner.run(user_id="u", session_id="s", message="hi")
+                assert done.text == "hello"

@@ -1,0 +1,210 @@
+"""`acc doctor` over real sockets: our own server, and the official SDK's."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acc.adapters.security.tokens import token_hash
+
+HERE = Path(__file__).parent
+TOKENS = {"ANN": "secret-ann", "BOB": "secret-bob"}
+CALLERS = ("--token-env", "ANN", "--second-token-env", "BOB")
+#: What the official server does not do, as far as one can see it from outside.
+MISSING = {"idempotent", "push-targets", "resume", "size-limit"}
+
+
+def environment() -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, **TOKENS, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+
+
+def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "acc", "doctor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+        check=False,
+    )
+
+
+def verdicts(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    assert done.stdout, done.stderr
+    return {line["id"]: line["verdict"] for line in json.loads(done.stdout)["lines"]}
+
+
+def having(found: dict[str, str], verdict: str) -> set[str]:
+    return {name for name, told in found.items() if told == verdict}
+
+
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=HERE,
+        env=environment(),
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@contextmanager
+def our_server(agent: str, *arguments: str) -> Iterator[str]:
+    with running("-m", "acc", "serve", agent, "--port", "0", *arguments) as process:
+        assert process.stdout is not None
+        told = ""
+        for line in process.stdout:
+            told += line
+            if line.startswith("serving"):
+                break
+        else:
+            raise AssertionError(told)
+        yield line.split()[-1]
+
+
+@contextmanager
+def official_server(*words: str) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with running("official_server.py", str(port), *words):
+        for _ in range(300):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    file = tmp_path / "tokens.toml"
+    entries = [
+        f'[[token]]\nsha256 = "{token_hash(token)}"\ncaller = "{name}"\n'
+        for name, token in TOKENS.items()
+    ]
+    file.write_text("\n".join(entries))
+    return file
+
+
+def test_our_open_server_fails_nothing() -> None:
+    with our_server("office:everything") as url:
+        done = doctor(url, "--json")
+        shown = doctor(url, "--only", "send", "--only", "https")
+    found = verdicts(done)
+    assert (done.returncode, having(found, "fail")) == (0, set()), done.stdout
+    for name in ("send", "resume", "subscribe", "idempotent", "push-targets", "size-limit"):
+        assert found[name] == "ok"
+    assert shown.returncode == 0
+    assert "✓ A message is answered" in shown.stdout
+    assert "! Everything goes over HTTPS" in shown.stdout
+    assert "分散トレーシング" not in shown.stdout, "who asks for two checks gets two"
+    unseen = [each["title_ja"] for each in json.loads(done.stdout)["unseen"]]
+    assert "trace_idによる分散トレーシングを設定" in unseen
+    assert "1 ok, 1 warn, 0 fail, 0 skipped" in shown.stdout
+    assert shown.stderr == ""
+
+
+def test_our_server_with_tokens_keeps_callers_apart(tokens: Path) -> None:
+    with our_server("office:payment", "--tokens", str(tokens)) as url:
+        found = verdicts(doctor(url, *CALLERS, "--json"))
+        alone = doctor(url, "--json")
+    assert having(found, "fail") == set()
+    for name in ("foreign-task", "foreign-context", "extended-card", "auth-enforced", "list"):
+        assert found[name] == "ok"
+    assert (alone.returncode, having(verdicts(alone), "fail")) == (0, set())
+    assert verdicts(alone)["send"] == "skipped"
+
+
+def test_the_official_server_fails_what_it_does_not_do() -> None:
+    with official_server() as url:
+        done = doctor(url, "--json")
+    assert done.returncode == 1
+    assert having(verdicts(done), "fail") == MISSING | {"extended-card"}
+
+
+def test_the_official_server_with_tokens_lets_callers_into_each_others_contexts() -> None:
+    with official_server("tokens") as url:
+        found = verdicts(doctor(url, *CALLERS, "--json"))
+    assert having(found, "fail") == MISSING | {"foreign-context"}
+    assert (found["auth-enforced"], found["foreign-task"]) == ("ok", "ok")
+
+
+@pytest.mark.parametrize(
+    ("words", "over"),
+    [
+        (["rest"], "HTTP+JSON 1.0"),
+        (["0.3"], "JSONRPC 0.3"),
+        (["0.3", "rest"], "HTTP+JSON 0.3"),
+    ],
+)
+def test_servers_of_one_generation_and_binding_are_examined(words: list[str], over: str) -> None:
+    with official_server(*words) as url:
+        done = doctor(url, "--json")
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["over"] == over
+    found = verdicts(done)
+    for name in ("send", "get", "stream", "subscribe"):
+        assert found[name] == "ok"
+    assert having(found, "fail") == MISSING | {"extended-card"}, done.stdout
+
+
+class _Steering(BaseHTTPRequestHandler):
+    """Serves a card whose words would steer a terminal, and nothing else."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"name": "x\x1b]0;owned\x07\nfail", "skills": [7]}).encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_words_of_a_server_do_not_steer_the_terminal() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Steering) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        done = doctor(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join()
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout
+    assert done.stdout.splitlines()[0].startswith("x")
+    assert "✗ The card has every required field" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["http://127.0.0.1:1"], "no server at http://127.0.0.1:1: it cannot be reached"),
+        (["localhost:1"], "no server at http://localhost:1"),
+        (["http://10.0.0.1"], "--allow"),
+        (["http://127.0.0.1:99999"], "is no URL of a server"),
+        (["http://127.0.0.1:1", "--only", "nope"], "no check 'nope'"),
+        (["http://127.0.0.1:1", "--timeout", "0"], "--timeout must be above 0"),
+        (["http://127.0.0.1:1", "--token-env", "NO_SUCH"], "NO_SUCH holds no token"),
+    ],
+)
+def test_bad_use_and_servers_that_are_not_there_end_with_2(arguments: list[str], told: str) -> None:
+    done = doctor(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr

@@ -1,0 +1,204 @@
+"""Real processes on one SQLite file of tasks: killed, and doing the same thing at once."""
+
+import subprocess
+import sys
+from asyncio import run
+from pathlib import Path
+
+from acc.adapters.runtime.machine import SystemClock
+from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import TaskQuery, TaskState
+
+ANN = Owner("acme", "ann")
+ROUNDS = 50
+
+PRELUDE = """
+import asyncio, sys
+from acc.adapters.runtime.machine import SystemClock
+from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.domain.errors import MoveForbidden
+from acc.domain.value_objects.event import text_part
+from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.task import *
+
+path, name = sys.argv[1:]
+store = SqliteTaskStore(path, clock=SystemClock(), app_name="desk")
+owner = Owner("acme", "ann")
+
+def status(state, at=1.0):
+    return TaskStatus(state=TaskState(state), at=at)
+
+async def file(task_id, message_id):
+    task = Task(id=task_id, context_id="c", status=status("submitted"))
+    message = Message(message_id=message_id, role=Role.USER, parts=text_part("やあ"))
+    return await store.create(task, owner=owner, message=message)
+
+def wait():
+    print("ready", flush=True)
+    return sys.stdin.readline()
+"""
+
+HOLD = """
+async def main():
+    for number in range(3):
+        await file(f"t{number}", f"m{number}")
+    await store.append("t0", [StatusUpdate(status=status("working"))])
+    await store.append("t2", [StatusUpdate(status=status("input-required"))])
+    wait()
+"""
+
+END = """
+async def main():
+    await store.heads(["warm"])
+    while task_id := wait().strip():
+        try:
+            await store.append(task_id, [StatusUpdate(status=status(name, 2.0))])
+        except MoveForbidden:
+            print("lost", flush=True)
+        else:
+            print("won", flush=True)
+    await store.aclose()
+"""
+
+FILE = """
+async def main():
+    for number in range(50):
+        await file(f"t{number}", f"m{number}")
+    await store.aclose()
+"""
+
+CREATE = """
+async def main():
+    await store.heads(["warm"])
+    number = 0
+    while wait().strip():
+        filed = await file(f"{name}-{number}", f"m{number}")
+        print(filed.task.id, int(filed.is_new), flush=True)
+        number += 1
+    await store.aclose()
+"""
+
+ORPHANS = """
+async def main():
+    await store.heads(["warm"])
+    wait()
+    print(" ".join(await store.orphans()), flush=True)
+    await store.aclose()
+"""
+
+
+def start(code: str, path: Path, name: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603 - our own code
+        [sys.executable, "-W", "error", "-c", f"{PRELUDE}{code}\nasyncio.run(main())", path, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def say(process: "subprocess.Popen[str]", text: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{text}\n")
+    process.stdin.flush()
+
+
+def at_once(processes: "list[subprocess.Popen[str]]", order: str = "go") -> list[str]:
+    """Let processes that wait go on at the same moment, and return what each says then."""
+    for process in processes:
+        assert line_of(process) == "ready"
+    for process in processes:
+        say(process, order)
+    return [line_of(process) for process in processes]
+
+
+def end(processes: "list[subprocess.Popen[str]]") -> None:
+    for process in processes:
+        assert line_of(process) == "ready"
+        _, faults = process.communicate("\n", timeout=60)
+        assert (process.returncode, faults) == (0, "")
+
+
+def store_at(path: Path) -> SqliteTaskStore:
+    return SqliteTaskStore(path, clock=SystemClock(), app_name="desk")
+
+
+def kill(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.communicate()
+
+
+def test_the_active_tasks_of_a_process_that_was_killed_are_orphans(tmp_path: Path) -> None:
+    path = tmp_path / "acc.db"
+    process = start(HOLD, path, "holder")
+    assert line_of(process) == "ready"
+    store = store_at(path)
+    assert run(store.orphans()) == ()
+    kill(process)
+    assert run(store.orphans()) == ("t0", "t1")
+    assert run(store.orphans()) == ()
+    found = run(store.read("t0"))
+    assert found is not None
+    assert (found.state, found.seq) == (TaskState.WORKING, 2)
+    run(store.aclose())
+
+
+def test_each_orphan_is_taken_by_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "acc.db"
+    holder = start(HOLD, path, "holder")
+    assert line_of(holder) == "ready"
+    kill(holder)
+    takers = [start(ORPHANS, path, str(n)) for n in range(3)]
+    taken = " ".join(at_once(takers)).split()
+    assert sorted(taken) == ["t0", "t1"]
+    for taker in takers:
+        _, faults = taker.communicate(timeout=60)
+        assert (taker.returncode, faults) == (0, "")
+
+
+def test_one_end_wins_and_a_canceled_task_stays_canceled(tmp_path: Path) -> None:
+    path = tmp_path / "acc.db"
+    assert start(FILE, path, "filer").communicate(timeout=60) == ("", "")
+    names = ["canceled", "completed"]
+    processes = [start(END, path, name) for name in names]
+    winners: list[str] = []
+    for number in range(ROUNDS):
+        ends = at_once(processes, f"t{number}")
+        assert sorted(ends) == ["lost", "won"]
+        winners.append(names[ends.index("won")])
+    end(processes)
+    store = store_at(path)
+    for number, winner in enumerate(winners):
+        found = run(store.read(f"t{number}"))
+        assert found is not None
+        assert (found.state, found.seq) == (TaskState(winner), 2)
+    counts = {
+        name: run(store.listed(ANN, TaskQuery(state=TaskState(name)))).total for name in names
+    }
+    assert counts == {name: winners.count(name) for name in names}
+    assert run(store.count_active(ANN)) == 0
+    run(store.aclose())
+
+
+def test_the_same_message_from_two_processes_at_once_files_one_task(tmp_path: Path) -> None:
+    path = tmp_path / "acc.db"
+    processes = [start(CREATE, path, name) for name in ("one", "two")]
+    filed: list[str] = []
+    for _ in range(ROUNDS):
+        answers = [answer.split() for answer in at_once(processes)]
+        assert sorted(is_new for _, is_new in answers) == ["0", "1"]
+        ids = {task_id for task_id, _ in answers}
+        assert len(ids) == 1
+        filed += ids
+    end(processes)
+    store = store_at(path)
+    page = run(store.listed(ANN, TaskQuery(page_size=100)))
+    assert sorted(task.id for task in page.tasks) == sorted(filed)
+    assert page.total == ROUNDS
+    run(store.aclose())

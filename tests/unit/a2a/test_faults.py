@@ -1,0 +1,234 @@
+"""Errors in the words of both generations, and what other servers' errors are to us."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acc.adapters.a2a.envelope import call_id, read_answer, read_call, write_call, write_result
+from acc.adapters.a2a.faults import (
+    InvalidCall,
+    UnknownMethod,
+    fault_of,
+    http_error,
+    rpc_error,
+)
+from acc.adapters.a2a.reading import BrokenJson
+from acc.adapters.a2a.remote_faults import from_http_error, from_rpc_error
+from acc.domain import errors
+from acc.domain.errors import AccError, InvalidInput, RemoteFailed
+
+KNOWN: list[tuple[AccError, int, int, str]] = [
+    (errors.TaskNotFound("t"), -32001, 404, "NOT_FOUND"),
+    (errors.TaskNotCancelable("over"), -32002, 400, "FAILED_PRECONDITION"),
+    (errors.PushNotSupported("no"), -32003, 400, "FAILED_PRECONDITION"),
+    (errors.UnsupportedOperation("no"), -32004, 400, "FAILED_PRECONDITION"),
+    (errors.ContentTypeNotSupported("no"), -32005, 400, "INVALID_ARGUMENT"),
+    (errors.ExtendedCardMissing("no"), -32007, 400, "FAILED_PRECONDITION"),
+    (errors.ExtensionRequired("no"), -32008, 400, "FAILED_PRECONDITION"),
+    (errors.VersionNotSupported("no"), -32009, 400, "FAILED_PRECONDITION"),
+    (BrokenJson("no"), -32700, 400, "INVALID_ARGUMENT"),
+    (InvalidCall("no"), -32600, 400, "INVALID_ARGUMENT"),
+    (UnknownMethod("no"), -32601, 404, "NOT_FOUND"),
+    (InvalidInput("no"), -32602, 400, "INVALID_ARGUMENT"),
+    (errors.AddressRefused("no"), -32602, 400, "INVALID_ARGUMENT"),
+    (errors.ContextNotFound("c"), -32602, 400, "INVALID_ARGUMENT"),
+    (errors.MoveForbidden("t", "completed", "a message"), -32004, 400, "FAILED_PRECONDITION"),
+    (errors.StorageFailed("disk"), -32603, 500, "INTERNAL"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "http", "status"), KNOWN, ids=lambda held: str(held))
+def test_every_error_has_its_place_in_the_table(
+    error: AccError, code: int, http: int, status: str
+) -> None:
+    told = fault_of(error)
+    assert (told.code, told.http, told.status) == (code, http, status)
+
+
+@pytest.mark.parametrize(
+    ("error", "http"),
+    [
+        (errors.Unauthenticated("who"), 401),
+        (errors.PermissionDenied("no"), 403),
+        (errors.LimitExceeded("slow down"), 429),
+    ],
+)
+def test_who_may_not_is_told_by_http_status(error: AccError, http: int) -> None:
+    assert fault_of(error).http == http
+
+
+def test_a_missing_task_in_each_shape() -> None:
+    error = errors.TaskNotFound("t-9")
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "TASK_NOT_FOUND",
+        "domain": "a2a-protocol.org",
+        "metadata": {"taskId": "t-9"},
+    }
+    text = "task 't-9' not found"
+    assert json.loads(rpc_error(error, 7, "1.0")) == {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "error": {"code": -32001, "message": text, "data": [info]},
+    }
+    assert json.loads(http_error(error, "1.0")) == {
+        "error": {"code": 404, "status": "NOT_FOUND", "message": text, "details": [info]}
+    }
+    assert json.loads(rpc_error(error, None, "0.3")) == {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": -32001, "message": text, "data": {"taskId": "t-9"}},
+    }
+    assert json.loads(http_error(error, "0.3")) == {
+        "type": "TaskNotFoundError",
+        "code": -32001,
+        "message": text,
+        "data": {"taskId": "t-9"},
+    }
+
+
+def test_a_wrong_field_is_told_apart() -> None:
+    error = InvalidInput("message.parts[0].raw: is not base64")
+    details = json.loads(rpc_error(error, "a", "1.0"))["error"]["data"]
+    assert details[1] == {
+        "@type": "type.googleapis.com/google.rpc.BadRequest",
+        "fieldViolations": [{"field": "message.parts[0].raw", "description": "is not base64"}],
+    }
+    assert json.loads(rpc_error(error, "a", "0.3"))["error"]["data"] == {
+        "field": "message.parts[0].raw"
+    }
+    assert "data" not in json.loads(rpc_error(InvalidInput("no such thing"), 1, "0.3"))["error"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("password=hunter2"), errors.StorageFailed("/secret/path")]
+)
+def test_an_internal_error_shows_nothing_of_itself(version: str, error: Exception) -> None:
+    for document in (rpc_error(error, 1, version), http_error(error, version)):
+        assert b"hunter2" not in document
+        assert b"secret" not in document
+        assert b"Internal error" in document
+
+
+def test_codes_that_0_3_has_no_name_for_are_those_of_wrong_params() -> None:
+    error = errors.VersionNotSupported("speak 1.0 or 0.3")
+    assert json.loads(rpc_error(error, 1, "0.3"))["error"]["code"] == -32602
+
+
+def test_half_a_character_does_not_keep_an_error_from_being_told() -> None:
+    assert b"not found" in rpc_error(errors.TaskNotFound("\ud800"), 1, "1.0")
+    assert b"x?" in http_error(InvalidInput("x\ud800"), "0.3")
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.TaskNotFound("t"),
+        errors.TaskNotCancelable("over"),
+        errors.PushNotSupported("no"),
+        errors.UnsupportedOperation("no"),
+        errors.ContentTypeNotSupported("no"),
+        errors.ExtendedCardMissing("no"),
+        errors.InvalidInput("no"),
+        errors.Unauthenticated("no"),
+        errors.PermissionDenied("no"),
+    ],
+    ids=lambda held: type(held).__name__,
+)
+def test_our_errors_come_back_as_they_were_over_http(version: str, error: AccError) -> None:
+    told = from_http_error(fault_of(error).http, http_error(error, version), task_id="t")
+    assert (type(told), str(told)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize(("error", "code", "_http", "_status"), KNOWN[:6], ids=str)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_our_errors_come_back_as_they_were_over_json_rpc(
+    version: str, error: AccError, code: int, _http: int, _status: str
+) -> None:
+    answer = read_answer(rpc_error(error, 1, version))
+    assert answer.error["code"] == code
+    told = from_rpc_error(answer.error, task_id="t")
+    assert (type(told), str(told)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"), [(429, True), (502, True), (503, True), (504, True), (500, False)]
+)
+def test_what_may_go_away_can_be_tried_again(status: int, retryable: bool) -> None:
+    told = from_http_error(status, b"<html>")
+    assert isinstance(told, RemoteFailed)
+    assert (told.retryable, told.remote_code) == (retryable, str(status))
+
+
+def test_an_error_that_nobody_knows_keeps_its_code() -> None:
+    told = from_rpc_error({"code": -32050, "message": "out of luck"})
+    assert isinstance(told, RemoteFailed)
+    assert (told.remote_code, str(told)) == ("-32050", "the remote agent failed: out of luck")
+    assert isinstance(from_rpc_error("what"), RemoteFailed)
+    assert isinstance(from_http_error(418, b'{"title":"a teapot"}'), RemoteFailed)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda held: (
+        st.lists(held, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["error", "code", "data", "details", "reason", "type", "message"]), held
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50)
+@given(error=JSON, status=st.integers(400, 599))
+def test_whatever_a_server_says_went_wrong_is_an_error_of_ours(error: Any, status: int) -> None:
+    assert isinstance(from_rpc_error(error), AccError)
+    assert isinstance(from_http_error(status, json.dumps(error).encode()), AccError)
+
+
+def test_calls_and_answers_are_read_as_they_were_written() -> None:
+    body = write_call("SendMessage", "id-1", b'{"a":1}')
+    assert read_call(body) == ("SendMessage", "id-1", b'{"a":1}')
+    assert read_call(b'{"jsonrpc":"2.0","id":1,"method":"m"}') == ("m", 1, b"{}")
+    assert read_call(b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}').params == b"{}"
+    assert read_answer(write_result("id-1", b'{"b":2}')) == (b'{"b":2}', None)
+    assert read_answer(write_result(None, b"null")).result == b"null"
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b'{"jsonrpc":"1.0","method":"m","id":1}', 'jsonrpc: must be "2.0"'),
+        (b'{"method":"m","id":1}', 'jsonrpc: is required and must be "2.0"'),
+        (b'{"jsonrpc":"2.0","id":1}', "method: is required and must be a string"),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', "method: is required and must be a string"),
+        (b'{"jsonrpc":"2.0","id":[1],"method":"m"}', "id: must be a string, a number or null"),
+    ],
+)
+def test_what_is_no_call_is_told_why(body: bytes, fault: str) -> None:
+    with pytest.raises(InvalidCall) as caught:
+        read_call(body)
+    assert str(caught.value) == fault
+
+
+def test_a_call_that_is_wrong_still_has_its_id() -> None:
+    assert call_id(b'{"id":"x"}') == "x"
+    assert call_id(b'{"id":true}') is None
+    assert call_id(b"[1]") is None
+
+
+def test_json_that_breaks_after_a_wrong_field_is_broken_json() -> None:
+    with pytest.raises(BrokenJson):
+        read_call(b'{"jsonrpc":2,"method"')
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"id":1}', b"[" * 100_000])
+def test_what_is_no_answer_is_the_servers_failure(body: bytes) -> None:
+    with pytest.raises(RemoteFailed):
+        read_answer(body)

@@ -1,0 +1,275 @@
+"""The official library's types read what we write, and we read what they write."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from a2a.client.card_resolver import parse_agent_card
+from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_pb2
+from a2a.compat.v0_3 import conversions, proto_utils
+from a2a.compat.v0_3 import types as old
+from a2a.types import a2a_pb2
+from a2a_values import (
+    WIRES,
+    artifact_updates,
+    cards,
+    messages,
+    pages,
+    pushes,
+    requests,
+    status_updates,
+    tasks,
+)
+from google.protobuf.json_format import MessageToDict, Parse, ParseDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acc.adapters.a2a.cards import card_content, write_public_card
+from acc.adapters.a2a.wire import Operation
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    PushConfig,
+    StatusUpdate,
+    Task,
+    TaskPage,
+)
+from acc.domain.value_objects.value import changed
+
+ONE, OLD, REST = WIRES["1.0"], WIRES["0.3"], WIRES["0.3 over HTTP"]
+EXAMPLES = settings(max_examples=20)
+REQUESTS = {
+    Operation.SEND: a2a_pb2.SendMessageRequest,
+    Operation.STREAM: a2a_pb2.SendMessageRequest,
+    Operation.GET: a2a_pb2.GetTaskRequest,
+    Operation.LIST: a2a_pb2.ListTasksRequest,
+    Operation.CANCEL: a2a_pb2.CancelTaskRequest,
+    Operation.SUBSCRIBE: a2a_pb2.SubscribeToTaskRequest,
+    Operation.PUSH_CREATE: a2a_pb2.TaskPushNotificationConfig,
+    Operation.PUSH_GET: a2a_pb2.GetTaskPushNotificationConfigRequest,
+    Operation.PUSH_LIST: a2a_pb2.ListTaskPushNotificationConfigsRequest,
+    Operation.PUSH_DELETE: a2a_pb2.DeleteTaskPushNotificationConfigRequest,
+    Operation.EXTENDED_CARD: a2a_pb2.GetExtendedAgentCardRequest,
+}
+
+
+def through(kind: Any, written: bytes) -> bytes:
+    """Return a document as the official types write it after they have read ours."""
+    return json.dumps(MessageToDict(Parse(written, kind()))).encode()
+
+
+def through_old(kind: Any, written: bytes) -> bytes:
+    model = kind.model_validate_json(written)
+    told: str = model.model_dump_json(by_alias=True, exclude_none=True)
+    return told.encode()
+
+
+@EXAMPLES
+@given(task=tasks, message=messages)
+def test_tasks_and_messages_of_1_0_pass_through_the_official_types(
+    task: Task, message: Message
+) -> None:
+    assert ONE.read_task(through(a2a_pb2.Task, ONE.write_task(task))) == task
+    for result in (task, message):
+        written = through(a2a_pb2.SendMessageResponse, ONE.write_send_result(result))
+        assert ONE.read_send_result(written) == result
+
+
+@EXAMPLES
+@given(moved=status_updates, made=artifact_updates, task=tasks, message=messages)
+def test_streams_of_1_0_pass_through_the_official_types(
+    moved: StatusUpdate, made: ArtifactUpdate, task: Task, message: Message
+) -> None:
+    for item in (moved, made, task, message):
+        written = through(a2a_pb2.StreamResponse, ONE.write_stream_item("t", "c", item))
+        assert ONE.read_stream_item(written).item == item
+
+
+@EXAMPLES
+@given(page=pages, configs=st.lists(pushes("1.0"), max_size=2))
+def test_pages_of_1_0_pass_through_the_official_types(
+    page: TaskPage, configs: list[PushConfig]
+) -> None:
+    written = ONE.write_page(page, 50, include_artifacts=True)
+    assert ONE.read_page(through(a2a_pb2.ListTasksResponse, written)) == page
+    kind = a2a_pb2.ListTaskPushNotificationConfigsResponse
+    told = ONE.read_push_list(through(kind, ONE.write_push_list(configs)))
+    assert told.configs == tuple(configs)
+
+
+@EXAMPLES
+@given(asked=requests("1.0"))
+def test_requests_of_1_0_pass_through_the_official_types(asked: tuple[Operation, Any]) -> None:
+    operation, request = asked
+    written = through(REQUESTS[operation], ONE.write_request(operation, request))
+    assert ONE.read_request(operation, written) == request
+
+
+@EXAMPLES
+@given(card=cards)
+def test_one_card_is_read_by_the_official_types_of_both_generations(card: AgentCard) -> None:
+    document = write_public_card(card)
+    parsed = parse_agent_card(json.loads(document))
+    assert ONE.read_card(json.dumps(MessageToDict(parsed)).encode()) == card
+    if any(interface.version == "0.3" for interface in card.interfaces):
+        legacy = old.AgentCard.model_validate_json(document)
+        spoken = [held for held in card.interfaces if held.version == "0.3"]
+        assert (legacy.url, legacy.preferred_transport) == (spoken[0].url, spoken[0].binding)
+        assert set(legacy.security_schemes or {}) == set(card.security_schemes)
+        ParseDict(
+            json.loads(REST.write_card(card)), old_pb2.AgentCard(), ignore_unknown_fields=True
+        )
+
+
+@EXAMPLES
+@given(card=cards)
+def test_what_is_signed_of_a_card_is_all_that_the_official_type_holds(card: AgentCard) -> None:
+    content = card_content(card)
+    parsed = ParseDict(content, a2a_pb2.AgentCard())
+    assert MessageToDict(parsed) == _without_empty_lists(content)
+
+
+def _without_empty_lists(content: dict[str, Any]) -> dict[str, Any]:
+    """Return what the official library writes of a card: it leaves out what is empty."""
+    bare = {name: held for name, held in content.items() if held not in ("", [])}
+    bare["skills"] = [
+        {name: held for name, held in skill.items() if held not in ("", [])}
+        for skill in content["skills"]
+    ]
+    return {name: held for name, held in bare.items() if held != []}
+
+
+def _as_0_3_holds(part: Part) -> Part:
+    """Return a part without what only our own reader would see."""
+    if part.raw is None and part.url is None:
+        return changed(part, media_type="", filename="")
+    return part
+
+
+def _plain_parts(message: Message) -> Message:
+    return changed(message, parts=tuple(_as_0_3_holds(part) for part in message.parts))
+
+
+def _plain_task(task: Task) -> Task:
+    said = task.status.message
+    status = changed(task.status, message=None if said is None else _plain_parts(said))
+    made = tuple(
+        changed(held, parts=tuple(_as_0_3_holds(part) for part in held.parts))
+        for held in task.artifacts
+    )
+    history = tuple(_plain_parts(message) for message in task.history)
+    return changed(task, status=status, artifacts=made, history=history)
+
+
+@EXAMPLES
+@given(task=tasks, message=messages)
+def test_tasks_and_messages_of_0_3_pass_through_the_official_types(
+    task: Task, message: Message
+) -> None:
+    task, message = _plain_task(task), _plain_parts(message)
+    assert OLD.read_task(through_old(old.Task, OLD.write_task(task))) == task
+    assert OLD.read_send_result(through_old(old.Message, OLD.write_send_result(message))) == message
+
+
+@EXAMPLES
+@given(moved=status_updates, made=artifact_updates)
+def test_updates_of_0_3_are_read_by_the_official_types(
+    moved: StatusUpdate, made: ArtifactUpdate
+) -> None:
+    written = OLD.write_stream_item("t", "c", moved)
+    event = old.TaskStatusUpdateEvent.model_validate_json(written)
+    assert (event.task_id, event.context_id) == ("t", "c")
+    assert event.status.state.value == moved.status.state
+    written = OLD.write_stream_item("t", "c", made)
+    piece = old.TaskArtifactUpdateEvent.model_validate_json(written)
+    assert bool(piece.append) == made.append
+    assert len(piece.artifact.parts) == len(made.artifact.parts)
+
+
+@EXAMPLES
+@given(asked=requests("0.3"))
+def test_messages_sent_in_0_3_pass_through_the_official_types(
+    asked: tuple[Operation, Any],
+) -> None:
+    operation, request = asked
+    kinds = {
+        Operation.SEND: old.MessageSendParams,
+        Operation.GET: old.TaskQueryParams,
+        Operation.CANCEL: old.TaskIdParams,
+        Operation.PUSH_CREATE: old.TaskPushNotificationConfig,
+        Operation.PUSH_GET: old.GetTaskPushNotificationConfigParams,
+        Operation.PUSH_DELETE: old.DeleteTaskPushNotificationConfigParams,
+    }
+    if operation not in kinds:
+        return
+    request = changed(request, tenant="")
+    if operation is Operation.SEND:
+        request = changed(request, message=_plain_parts(request.message))
+    written = through_old(kinds[operation], OLD.write_request(operation, request))
+    assert OLD.read_request(operation, written) == request
+
+
+@EXAMPLES
+@given(task=tasks, message=messages)
+def test_the_official_0_3_client_over_http_reads_what_we_write(
+    task: Task, message: Message
+) -> None:
+    for result in (task, message):
+        held = old_pb2.SendMessageResponse()
+        ParseDict(json.loads(REST.write_send_result(result)), held, ignore_unknown_fields=True)
+        told = proto_utils.FromProto.task_or_message(held)
+        written = told.model_dump_json(by_alias=True, exclude_none=True).encode()
+        back = OLD.read_send_result(written)
+        assert type(back) is type(result)
+    read = back if isinstance(back, Message) else None
+    assert read is not None
+    assert [part.raw for part in read.parts] == [part.raw for part in message.parts]
+    assert [part.text for part in read.parts] == [part.text for part in message.parts]
+
+
+def _sent_by_the_official_client(request: bytes) -> bytes:
+    """Return the body that the official 0.3 client posts for a 1.0 request."""
+    asked = Parse(request, a2a_pb2.SendMessageRequest())
+    legacy = conversions.to_compat_send_message_request(asked, request_id=0)
+    posted = old_pb2.SendMessageRequest(
+        request=proto_utils.ToProto.message(legacy.params.message),
+        configuration=proto_utils.ToProto.message_send_configuration(legacy.params.configuration),
+        metadata=proto_utils.ToProto.metadata(legacy.params.metadata),
+    )
+    return json.dumps(MessageToDict(posted, preserving_proto_field_name=True)).encode()
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_we_read_what_the_official_0_3_client_posts(wait: bool) -> None:
+    document = {
+        "message": {
+            "messageId": "m",
+            "role": "ROLE_USER",
+            "contextId": "c",
+            "parts": [
+                {"text": "見て"},
+                {"raw": "AAEC/w==", "filename": "a.bin", "mediaType": "image/png"},
+                {"url": "https://example.com/a"},
+                {"data": {"n": 1}},
+                {"data": [1, 2]},
+            ],
+        },
+        "configuration": {
+            "acceptedOutputModes": ["text/plain"],
+            "returnImmediately": not wait,
+            "taskPushNotificationConfig": {"url": "https://example.com/hook", "id": "p"},
+        },
+        "metadata": {"k": "v"},
+    }
+    sent = msgspec.json.encode(document)
+    theirs = REST.read_request(Operation.SEND, _sent_by_the_official_client(sent))
+    ours = ONE.read_request(Operation.SEND, sent)
+    assert _without_generation(theirs) == _without_generation(ours)
+
+
+def _without_generation(request: Any) -> Any:
+    message = changed(request.message, parts=tuple(map(_as_0_3_holds, request.message.parts)))
+    return changed(request, message=message, push=changed(request.push, generation=""))

@@ -1,0 +1,75 @@
+"""Folding events all at once gives what folding them one by one gives."""
+
+from functools import reduce
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acc.adapters.stores.task_bookkeeping import folded, page_token, place_of
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.event import Part, text_part
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    DirectReply,
+    Message,
+    MessageAdded,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskArtifact,
+    TaskEvent,
+    TaskState,
+    TaskStatus,
+    applied,
+)
+
+TEXTS = st.sampled_from(["", "a", "語", "two words "])
+PARTS = st.one_of(
+    st.builds(Part, text=TEXTS),
+    st.builds(Part, text=TEXTS, media_type=st.sampled_from(["text/plain", "text/html"])),
+    st.builds(Part, text=TEXTS, filename=st.just("f")),
+    st.builds(Part, data=st.just({"a": 1})),
+)
+MESSAGES = st.builds(
+    Message, message_id=TEXTS, role=st.just(Role.AGENT), parts=TEXTS.map(text_part)
+)
+STATUSES = st.builds(
+    TaskStatus, state=st.sampled_from(list(TaskState)), message=st.none() | MESSAGES
+)
+ARTIFACTS = st.builds(
+    TaskArtifact,
+    artifact_id=st.sampled_from(["one", "two"]),
+    name=TEXTS,
+    parts=st.lists(PARTS, max_size=3).map(tuple) | PARTS.map(lambda part: (part,)),
+)
+UPDATES = st.one_of(
+    st.builds(ArtifactUpdate, artifact=ARTIFACTS, append=st.just(True)),
+    st.builds(ArtifactUpdate, artifact=ARTIFACTS, append=st.booleans()),
+    st.builds(StatusUpdate, status=STATUSES),
+    st.builds(MessageAdded, message=MESSAGES),
+    st.builds(DirectReply, message=MESSAGES),
+)
+TASK = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED), seq=1)
+
+
+@given(st.lists(UPDATES, max_size=12))
+def test_folding_all_at_once_changes_nothing(updates: list[ArtifactUpdate]) -> None:
+    events = [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)]
+    assert folded(TASK, events) == reduce(applied, events, TASK)
+
+
+@given(st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1))
+def test_a_place_is_the_same_after_a_page(moved_at: float, move: int) -> None:
+    assert place_of(page_token(moved_at, move)) == (moved_at, move)
+
+
+@given(st.text(max_size=40))
+def test_nothing_else_is_a_page_token(token: str) -> None:
+    with pytest.raises(InvalidInput, match="pageToken"):
+        place_of(token)
+
+
+def test_a_page_does_not_end_nowhere() -> None:
+    with pytest.raises(InvalidInput, match="pageToken"):
+        place_of(page_token(float("nan"), 1))
