@@ -235,15 +235,18 @@ async def test_a_message_that_comes_while_the_server_stops_is_failed(
         assert again.state is S.COMPLETED
 
 
-async def test_a_context_whose_task_waits_says_what_to_do(worlds: World, doer: Doer) -> None:
+async def test_a_task_runs_beside_another_of_its_context_that_waits(
+    worlds: World, doer: Doer
+) -> None:
     async with worlds.open(doer) as serve:
         waiting = await send(serve, "ask", context="c1")
-        other = await send(serve, "hello", context="c1")
-        assert other.state is S.FAILED
-        assert "another task of this context waits for input" in note_of(other)
         login = await send(serve, "login", context="c2")
-        assert (await send(serve, "hello", context="c2")).state is S.FAILED
-        assert (await send(serve, "tea", task=waiting)).state is S.COMPLETED
+        for context in ("c1", "c2"):
+            assert (await send(serve, "hello", context=context)).state is S.COMPLETED
+        beside = await send(serve, "ask Coffee?", context="c1")
+        assert beside.state is S.INPUT_REQUIRED
+        assert answer_of(await send(serve, "milk", task=beside)).startswith("answer: 'milk'")
+        assert answer_of(await send(serve, "tea", task=waiting)).startswith("answer: 'tea'")
         assert (await send(serve, "done", task=login)).state is S.COMPLETED
 
 

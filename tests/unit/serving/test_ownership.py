@@ -109,10 +109,15 @@ def test_no_two_callers_share_a_user() -> None:
     assert user_of(ANN) == "ann"
 
 
-async def test_the_nameless_cannot_list(world: World, doer: Doer) -> None:
+async def test_the_nameless_see_what_is_for_the_known_alone_nowhere(
+    world: World, doer: Doer
+) -> None:
     async with world.open(doer) as serve:
-        with pytest.raises(Unauthenticated, match="listing tasks needs authentication"):
-            await listed(serve, ANONYMOUS)
+        await send(serve, "hello")
+        assert await listed(serve, ANONYMOUS) == []
+        with pytest.raises(Unauthenticated, match="the extended card needs authentication"):
+            serve.check_authenticated(ANONYMOUS, "the extended card")
+        serve.check_authenticated(ANN, "the extended card")
 
 
 async def test_tasks_are_listed_by_filter_and_page(worlds: World, doer: Doer) -> None:
