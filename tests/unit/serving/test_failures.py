@@ -171,6 +171,10 @@ async def test_work_that_others_took_over_is_stopped_once(shared: World, doer: D
         await until(lambda: doer.log == ["stubborn"])
         failed = StatusUpdate(status=TaskStatus(state=S.FAILED, at=2.0))
         await shared.tasks.append(task.id, [failed])
+        work = serve._execution.work_on(task.id)
+        assert work is not None
+        await until(lambda: work.yielded)
+        work.give_way()  # as often as others are seen to have moved it on
         await until(lambda: doer.log[-1] == "done")
         assert doer.log.count("swallowed") == 1
         await until(lambda: not serve._execution.running)
