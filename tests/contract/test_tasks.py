@@ -25,6 +25,7 @@ from tasks_under_test import (
 from acc.domain.errors import (
     ContextNotFound,
     InvalidInput,
+    LimitExceeded,
     MoveForbidden,
     TaskNotFound,
 )
@@ -73,6 +74,22 @@ async def test_a_filed_task_opens_with_its_message_and_its_status(store: TaskSto
     assert filed == (changed(task(), history=(message(),), seq=1), True)
     assert await held(store) == filed.task
     assert await store.events("t1") == (TaskEvent(1, StatusUpdate(status=task().status)),)
+
+
+async def test_an_owner_with_enough_tasks_at_work_gets_no_further_one(
+    store: TaskStorePort,
+) -> None:
+    filed = await store.create(task(), owner=ANN, message=message(), most_active=1)
+    with pytest.raises(LimitExceeded, match="at most 1 tasks"):
+        other = task("t2", "c2")
+        await store.create(other, owner=ANN, message=message("m2"), most_active=1)
+    assert await store.read("t2") is None
+    # A message that came before is no further task, and others have their own.
+    again = await store.create(task("t3"), owner=ANN, message=message(), most_active=1)
+    assert again == (filed.task, False)
+    await store.create(task("t4", "c4"), owner=BOB, message=message(), most_active=1)
+    await store.append("t1", [moved(COMPLETED)])
+    await store.create(task("t5"), owner=ANN, message=message("m2"), most_active=1)
 
 
 async def test_a_task_keeps_all_that_it_was_given(store: TaskStorePort) -> None:

@@ -5,9 +5,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +116,9 @@ def test_our_open_server_fails_nothing() -> None:
     assert shown.returncode == 0
     assert "✓ A message is answered" in shown.stdout
     assert "! Everything goes over HTTPS" in shown.stdout
-    assert "trace_idによる分散トレーシングを設定" in shown.stdout
+    assert "分散トレーシング" not in shown.stdout, "who asks for two checks gets two"
+    unseen = [each["title_ja"] for each in json.loads(done.stdout)["unseen"]]
+    assert "trace_idによる分散トレーシングを設定" in unseen
     assert "1 ok, 1 warn, 0 fail, 0 skipped" in shown.stdout
     assert shown.stderr == ""
 
@@ -161,6 +165,31 @@ def test_servers_of_one_generation_and_binding_are_examined(words: list[str], ov
     for name in ("send", "get", "stream", "subscribe"):
         assert found[name] == "ok"
     assert having(found, "fail") == MISSING | {"extended-card"}, done.stdout
+
+
+class _Steering(BaseHTTPRequestHandler):
+    """Serves a card whose words would steer a terminal, and nothing else."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"name": "x\x1b]0;owned\x07\nfail", "skills": [7]}).encode())
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+def test_words_of_a_server_do_not_steer_the_terminal() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Steering) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        done = doctor(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join()
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout
+    assert done.stdout.splitlines()[0].startswith("x")
+    assert "✗ The card has every required field" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -122,10 +122,12 @@ def test_wrong_types_anywhere_are_told_as_such(server: Server, side: Side) -> No
     refused = 0
     for number, wrong in enumerate(WRONG):
         for name in fields:
-            params = {envelope: {**whole, "messageId": f"w-{number}-{name}", name: wrong}}
+            params: dict[str, Any] = {
+                envelope: {**whole, "messageId": f"w-{number}-{name}", name: wrong}
+            }
             refused += is_refused(server, side, params)
         for name in (envelope, "configuration", "metadata", "tenant"):
-            params: dict[str, Any] = {
+            params = {
                 envelope: {**whole, "messageId": f"v-{number}-{name}"},
                 name: wrong,
             }

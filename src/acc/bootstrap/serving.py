@@ -223,6 +223,10 @@ def serve_forever(
 
     listening = bind(host, port)
     name = f"[{host}]" if ":" in host else host
-    chosen = options(f"http://{name}:{listening.getsockname()[1]}")
-    server = make_server(agent, chosen)
+    try:
+        chosen = options(f"http://{name}:{listening.getsockname()[1]}")
+        server = make_server(agent, chosen)
+    except BaseException:
+        listening.close()
+        raise
     return run(server, listening, limits=chosen.connections, on_ready=lambda: on_ready(chosen))

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -17,7 +18,8 @@ from acc.application.examining.findings import Verdict
 from acc.application.examining.visit import Target, is_loopback
 from acc.application.use_cases.examine_server import Examination, Line
 from acc.bootstrap.examining import examiner
-from acc.cli.screen import console, error_console, print_json
+from acc.cli.conversation import console_on, one_line, shown
+from acc.cli.screen import error_console, print_json
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 _MARKS = {
@@ -27,6 +29,7 @@ _MARKS = {
     Verdict.SKIPPED: ("-", "dim"),
 }
 _MARGIN = 4
+_MOST_SEEN = 1_000
 
 
 @Parameter(name="*", group="Who")
@@ -54,7 +57,12 @@ class HowOptions:
 
     only: Annotated[
         tuple[str, ...],
-        Parameter(help="Only this check; may be repeated.", negative=(), consume_multiple=True),
+        Parameter(
+            help="Only this check; may be repeated.",
+            negative=(),
+            consume_multiple=True,
+            show_default=False,
+        ),
     ] = ()
     allow: Annotated[
         tuple[str, ...],
@@ -63,6 +71,7 @@ class HowOptions:
             "A loopback URL that you name needs none.",
             negative=(),
             consume_multiple=False,
+            show_default=False,
         ),
     ] = ()
     timeout: Annotated[float, Parameter(help="Seconds to wait for each answer.")] = 30.0
@@ -146,17 +155,18 @@ def _tell(status: Status | None, text: str) -> None:
 
 
 def _show(found: Examination) -> None:
-    screen = console()
-    name = f"{found.agent}, " if found.agent else ""
+    screen = console_on(sys.stdout)
+    name = f"{one_line(found.agent)}, " if found.agent else ""
     over = f", over {found.over}" if found.over else ""
-    screen.print(f"{name}{found.url}{over}", style="bold", markup=False)
+    screen.print(shown(f"{name}{found.url}{over}", "bold"))
     area = None
     for line in found.lines:
         if line.area is not area:
             screen.print(f"\n{line.area.value}", style="bold", markup=False)
             area = line.area
         _show_line(screen, line)
-    screen.print("\nCannot be checked from outside", style="bold")
+    if found.unseen:
+        screen.print("\nCannot be checked from outside", style="bold")
     for unseen in found.unseen:
         screen.print(f"  ? {unseen.title}  {unseen.title_ja}", style="dim", markup=False)
         _paragraph(screen, f"look at: {unseen.look_at}", "dim")
@@ -168,18 +178,20 @@ def _show(found: Examination) -> None:
 def _show_line(screen: Console, line: Line) -> None:
     mark, style = _MARKS[line.verdict]
     screen.print(
-        f"  [{style}]{mark}[/] {escape(line.title)}  [dim]{escape(line.title_ja)}[/]"
-        f"  [dim]{escape(line.id)}[/]"
+        shown(f"  {mark} ", style)
+        + shown(line.title)
+        + shown(f"  {line.title_ja}  {line.id}", "dim")
     )
-    _paragraph(screen, line.seen, "dim" if line.verdict is not Verdict.FAIL else "")
+    _paragraph(
+        screen, one_line(line.seen, _MOST_SEEN), "dim" if line.verdict is not Verdict.FAIL else ""
+    )
     if line.fix:
-        _paragraph(screen, f"fix: {line.fix} (§ {line.section})", "")
+        _paragraph(screen, f"fix: {line.fix} [A2A {line.section}]", "")
 
 
 def _paragraph(screen: Console, text: str, style: str) -> None:
     """Print text with a margin; lines are broken only where someone looks at them."""
     if screen.is_terminal and screen.width > 4 * _MARGIN:
-        padded = Padding(f"[{style or 'default'}]{escape(text)}[/]", (0, 0, 0, _MARGIN))
-        screen.print(padded, soft_wrap=False)
+        screen.print(Padding(shown(text, style), (0, 0, 0, _MARGIN)), soft_wrap=False)
     else:
-        screen.print(f"{'':<{_MARGIN}}{text}", style=style, markup=False)
+        screen.print(shown(f"{'':<{_MARGIN}}{text}", style))

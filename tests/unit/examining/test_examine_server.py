@@ -44,6 +44,7 @@ async def test_a_good_server_gets_nothing_but_ok() -> None:
     found = await examine(ScriptedServer())
     odd = {name: v for name, v in verdicts(found).items() if v is not Verdict.OK}
     assert odd == {"card-signature": Verdict.SKIPPED, "push-undeclared": Verdict.SKIPPED}
+    assert found.unseen == UNSEEN
     assert (found.agent, found.over, found.has_failed) == ("greeter", "JSONRPC 1.0", False)
 
 

@@ -74,8 +74,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """Wait for the next request, which keep-alive bounds until its first byte."""
         super().on_response_complete()
         self._head_timer.cancel()
-        if not self.transport.is_closing() and self.cycle.response_complete:
+        if self.cycle.response_complete:
             self._await_head()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Leave it to the other clock, which also sees whether the answer is fetched."""
 
     def shutdown(self) -> None:
         """Let an answer that is being sent come to its end, for as long as there is."""
@@ -87,8 +90,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.limits.head, self._too_slow)
 
     def _too_slow(self) -> None:
-        if self.transport.is_closing():
-            return
         unsent = self.transport.get_write_buffer_size()
         if unsent == 0:
             self.transport.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -18,6 +19,8 @@ P = ParamSpec("P")
 MAX_DEPTH = 100
 MAX_INT = 2**31 - 1
 MAX_TENANT = 128
+#: Sessions are kept under a name that the tenant's is a part of, percent signs and all.
+_MOST_QUOTED = 192
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -207,7 +210,8 @@ def required(value: str | None, field: str) -> str:
 
 def check_tenant(tenant: str) -> None:
     """Refuse what cannot be the name of a tenant, and could be taken for more than one name."""
-    if len(tenant) > MAX_TENANT or not tenant.isprintable() or "/" in tenant:
+    is_long = len(tenant) > MAX_TENANT or len(quote(tenant)) > _MOST_QUOTED
+    if is_long or not tenant.isprintable() or "/" in tenant:
         raise fault("tenant", f"use at most {MAX_TENANT} printable characters, and no slash")
 
 

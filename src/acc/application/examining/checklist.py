@@ -57,7 +57,7 @@ CHECKS = (
         Area.CARD,
         "The card is at /.well-known/agent.json too",
         "Agent Card（/.well-known/agent.json）を定義",
-        "14.3 (beyond it: older clients)",
+        "14.3, beyond it: older clients",
         card.card_old_path,
     ),
     Check(
@@ -193,7 +193,7 @@ CHECKS = (
         Area.PROTOCOL,
         "The same message twice is worked on once",
         "冪等性保証（同じIDの重複チェック）",
-        "3.3.1 (beyond it: safe retries)",
+        "3.3.1, beyond it: safe retries",
         protocol.idempotent,
     ),
     Check(
@@ -217,7 +217,7 @@ CHECKS = (
         Area.STREAMING,
         "A lost stream goes on without a gap",
         "再接続しても取りこぼさない",
-        "3.5.2 (beyond it: Last-Event-ID)",
+        "3.5.2, beyond it: Last-Event-ID",
         streaming.resume,
     ),
     Check(

@@ -57,14 +57,14 @@ class Work:
         self.session_id = task.context_id
         self.teller: Teller
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.handle: asyncio.Task[None] | None = None
+        self.handle: asyncio.Task[None]
         #: Whether someone else has decided how the task ends.
         self.yielded = False
 
     def give_way(self) -> None:
         """Stop; the task has been moved on by someone else."""
         # Only once: a second cancellation would cut off how agents clean up after the first.
-        if not self.yielded and self.handle is not None:
+        if not self.yielded:
             self.handle.cancel()
         self.yielded = True
 
@@ -104,8 +104,7 @@ class Execution:
         if pending:
             await asyncio.wait(pending, timeout=grace)
         for work in list(self._works.values()):
-            if work.handle is not None:
-                work.handle.cancel()
+            work.handle.cancel()
 
     @property
     def is_open(self) -> bool:

@@ -29,13 +29,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What an examination came to; `unseen` are the duties that no visitor can check."""
+    """What an examination came to.
+
+    `unseen` are the duties that no visitor can check; who asked for some checks only is spared.
+    """
 
     url: str
     agent: str
     over: str
     lines: tuple[Line, ...]
-    unseen: tuple[Unseen, ...] = UNSEEN
+    unseen: tuple[Unseen, ...] = ()
 
     def count(self, verdict: Verdict) -> int:
         """Return how many checks ended with one verdict."""
@@ -91,6 +94,7 @@ class ExamineServer:
             agent=str(visit.card.document.get("name", "")) if visit.card else "",
             over=visit.main.told if spoken else "",
             lines=tuple(lines),
+            unseen=() if only else UNSEEN,
         )
 
     def chosen(self, only: Collection[str]) -> list[Check]:

@@ -1,0 +1,110 @@
+"""Reading server-sent events off a socket, as slowly as one likes."""
+
+import json
+import socket
+from collections.abc import Iterator
+from http.client import HTTPResponse
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from server_process import ALICE, Server, Side, head
+
+REST = Side("REST", "1.0")
+
+
+class Event(NamedTuple):
+    """An event; one without a number is a comment."""
+
+    number: int
+    data: dict[str, Any]
+
+
+class EventStream:
+    """An open stream; use it as a context manager."""
+
+    def __init__(self, connection: socket.socket, raw: bytes) -> None:
+        self.connection = connection
+        connection.sendall(raw)
+        self._response = HTTPResponse(connection, method="POST")
+
+    def __enter__(self) -> "EventStream":
+        self._response.begin()
+        self.status = self._response.status
+        self.headers = {name.lower(): value for name, value in self._response.getheaders()}
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._response.close()
+        self.connection.close()
+
+    def lines(self) -> Iterator[Event]:
+        """Give events and comments until the stream ends."""
+        number = -1
+        while line := self._response.readline():
+            if line.startswith(b"id: "):
+                number = int(line[4:])
+            elif line.startswith(b"data: "):
+                yield Event(number, json.loads(line[6:]))
+            elif line.startswith(b":"):
+                yield Event(-1, {})
+
+    def events(self) -> Iterator[Event]:
+        """Give events until the stream ends."""
+        return (event for event in self.lines() if event.number >= 0)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the events that are still to come."""
+        return [event.number for event in self.events()]
+
+
+def task_of(event: Event) -> str:
+    """Return the task that an event is of."""
+    held = next(iter(event.data.values()))
+    return str(held.get("taskId") or held["id"])
+
+
+def state_of(event: Event) -> str:
+    """Return the state that an event tells, empty if it tells none."""
+    held = event.data.get("statusUpdate") or event.data.get("task") or {}
+    return str(held.get("status", {}).get("state", "")).removeprefix("TASK_STATE_")
+
+
+def start(
+    server: Server, text: str, message_id: str, *, after: int | None = None, buffer: int = 0
+) -> EventStream:
+    """Send a message and follow what comes of it."""
+    more = {} if after is None else {"Last_Event_ID": str(after)}
+    body = REST.call({"message": REST.message(text, message_id)})
+    raw = REST.post(body, path="/message:stream", **more)
+    return EventStream(server.connect(seconds=30, buffer=buffer), raw)
+
+
+def subscribe(
+    server: Server, task_id: str, *, after: int | None = None, buffer: int = 0
+) -> EventStream:
+    """Follow a task."""
+    more = {} if after is None else {"Last-Event-ID": str(after)}
+    raw = head("GET", f"/tasks/{task_id}:subscribe", REST.headers() | more)
+    return EventStream(server.connect(seconds=30, buffer=buffer), raw)
+
+
+def begin(server: Server, text: str, message_id: str) -> str:
+    """Send a message without waiting for what comes of it, and return the task."""
+    message = REST.message(text, message_id)
+    body = REST.call({"message": message, "configuration": {"returnImmediately": True}})
+    reply = server.send(REST.post(body))
+    assert reply.status == 200, reply
+    return str(reply.json["task"]["id"])
+
+
+def get(server: Server, task_id: str) -> dict[str, Any]:
+    """Return a task as it is now."""
+    reply = server.send(REST.get(task_id, token=ALICE))
+    assert reply.status == 200, reply
+    task: dict[str, Any] = reply.json
+    return task

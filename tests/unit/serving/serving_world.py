@@ -1,0 +1,306 @@
+"""A server without a wire: agents that do as they are told, both stores, and what to send."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acc import BaseAgent, RequestKind, RunContext, Runner
+from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
+from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
+from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.application.serving.limits import ServeLimits
+from acc.application.serving.requests import (
+    GetRequest,
+    ListRequest,
+    SendRequest,
+    TaskRequest,
+)
+from acc.application.serving.streams import StreamItem, TaskStream
+from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.bootstrap.agents import make_services
+from acc.domain.value_objects.event import Part, text_part, words
+from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    PushConfig,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskQuery,
+    TaskState,
+)
+from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.task_ports import TaskStorePort
+from acc.testing import FrozenClock
+
+APP = "desk"
+ANN = Principal(caller="ann")
+BOB = Principal(caller="bob")
+S = TaskState
+
+
+@dataclass(kw_only=True, eq=False)
+class Doer(BaseAgent):
+    """Does what the message says; `gate` lets it go on, `log` tells what it did."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.gate = asyncio.Event()
+        self.log: list[str] = []
+
+    async def run(self, ctx: RunContext) -> str | None:
+        verb, _, rest = ctx.message.partition(" ")
+        self.log.append(ctx.message)
+        action = getattr(self, f"_{verb}", None)
+        return f"echo: {ctx.message}" if action is None else await action(ctx, rest)
+
+    async def _count(self, ctx: RunContext, upto: str) -> str:
+        for number in range(int(upto)):
+            await ctx.artifacts.publish(
+                "numbers", f"{number} ", append=number > 0, last=number == int(upto) - 1
+            )
+            await asyncio.sleep(0)
+        return f"counted to {upto}"
+
+    async def _wait(self, ctx: RunContext, rest: str) -> str:
+        if rest:
+            await ctx.progress(rest)
+        await self.gate.wait()
+        self.log.append("woke")
+        return "waited"
+
+    async def _stubborn(self, ctx: RunContext, _: str) -> str:
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.log.append("swallowed")
+        await ctx.progress("still here")
+        await ctx.say("and talking")
+        await ctx.artifacts.publish("late", "too late")
+        self.log.append("done")
+        return "finished anyway"
+
+    async def _ask(self, ctx: RunContext, rest: str) -> str:
+        answer = await ctx.ask_person(rest or "What shall it be?")
+        return f"answer: {answer.value!r} by {answer.by} ({answer.verdict.value})"
+
+    async def _confirm(self, ctx: RunContext, rest: str) -> str:
+        answer = await ctx.ask_person(
+            rest or "May I?", kind=RequestKind.CONFIRMATION, expires_after=60.0
+        )
+        self.log.append(f"ran {answer.verdict.value}")
+        return f"{answer.verdict.value}: {dict(answer.arguments or {})} {answer.reason}".strip()
+
+    async def _twice(self, ctx: RunContext, _: str) -> str:
+        first = await ctx.ask_person("First?", kind=RequestKind.CONFIRMATION)
+        second = await ctx.ask_person("Second?")
+        return f"{first.verdict.value} then {second.value}"
+
+    async def _login(self, ctx: RunContext, _: str) -> str:
+        answer = await ctx.ask_person("Sign in.", kind=RequestKind.AUTHORIZATION)
+        return f"login {answer.verdict.value}"
+
+    async def _fail(self, ctx: RunContext, rest: str) -> str:
+        raise RuntimeError(f"the password is {rest}")
+
+    async def _quiet(self, ctx: RunContext, _: str) -> None:
+        return None
+
+    async def _progress(self, ctx: RunContext, rest: str) -> str:
+        for word in rest.split():
+            await ctx.progress(word)
+        return "done"
+
+
+class World:
+    """Stores, a clock, and servers over them."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.clock = FrozenClock()
+        self.sessions: SessionStorePort
+        self.artifacts: ArtifactStorePort
+        self.tasks: TaskStorePort
+        if kind == "memory":
+            files = InMemoryArtifactStore()
+            self.artifacts = files
+            self.sessions = InMemorySessionStore(clock=self.clock, artifacts=files)
+            self.tasks = InMemoryTaskStore(clock=self.clock, app_name=APP)
+        else:
+            sessions = SqliteSessionStore(folder / "acc.db", clock=self.clock)
+            self.sessions = sessions
+            self.artifacts = SqliteArtifactStore(sessions.database)
+            self.tasks = SqliteTaskStore(sessions.database, clock=self.clock, app_name=APP)
+
+    def server(
+        self,
+        agent: BaseAgent,
+        *,
+        store: TaskStorePort | None = None,
+        check_url: Callable[[str], Awaitable[None]] | None = None,
+        **limits: Any,
+    ) -> ServeTasks:
+        services = make_services(store=(self.sessions, self.artifacts), clock=self.clock)
+        runner = Runner(agent, app_name=APP, services=services)
+        made = ServeLimits(**{"grace": 0.05, **limits})
+        return ServeTasks(runner, tasks=store or self.tasks, limits=made, check_url=check_url)
+
+    @asynccontextmanager
+    async def open(self, agent: BaseAgent, **options: Any) -> AsyncIterator[ServeTasks]:
+        """Serve an agent, and see that nothing is left of it afterwards."""
+        serve, before = self.server(agent, **options), asyncio.all_tasks()
+        async with serve.open():
+            yield serve
+            check_nobody_follows(serve)
+        check_nothing_left(serve, before)
+
+    async def aclose(self) -> None:
+        await self.tasks.aclose()
+        await self.sessions.aclose()
+
+
+def check_nobody_follows(serve: ServeTasks) -> None:
+    assert not serve._hub.followed
+    assert not serve._following._claimed
+    assert not serve._following._open
+
+
+def check_nothing_left(serve: ServeTasks, before: Set["asyncio.Task[Any]"] = frozenset()) -> None:
+    assert not serve._execution.running
+    assert asyncio.all_tasks() <= {*before, asyncio.current_task()}
+
+
+_COUNT = iter(range(1, 1_000_000))
+
+
+def said(
+    text: str | Sequence[Part],
+    *,
+    id: str = "",
+    task: Task | str = "",
+    context: str = "",
+    role: Role = Role.USER,
+    **fields: Any,
+) -> SendRequest:
+    """Return a request to send a message, with an id of its own unless one is given."""
+    message = Message(
+        message_id=id or f"m-{next(_COUNT)}",
+        role=role,
+        parts=text_part(text) if isinstance(text, str) else tuple(text),
+        task_id=task if isinstance(task, str) else task.id,
+        context_id=context,
+    )
+    return SendRequest(message=message, **fields)
+
+
+async def send(
+    serve: ServeTasks, text: str | Sequence[Part], who: Principal = ANN, **fields: Any
+) -> Task:
+    found = await serve.send(who, said(text, **fields))
+    assert isinstance(found, Task)
+    return found
+
+
+async def start(serve: ServeTasks, text: str, who: Principal = ANN, **fields: Any) -> Task:
+    return await send(serve, text, who, wait=False, **fields)
+
+
+async def get(serve: ServeTasks, task: Task | str, who: Principal = ANN) -> Task:
+    return await serve.get(who, GetRequest(id=task if isinstance(task, str) else task.id))
+
+
+async def cancel(serve: ServeTasks, task: Task, who: Principal = ANN) -> Task:
+    return await serve.cancel(who, TaskRequest(id=task.id))
+
+
+async def subscribe(serve: ServeTasks, task: Task, after: int | None = None) -> TaskStream:
+    return await serve.subscribe(ANN, TaskRequest(id=task.id), after=after)
+
+
+async def listed(serve: ServeTasks, who: Principal = ANN) -> list[Task]:
+    return list((await serve.listed(who, ListRequest(query=TaskQuery()))).tasks)
+
+
+async def until(check: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(5):
+        while True:
+            found = check()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def settled(serve: ServeTasks, task: Task, state: TaskState) -> Task:
+    """Wait until a task has come to a state."""
+
+    async def has_come() -> bool:
+        return (await get(serve, task)).state is state
+
+    await until(has_come)
+    return await get(serve, task)
+
+
+async def read(stream: TaskStream, most: int | None = None) -> list[StreamItem]:
+    """Read a stream to its end, or so many items, and close it."""
+    found: list[StreamItem] = []
+    try:
+        async with asyncio.timeout(5), aclosing(stream.items()) as items:
+            async for item in items:
+                found.append(item)
+                if most is not None and len(found) >= most:
+                    break
+    finally:
+        stream.close()
+    return found
+
+
+def told(items: Sequence[StreamItem]) -> list[str]:
+    """Return what items say, in short."""
+    return [_told(item.item) for item in items]
+
+
+def _told(item: Any) -> str:
+    match item:
+        case Task():
+            return f"task {item.state.value}"
+        case Message():
+            return f"message {words(item.parts)}"
+        case StatusUpdate():
+            message = item.status.message
+            return f"{item.status.state.value} {words(message.parts) if message else ''}".strip()
+        case ArtifactUpdate():
+            return f"{item.artifact.name} {words(item.artifact.parts)}".strip()
+    return "alive"
+
+
+def answer_of(task: Task) -> str:
+    """Return the text of the answer of a task."""
+    (made,) = (made for made in task.artifacts if made.artifact_id == "answer")
+    return words(made.parts)
+
+
+def note_of(task: Task) -> str:
+    """Return what the status of a task says."""
+    return "" if task.status.message is None else words(task.status.message.parts)
+
+
+def request_of(task: Task) -> dict[str, Any]:
+    """Return what a task asks, as data."""
+    assert task.status.message is not None
+    (request,) = task.status.message.parts[1].data["requests"]
+    return dict(request)
+
+
+def push(url: str = "https://hooks.example/a", id: str = "", task_id: str = "") -> PushConfig:
+    return PushConfig(id=id, task_id=task_id, url=url)
+
+
+async def any_url(_: str) -> None:
+    """Let every address pass."""
