@@ -36,7 +36,8 @@ def test_a_remote_agent_asks_and_a_person_approves(tmp_path: Path) -> None:
     with Server(tmp_path, *options, agent="served_agents:desk") as server:
         events = call(server, GREETING, ORDER, APPROVAL)
     greeted, asked, paid = (
-        [event for event in events if event["asked"] == text] for text in (GREETING, ORDER, APPROVAL)
+        [event for event in events if event["asked"] == text]
+        for text in (GREETING, ORDER, APPROVAL)
     )
     assert "echo: こんにちは" in [event["said"] for event in greeted]
     assert asked[-1]["calls"] == [{"input_required": "May pay be called?"}]
