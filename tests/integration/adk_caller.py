@@ -35,10 +35,14 @@ async def main(url: str, token: str, *texts: str) -> None:
         for text in texts:
             sent = types.Content(role="user", parts=[types.Part(text=text)])
             async for event in runner.run_async(new_message=sent, **IDS):
-                parts = event.content.parts if event.content else None
-                said = "".join(part.text or "" for part in parts or [])
-                found = {"asked": text, "said": said, "error": event.error_message}
-                found["task"] = (event.custom_metadata or {}).get("a2a:task_id")
+                parts = (event.content.parts if event.content else None) or []
+                found = {
+                    "asked": text,
+                    "said": "".join(part.text or "" for part in parts),
+                    "calls": [part.function_call.args for part in parts if part.function_call],
+                    "error": event.error_message,
+                    "task": (event.custom_metadata or {}).get("a2a:task_id"),
+                }
                 sys.stdout.write(json.dumps(found) + "\n")
 
 

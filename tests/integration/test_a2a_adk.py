@@ -9,6 +9,7 @@ import pytest
 from server_process import ALICE, HERE, Server, tokens_file
 
 PYTHON = HERE.parent.parent / ".venv-witness" / "bin" / "python"
+GREETING, ORDER = "こんにちは", "支払い 12000円"
 APPROVAL = "承認します。処理を続けてください。"
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="make witness-adk sets it up")
@@ -33,11 +34,12 @@ def call(server: Server, *texts: str) -> list[dict[str, Any]]:
 def test_a_remote_agent_asks_and_a_person_approves(tmp_path: Path) -> None:
     options = ["--tokens", str(tokens_file(tmp_path))]
     with Server(tmp_path, *options, agent="served_agents:desk") as server:
-        events = call(server, "こんにちは", "支払い 12000円", APPROVAL)
-    said = {
-        text: [e for e in events if e["asked"] == text] for text in {e["asked"] for e in events}
-    }
-    assert said["こんにちは"][-1]["said"] == "echo: こんにちは"
-    assert "May pay be called?" in said["支払い 12000円"][-1]["said"]
-    assert said[APPROVAL][-1]["said"] == "12,000円を支払いました"
-    assert said["支払い 12000円"][-1]["task"] == said[APPROVAL][-1]["task"]
+        events = call(server, GREETING, ORDER, APPROVAL)
+    greeted, asked, paid = (
+        [event for event in events if event["asked"] == text]
+        for text in (GREETING, ORDER, APPROVAL)
+    )
+    assert "echo: こんにちは" in [event["said"] for event in greeted]
+    assert asked[-1]["calls"] == [{"input_required": "May pay be called?"}]
+    assert "12,000円を支払いました" in [event["said"] for event in paid]
+    assert asked[-1]["task"] == paid[-1]["task"] != greeted[-1]["task"]

@@ -31,7 +31,8 @@ function pieces(events) {
   for (const event of events) {
     if (event.kind === 'task') known = artifact(event, 'numbers');
     if (event.kind === 'artifact-update' && event.artifact.name === 'numbers') {
-      known = (event.append ? known : '') + words(event.artifact.parts);
+      // Over HTTP+JSON the client loses the field.
+      known = (event.append === false ? '' : known) + words(event.artifact.parts);
     }
   }
   return known;
