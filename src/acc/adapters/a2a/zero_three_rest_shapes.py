@@ -5,7 +5,7 @@ type is left as it is, so that whoever reads the result can say what is wrong.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from acc.adapters.a2a.one_content import ROLE_NAMES, STATE_NAMES
@@ -59,7 +59,18 @@ def _word(value: Any, words: Mapping[str, str]) -> Any:
     return words.get(value, value) if isinstance(value, str) else value
 
 
-def part_in(value: Any) -> Any:
+def part_asked(value: Any) -> Any:
+    """Return a part of a request in the words of JSON-RPC.
+
+    The official Python library writes names in snake case, and encodes bytes that are encoded
+    already; everyone else does neither.
+    """
+    file = value.get("file") if isinstance(value, Mapping) else None
+    is_once = isinstance(file, Mapping) and "file_with_bytes" not in file
+    return part_in(value, is_once=is_once)
+
+
+def part_in(value: Any, *, is_once: bool = False) -> Any:
     """Return a part in the words of JSON-RPC."""
     part = _object(value)
     if part is None or part.get("kind"):
@@ -68,7 +79,8 @@ def part_in(value: Any) -> Any:
     if file is not None:
         _renamed(file, "fileWithUri", "uri")
         if isinstance(file.get("fileWithBytes"), str):
-            file["bytes"] = _once(file.pop("fileWithBytes"))
+            encoded = file.pop("fileWithBytes")
+            file["bytes"] = encoded if is_once else _once(encoded)
         part["file"] = file
     data = part.get("data")
     if isinstance(data, Mapping) and data.keys() == {"data"} and isinstance(data["data"], Mapping):
@@ -104,14 +116,14 @@ def part_out(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-def message_in(value: Any) -> Any:
+def message_in(value: Any, read_part: Callable[[Any], Any] = part_in) -> Any:
     """Return a message in the words of JSON-RPC."""
     message = _object(value)
     if message is None:
         return value
     _renamed(message, "content", "parts")
     message["role"] = _word(message.get("role"), _ROLES)
-    message["parts"] = _each(message.get("parts"), part_in)
+    message["parts"] = _each(message.get("parts"), read_part)
     return message
 
 
@@ -254,7 +266,7 @@ def send_in(value: Any) -> Any:
         return value
     _renamed(send, "request", "message")
     if "message" in send:
-        send["message"] = message_in(send["message"])
+        send["message"] = message_in(send["message"], part_asked)
     how = _object(send.get("configuration"))
     if how is not None:
         _renamed(how, "pushNotification", "pushNotificationConfig")
@@ -266,5 +278,8 @@ def send_in(value: Any) -> Any:
 def send_out(send: dict[str, Any]) -> dict[str, Any]:
     """Return a message to be sent in the words of HTTP."""
     send["message"] = message_out(send["message"])
+    for part in send["message"]["content"]:
+        if "file" in part:  # encoded twice, and told so as the official library does
+            _renamed(part["file"], "fileWithBytes", "file_with_bytes")
     _renamed(send["configuration"], "pushNotificationConfig", "pushNotification")
     return send
