@@ -3,6 +3,7 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,8 +39,12 @@ _FIND = (
 )
 _FIND_OWNER = "SELECT id FROM task_owners WHERE app_name = ? AND tenant = ? AND caller = ?"
 _ADD_OWNER = "INSERT INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
-_FIND_CONTEXT = "SELECT id, owner FROM task_contexts WHERE app_name = ? AND context_id = ?"
-_ADD_CONTEXT = "INSERT INTO task_contexts (app_name, context_id, owner, tasks) VALUES (?, ?, ?, 1)"
+# No row comes back where the context is another owner's.
+_ADD_TO_CONTEXT = (
+    "INSERT INTO task_contexts (app_name, context_id, owner, tasks) VALUES (?, ?, ?, 1)"
+    " ON CONFLICT (app_name, context_id) DO UPDATE SET tasks = tasks + 1"
+    " WHERE owner = excluded.owner RETURNING id"
+)
 _FIND_MESSAGE = (
     "SELECT m.digest, m.task FROM task_owners o JOIN task_messages m ON m.owner = o.id"
     " WHERE o.app_name = ? AND o.tenant = ? AND o.caller = ? AND m.message_id = ?"
@@ -98,7 +103,10 @@ class Filing(NamedTuple):
 
 def column(state: TaskState) -> str:
     """Return where the tasks of a state are counted."""
-    return f"n_{state.value.replace('-', '_')}"
+    return _COLUMNS[state]
+
+
+_COLUMNS = {state: f"n_{state.value.replace('-', '_')}" for state in TaskState}
 
 
 def find(connection: sqlite3.Connection, app_name: str, task_id: str) -> Row | None:
@@ -140,16 +148,11 @@ def add_task(connection: sqlite3.Connection, app_name: str, filing: Filing) -> i
     owner = find_owner(connection, app_name, filing.owner)
     if owner is None:
         owner = _added(connection, _ADD_OWNER, (app_name, *filing.owner))
-    found = connection.execute(_FIND_CONTEXT, (app_name, task.context_id)).fetchone()
-    if found is None:
-        context = _added(connection, _ADD_CONTEXT, (app_name, task.context_id, owner))
-    elif found[1] != owner:
+    context = connection.execute(_ADD_TO_CONTEXT, (app_name, task.context_id, owner)).fetchone()
+    if context is None:
         raise ContextNotFound(task.context_id)
-    else:
-        context = found[0]
-        connection.execute("UPDATE task_contexts SET tasks = tasks + 1 WHERE id = ?", (context,))
     _count(connection, owner, None, task.state)
-    place = (context, task.state.value, task.status.at)
+    place = (context[0], task.state.value, task.status.at)
     try:
         number = _added(connection, _ADD_TASK, (app_name, task.id, *place, *filing.holder, owner))
     except sqlite3.IntegrityError as error:
@@ -263,8 +266,13 @@ def _count(
     connection: sqlite3.Connection, owner: int, left: TaskState | None, come: TaskState | None
 ) -> None:
     """Number a move of one of an owner's tasks, and count from which state it led to which."""
+    connection.execute(_count_statement(left, come), (owner,))
+
+
+@lru_cache
+def _count_statement(left: TaskState | None, come: TaskState | None) -> str:
     counts = "moves = moves + 1"
     if left is not come:
         counts += f", {column(left)} = {column(left)} - 1" if left else ""
         counts += f", {column(come)} = {column(come)} + 1" if come else ""
-    connection.execute(f"UPDATE task_owners SET {counts} WHERE id = ?", (owner,))  # noqa: S608 - our columns
+    return f"UPDATE task_owners SET {counts} WHERE id = ?"  # noqa: S608 - our columns

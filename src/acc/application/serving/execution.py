@@ -42,17 +42,33 @@ def user_of(principal: Principal) -> str:
 class Work:
     """A task that is being worked on here."""
 
-    __slots__ = ("done", "handle", "principal", "session_id", "task", "teller", "yielded")
+    __slots__ = ("_waiting", "handle", "is_done", "principal", "session_id", "task", "teller", "yielded")
 
     def __init__(self, task: Task, principal: Principal) -> None:
         self.task = task
         self.principal = principal
         self.session_id = task.context_id
         self.teller: Teller
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_done = False
+        self._waiting: list[asyncio.Future[None]] = []
         self.handle: asyncio.Task[None] | None = None
         #: Whether someone else has decided how the task ends.
         self.yielded = False
+
+    async def wait(self) -> None:
+        """Wait until nobody works on the task here any more."""
+        if not self.is_done:
+            # One for each who waits, so that none who gives up takes the others' with it.
+            done = asyncio.get_running_loop().create_future()
+            self._waiting.append(done)
+            await done
+
+    def has_ended(self) -> None:
+        """Call those who wait."""
+        self.is_done = True
+        for done in self._waiting:
+            if not done.done():
+                done.set_result(None)
 
     def give_way(self) -> None:
         """Stop; the task has been moved on by someone else."""
@@ -92,7 +108,7 @@ class Execution:
     async def close(self, *, grace: float) -> None:
         """Take no more work, wait a while for what there is, then stop it as failed."""
         self._group = None
-        pending = [work.done for work in self._works.values()]
+        pending = [work.handle for work in self._works.values() if work.handle is not None]
         if pending:
             await asyncio.wait(pending, timeout=grace)
         for work in list(self._works.values()):
@@ -133,7 +149,7 @@ class Execution:
 
     def _gone(self, work: Work) -> None:
         del self._works[work.task.id]
-        work.done.set_result(None)
+        work.has_ended()
 
     async def fail_orphans(self) -> int:
         """End the tasks whose process is gone, so that nobody waits for them for ever."""
