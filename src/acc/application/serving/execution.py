@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 
 from acc.application.context import RunResult
 from acc.application.runner import SessionRunner
@@ -30,6 +31,8 @@ from acc.ports.outbound.task_ports import TaskStorePort
 
 log = logging.getLogger("acc.serve")
 
+#: What a task begins with is told within so many seconds also to those who look from elsewhere.
+_WAITS_FOR = 0.02
 _STOPPED = "the server was stopped before this task was done; send the message again (interrupted)"
 _INTERRUPTED = "the server was interrupted in this task; send the message again (interrupted)"
 
@@ -42,7 +45,17 @@ def user_of(principal: Principal) -> str:
 class Work:
     """A task that is being worked on here."""
 
-    __slots__ = ("_waiting", "handle", "is_done", "principal", "session_id", "task", "teller", "yielded")
+    __slots__ = (
+        "_waiting",
+        "handle",
+        "is_done",
+        "principal",
+        "session_id",
+        "task",
+        "teller",
+        "timer",
+        "yielded",
+    )
 
     def __init__(self, task: Task, principal: Principal) -> None:
         self.task = task
@@ -50,6 +63,7 @@ class Work:
         self.session_id = task.context_id
         self.teller: Teller
         self.is_done = False
+        self.timer: asyncio.TimerHandle | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self.handle: asyncio.Task[None] | None = None
         #: Whether someone else has decided how the task ends.
@@ -66,6 +80,8 @@ class Work:
     def has_ended(self) -> None:
         """Call those who wait."""
         self.is_done = True
+        if self.timer is not None:
+            self.timer.cancel()
         for done in self._waiting:
             if not done.done():
                 done.set_result(None)
@@ -141,11 +157,36 @@ class Execution:
             clock=self._runner.services.clock,
             ids=self._runner.services.ids,
         )
+        teller.may_wait = partial(self._may_wait, work, self._group)
         prepare(teller)
         work.handle = self._group.create_task(self._work(work, message, answers))
         # Not at the end of the work itself, which may be stopped before it has begun.
         work.handle.add_done_callback(lambda _: self._gone(work))
         return work
+
+    def _may_wait(self, work: Work, group: asyncio.TaskGroup) -> bool:
+        """Tell whether nobody looks, so that what a task begins with may wait for a moment."""
+        if work.task.id in self._hub.followed:
+            return False
+
+        def tell() -> None:
+            group.create_task(self._tell_late(work))
+
+        work.timer = asyncio.get_running_loop().call_later(_WAITS_FOR, tell)
+        return True
+
+    async def _tell_late(self, work: Work) -> None:
+        try:
+            await work.teller.catch_up()
+        except AccError:
+            log.exception("task could not be stored", extra={"task_id": work.task.id})
+
+    async def catch_up(self, task_id: str | None = None) -> None:
+        """Store what waits to be told of a task, or of all of them, because someone looks."""
+        works = self._works.values() if task_id is None else (self._works.get(task_id),)
+        for work in list(works):
+            if work is not None:
+                await work.teller.catch_up()
 
     def _gone(self, work: Work) -> None:
         del self._works[work.task.id]
@@ -283,7 +324,8 @@ class Execution:
             at=self._runner.services.clock.now(),
             message=self._note(work.task.id, _STOPPED),
         )
-        await self._store(work, [StatusUpdate(status=status, metadata={"code": "interrupted"})])
+        stopped = StatusUpdate(status=status, metadata={"code": "interrupted"})
+        await self._store(work, [*work.teller.take_owed(), stopped])
 
     async def _load(self, work: Work, name: str, version: int) -> StoredArtifact | None:
         return await self._runner.load_artifact(

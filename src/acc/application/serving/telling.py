@@ -72,11 +72,14 @@ class Teller:
         self.as_data = False
         self.may_reply = False
         self.wants_footprint = False
+        #: Tells whether what the task begins with may wait for what comes next.
+        self.may_wait: Callable[[], bool] = lambda: False
         self.is_working = False
         self._store = store
         self._load = load
         self._clock = clock
         self._ids = ids
+        self._owed: StatusUpdate | None = None
         self._said: Event | None = None
         self._pieces = ""
         self._newest = ""
@@ -90,9 +93,22 @@ class Teller:
         if not updates:
             return
         if not self.is_working and not isinstance(updates[0], DirectReply):
+            updates = [*(self.take_owed() or [self._status(TaskState.WORKING)]), *updates]
             self.is_working = True
-            updates = [self._status(TaskState.WORKING), *updates]
         await self._store(updates)
+
+    async def catch_up(self) -> None:
+        """Tell that the task is at work, if that was to wait for the first thing to tell."""
+        if self._owed is not None:
+            await self._store(self.take_owed())
+
+    def take_owed(self) -> list[Update]:
+        """Return that the task is at work, if that is still to be told."""
+        owed, self._owed = self._owed, None
+        if owed is None:
+            return []
+        self.is_working = True
+        return [owed]
 
     async def _updates(self, event: Event) -> list[Update]:
         match event.kind:
@@ -108,11 +124,15 @@ class Teller:
                 self._is_streaming = False
                 return []
             case EventKind.MESSAGE | EventKind.INPUT if not self.is_working:
-                if self.may_reply:
-                    return []
-                self.is_working = True
-                return [self._status(TaskState.WORKING)]
+                return self._begun()
         return []
+
+    def _begun(self) -> list[Update]:
+        if self.may_reply:
+            return []
+        self._owed = self._status(TaskState.WORKING)
+        # Told together with what comes next it costs a store nothing.
+        return [] if self.may_wait() else self.take_owed()
 
     def _message(self, event: Event) -> list[Update]:
         self._is_streaming = False
@@ -162,6 +182,9 @@ class Teller:
 
     def ending(self, result: RunResult) -> list[Update]:
         """Return the updates that a run ends its task, or its part of the task, with."""
+        return [*self.take_owed(), *self._last(result)]
+
+    def _last(self, result: RunResult) -> list[Update]:
         if result.status is RunStatus.INPUT_REQUIRED:
             return [self._asking(result.requests)]
         if result.status is RunStatus.REJECTED:
@@ -176,9 +199,9 @@ class Teller:
         """Return the update that a run which failed ends its task with."""
         code = error.code if isinstance(error, AccError) else "internal"
         told = str(error) if isinstance(error, _PUBLIC) else "the agent could not finish this task"
-        return [
-            self._status(TaskState.FAILED, text_part(f"{told} ({code})"), metadata={"code": code})
-        ]
+        said = text_part(f"{told} ({code})")
+        failed = self._status(TaskState.FAILED, said, metadata={"code": code})
+        return [*self.take_owed(), failed]
 
     def _whole_answer(self, text: str) -> ArtifactUpdate:
         if self._told and self._told + self._pieces + self._newest == text:

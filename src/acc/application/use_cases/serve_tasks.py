@@ -303,6 +303,7 @@ class ServeTasks:
     async def listed(self, principal: Principal, request: ListRequest) -> TaskPage:
         """Return a page of the caller's tasks."""
         owner = self._owner(principal, request.tenant)
+        await self._execution.catch_up()
         page = await self._tasks.listed(owner, request.query)
         tasks = (self._shown(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:
@@ -394,6 +395,7 @@ class ServeTasks:
         return principal if principal.owner == owner else changed(principal, tenant=owner.tenant)
 
     async def _own(self, owner: Owner, task_id: str) -> Task:
+        await self._execution.catch_up(task_id)
         task = await self._tasks.read(task_id, owner=owner)
         if task is None or task.reply is not None:
             raise TaskNotFound(task_id)
