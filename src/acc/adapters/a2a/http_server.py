@@ -23,6 +23,8 @@ class BoundedProtocol(HttpToolsProtocol):
     end, would be kept and grow for as long as its client likes.
     """
 
+    _awaited_since: float | None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the client a while to send the head of a request."""
         super().connection_made(transport)
@@ -59,7 +61,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Say that the body has come, so that nobody has to time how long it takes."""
-        self.scope[BODY_HAS_COME] = True  # type: ignore[typeddict-unknown-key]
+        self.scope[BODY_HAS_COME] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -70,7 +72,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def _await_head(self) -> None:
-        self._awaited_since: float | None = self.loop.time()
+        self._awaited_since = self.loop.time()
 
     def _look(self) -> None:
         # One timer for a connection that looks at the time: two for each request cost more.

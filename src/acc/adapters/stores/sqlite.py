@@ -50,7 +50,7 @@ _LIST = (
 )
 # The fence: whoever was put out, or counts from another number, changes nothing.
 _ADVANCE = (
-    "UPDATE sessions SET seq = ?, turns = turns + ?, run_id = coalesce(?, run_id),"
+    "UPDATE sessions SET seq = ?, turns = turns + ?, run_id = coalesce(?, run_id),"  # noqa: S608 - constants
     " status = coalesce(?, status), updated_at = ?, lease_until = ?, holder = ?"
     f" WHERE {_THIS_SESSION} AND seq = ? AND holder = ? RETURNING id"
 )
