@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -107,6 +107,7 @@ class Execution:
         self._hub = hub
         self._group: asyncio.TaskGroup | None = None
         self._works: dict[str, Work] = {}
+        self._heads: Mapping[str, int] = {}
 
     @property
     def running(self) -> Collection[str]:
@@ -212,13 +213,16 @@ class Execution:
         watched = {*self._works, *self._hub.followed}
         if not watched:
             return
-        for task_id, seq in (await self._tasks.heads(watched)).items():
+        before, self._heads = self._heads, await self._tasks.heads(watched)
+        for task_id, seq in self._heads.items():
             work = self._works.get(task_id)
             if work is not None and seq > work.task.seq:
                 task = await self._tasks.read(task_id)
                 if task is None or task.state not in ACTIVE:
                     work.give_way()
-            self._hub.tell(task_id)
+            # Waking everyone who follows anything, several times a second, would be dear.
+            if before.get(task_id) != seq and (work is None or seq > work.task.seq):
+                self._hub.tell(task_id)
 
     async def abandon(self, principal: Principal, task: Task) -> None:
         """Give up the run of a task that was waiting."""
