@@ -60,11 +60,11 @@ class Server:
                 return int(line.split()[1]) / 1024
         return 0.0
 
-    def cost(self, ask: Callable[[int], bytes], count: int) -> float:
+    def cost(self, ask: Callable[[int], bytes], count: int, connections: int) -> float:
         """Return the CPU that a request takes, in microseconds, over connections that stay open."""
-        turns = count // CONNECTIONS
+        turns = count // connections
         with ExitStack() as stack:
-            sockets = [stack.enter_context(self.connect()) for _ in range(CONNECTIONS)]
+            sockets = [stack.enter_context(self.connect()) for _ in range(connections)]
             before = self.cpu()
             for _ in range(turns):
                 for held in sockets:
@@ -74,7 +74,7 @@ class Server:
                     answer = _answer(held)
                     if b'"result"' not in answer:
                         raise RuntimeError(f"refused: {answer[:300]!r}")
-            return (self.cpu() - before) / (turns * CONNECTIONS) * 1e6
+            return (self.cpu() - before) / (turns * connections) * 1e6
 
 
 def _answer(held: socket.socket) -> bytes:
@@ -174,7 +174,10 @@ def _requests() -> list[Line]:
                 servers[kind] = stack.enter_context(running(kind))
             except RuntimeError as error:
                 missing[kind] = str(error)
-        taken = _in_turns({name: (one, send_message) for name, one in servers.items()}, REQUESTS)
+        plan = {name: (one, send_message) for name, one in servers.items()}
+        taken = _in_turns(plan, REQUESTS)
+        plan.pop("sdk", None)
+        alone = _in_turns(plan, REQUESTS, ROUNDS // 2, connections=1)
         stack.close()
     lines = [
         Line(f"SendMessage, {what}", _low(taken[name]), 0, "us CPU")
@@ -194,6 +197,12 @@ def _requests() -> list[Line]:
             lines.append(Line(what, 0, bar, "times", missing=missing[base]))
         else:
             lines.append(Line(what, _ratio(taken[name], taken[base]), bar, "times"))
+    if "starlette" in alone:
+        # Without a bar, and to our disadvantage: nothing can be committed together.
+        lines += [
+            Line(f"{what}, one at a time", _ratio(alone[name], alone["starlette"]), 0, "times")
+            for name, what in (("memory", "in memory"), ("sqlite", "in SQLite"))
+        ]
     what = "the official SDK against ours, in memory"
     if "sdk" in missing:
         return [*lines, Line(what, 0, 5, "times", missing=missing["sdk"])]
@@ -201,13 +210,16 @@ def _requests() -> list[Line]:
 
 
 def _in_turns(
-    plan: dict[str, tuple[Server, Callable[[int], bytes]]], count: int, rounds: int = ROUNDS
+    plan: dict[str, tuple[Server, Callable[[int], bytes]]],
+    count: int,
+    rounds: int = ROUNDS,
+    connections: int = CONNECTIONS,
 ) -> dict[str, list[float]]:
     """Measure all in turns; the first round warms up and does not count."""
     taken: dict[str, list[float]] = {name: [] for name in plan}
     for _ in range(rounds + 1):
         for name, (server, ask) in plan.items():
-            taken[name].append(server.cost(ask, count))
+            taken[name].append(server.cost(ask, count, connections))
     return {name: costs[1:] for name, costs in taken.items()}
 
 
