@@ -161,6 +161,7 @@ def serve_sdk() -> None:
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
             raise NotImplementedError
 
+    logging.getLogger("a2a").setLevel(logging.ERROR)  # the card is not what is measured
     card = AgentCard(name="echo", version="1", capabilities=AgentCapabilities(streaming=True))
     handler = DefaultRequestHandler(
         agent_executor=Executor(), task_store=InMemoryTaskStore(), agent_card=card

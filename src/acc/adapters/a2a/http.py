@@ -21,6 +21,10 @@ _JSON_TYPES = (JSON, A2A_JSON)
 _ONCE = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"a2a-version"})
 
 
+#: Set in the scope by a server that has the whole body already.
+BODY_HAS_COME = "acc.body_has_come"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     """How long a connection may take, in seconds, and how large the head of a request may be.
@@ -114,28 +118,32 @@ class HttpRequest:
         declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self.limits.body:
             raise self._too_large()
-        pieces: list[bytes] = []
-        size = 0
+        if BODY_HAS_COME in self.scope:
+            return await self._whole_body()
         try:
             async with asyncio.timeout(self.limits.receive):
-                while True:
-                    message = await self._receive()
-                    if message["type"] != "http.request":
-                        raise HttpFault(400, "the connection was closed within the body")
-                    piece = message.get("body", b"")
-                    size += len(piece)
-                    if size > self.limits.body:
-                        raise self._too_large()
-                    pieces.append(piece)
-                    if not message.get("more_body"):
-                        break
+                return await self._whole_body()
         except TimeoutError:
             raise HttpFault(
                 408,
                 f"the body took longer than {self.limits.receive:g} seconds",
                 [(b"connection", b"close")],
             ) from None
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _whole_body(self) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise HttpFault(400, "the connection was closed within the body")
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > self.limits.body:
+                raise self._too_large()
+            pieces.append(piece)
+            if not message.get("more_body"):
+                return piece if len(pieces) == 1 else b"".join(pieces)
 
     def _too_large(self) -> HttpFault:
         return HttpFault(

@@ -1,6 +1,7 @@
 """Running the application over HTTP: uvicorn, with bounds on how slow and large a head may be."""
 
 import asyncio
+import gc
 import math
 import socket
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from acc.adapters.a2a.http import ConnectionLimits
+from acc.adapters.a2a.http import BODY_HAS_COME, ConnectionLimits
 from acc.domain.errors import InvalidInput
 
 
@@ -69,6 +70,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._unfinished = [held for held in self._unfinished if not held.response_complete]
             self._unfinished.append(self.cycle)
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Say that the body has come, so that nobody has to time how long it takes."""
+        self.scope[BODY_HAS_COME] = True  # type: ignore[literal-required]
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, which keep-alive bounds until its first byte."""
@@ -151,10 +157,14 @@ def run(
         log_level="error",  # anyone can send what is no HTTP as often as they like
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here depends on the client's address
         timeout_keep_alive=math.ceil(limits.head),
         timeout_graceful_shutdown=math.ceil(limits.stop),
         backlog=2048,
     )
     server = _Server(config, on_ready=on_ready)
+    # What was imported lives as long as the process; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
     server.run(sockets=[listening])
     return server.started
