@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from acc import BaseAgent
-from acc.adapters.a2a.http_server import bind
+from acc.adapters.a2a.serving.http_server import bind
 from acc.adapters.security.tokens import StaticTokens, TokenEntry, token_hash
 from acc.application.context import RunContext
 from acc.bootstrap import serving

@@ -25,7 +25,7 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.a2a.client import A2AClient
+from acc.adapters.a2a.calling.client import A2AClient
 from acc.bootstrap.remotes import make_remote
 from acc.domain.errors import TaskNotFound, Unauthenticated
 from acc.domain.value_objects.card import AgentCard

@@ -17,7 +17,7 @@ from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseC
 from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
-from acc.domain.value_objects.evaluation_run import (
+from acc.domain.value_objects.evaluation import (
     AgentChoice,
     EpisodeJob,
     RunConfiguration,
