@@ -13,7 +13,7 @@ from acc.adapters.runs.page.turns import embedded, shown_jobs
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.bootstrap import evaluation as bootstrap
 from acc.bootstrap.parts import version
-from acc.domain.value_objects.evaluation import RunConfiguration, jobs_of
+from acc.domain.value_objects.evaluation_run import RunConfiguration, jobs_of
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")

@@ -27,7 +27,7 @@ from acc.cli.screen import (
 from acc.domain.ccs_budget import SMALLEST_BUDGET
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
-from acc.domain.value_objects.evaluation import EpisodeJob, RunConfiguration
+from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration
 
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 

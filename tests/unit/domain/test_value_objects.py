@@ -4,16 +4,18 @@ import pytest
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState, body
 from acc.domain.value_objects.evaluation import (
-    AgentChoice,
     AgentTurnEvaluationRecord,
     ClaimVerdict,
     ConstraintFinding,
     DriftAudit,
     HallucinationAudit,
     OutcomeScores,
+    TurnStatus,
+)
+from acc.domain.value_objects.evaluation_run import (
+    AgentChoice,
     RunConfiguration,
     ScenarioChoice,
-    TurnStatus,
     jobs_of,
 )
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery

@@ -11,7 +11,7 @@ from acc.adapters.runs.page import drawing, sections, standing, turns
 from acc.adapters.runs.page.phrasing import listed, plain
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import TurnLine
-from acc.domain.value_objects.evaluation import EpisodeJob
+from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 
 def write_report(run: RunDirectory, summary: Mapping[str, Any], *, detail: int = 10) -> Path:

@@ -13,7 +13,8 @@ from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
 from acc.domain.evaluation_metrics import METRIC_NAMES, spread
 from acc.domain.statistics import PairedDifference, paired_difference
-from acc.domain.value_objects.evaluation import OUTCOME_NAMES, EpisodeJob, Spread, TurnStatus
+from acc.domain.value_objects.evaluation import OUTCOME_NAMES, Spread, TurnStatus
+from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 GATE_METRICS = (*METRIC_NAMES, "last_memory_tokens", "scored", "failed", "unscored")
 #: Metrics in which agents are compared turn by turn.

@@ -14,7 +14,7 @@ import msgspec
 
 from acc.adapters.runs.turn_lines import TurnLine, decode, encode
 from acc.domain.errors import InvalidInput, RunDamaged, RunMismatch, StorageFailed
-from acc.domain.value_objects.evaluation import EpisodeJob, RunConfiguration, jobs_of
+from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration, jobs_of
 
 _CONFIGURATION = "run.json"
 _EPISODES = "episodes"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.domain.errors import AccError
-from acc.domain.value_objects.evaluation import EpisodeJob
+from acc.domain.value_objects.evaluation_run import EpisodeJob
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,

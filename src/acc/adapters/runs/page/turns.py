@@ -9,7 +9,8 @@ import msgspec
 
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
-from acc.domain.value_objects.evaluation import OUTCOME_NAMES, EpisodeJob, TurnStatus
+from acc.domain.value_objects.evaluation import OUTCOME_NAMES, TurnStatus
+from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 WORST = 10
 _ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}

@@ -1,0 +1,63 @@
+"""What a run of an evaluation consists of, and what comes out of it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioChoice:
+    """A scenario by reference, with the digest of what it said when the run began."""
+
+    reference: str
+    id: str
+    domain: str
+    language: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentChoice:
+    """An agent's name in the run and what stands behind it."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfiguration:
+    """Everything that decides what a run records; two equal ones record the same bytes."""
+
+    version: str
+    scenarios: tuple[ScenarioChoice, ...]
+    agents: tuple[AgentChoice, ...]
+    judge: str
+    episodes: int
+    turns: int | None
+    seed: int
+    window: int
+    budget: int
+    timeout: float | None
+    judge_attempts: int = 3
+    visible_characters: int = 8_000
+    vocabulary: str = "o200k_base"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeJob:
+    """One episode of a run: which scenario, with which seed."""
+
+    scenario: ScenarioChoice
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Return the episode's name, also that of its file."""
+        return f"{self.scenario.id}.{self.seed:06d}"
+
+
+def jobs_of(configuration: RunConfiguration) -> tuple[EpisodeJob, ...]:
+    """Return the episodes of a run, scenario by scenario."""
+    return tuple(
+        EpisodeJob(scenario=scenario, seed=configuration.seed + number)
+        for scenario in configuration.scenarios
+        for number in range(configuration.episodes)
+    )
