@@ -10,7 +10,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
-from acc.bootstrap.models import check_model_name, make_model
+from acc.bootstrap.models import check_model_name, check_model_ready, make_model
 from acc.bootstrap.parts import make_memory, token_counter
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.remote import RemoteAddress
@@ -65,6 +65,17 @@ def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) ->
                 raise InvalidInput(f"agent {found.name!r}: {error}") from None
         if isinstance(memory, str) and memory not in MEMORIES:
             raise InvalidInput(f"agent {found.name!r}: {_unknown_memory(memory)}")
+
+
+def check_models(agent: BaseAgent) -> None:
+    """Refuse a tree with a model that could not be asked: no such name, no key, no library."""
+    for found in agent.walk():
+        model = getattr(found, "model", None)
+        if isinstance(model, str) and model:
+            try:
+                check_model_ready(model)
+            except InvalidInput as error:
+                raise InvalidInput(f"agent {found.name!r}: {error}") from None
 
 
 def _unknown_memory(name: str) -> str:

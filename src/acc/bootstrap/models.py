@@ -11,7 +11,8 @@ from acc.domain.errors import InvalidInput
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 if TYPE_CHECKING:
-    from acc.adapters.providers.cache import CachedModel
+    from collections.abc import Callable
+
     from acc.adapters.providers.choice import ModelChoice
     from acc.adapters.providers.limiting import Limiter
 
@@ -58,14 +59,36 @@ def check_model_ready(name: str) -> None:
 def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> LanguageModelPort:
     """Return a model by its name, `FIRST|SECOND` for one that steps in for another.
 
-    Answers of providers are kept in the folder `cache`; `sample` tells independent draws apart.
+    Answers of providers are kept in the folder `cache`, or in that which ACC_MODEL_CACHE names;
+    `sample` tells independent draws apart.
     """
-    found: list[LanguageModelPort] = [_one(one, cache, sample) for one in _named(name)]
-    if len(found) == 1:
-        return found[0]
-    from acc.adapters.providers.trying import FallbackModel
+    return _kept(_core(name), name, cache, sample)
 
-    return FallbackModel(found)
+
+class EpisodeModels:
+    """The models of one episode: agents share a model's connections, and no draw of its answers."""
+
+    def __init__(self, episode: str, *, cache: Path | None = None) -> None:
+        self._episode = episode
+        self._cache = cache
+        self._made: dict[str, LanguageModelPort] = {}
+
+    def of(self, who: str) -> "Callable[[str], LanguageModelPort]":
+        """Return what gives someone a model by its name."""
+
+        def model(name: str) -> LanguageModelPort:
+            if name not in self._made:
+                self._made[name] = _core(name)
+            return _kept(self._made[name], name, self._cache, f"{self._episode}/{who}")
+
+        return model
+
+    async def aclose(self) -> None:
+        """Close the models' connections."""
+        for model in self._made.values():
+            ending = getattr(model, "aclose", None)
+            if ending is not None:
+                await ending()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +161,14 @@ class ProviderModel:
 
     def _opened(self) -> LanguageModelPort:
         if self._model is None:
-            self._model = _hosted(self.choice, self._cache, "")
+            self._model = _hosted(self.choice)
+            if self._cache is not None:
+                from acc.adapters.providers.cache import CachedModel
+
+                identity = {"models": [self.choice.identity]}
+                self._model = CachedModel(
+                    self._model, self._cache, identity=identity, name=self.name
+                )
         return self._model
 
 
@@ -172,12 +202,37 @@ def _choice(name: str, **settings: Any) -> "ModelChoice":
     return replace(parse_choice(name), **settings)
 
 
-def _one(name: str, cache: Path | None, sample: str) -> LanguageModelPort:
-    if name == "embedded":
-        from acc.adapters.models.embedded import EmbeddedModel
+def _core(name: str) -> LanguageModelPort:
+    """Return a model without a cache."""
+    found: list[LanguageModelPort] = []
+    for one in _named(name):
+        if one == "embedded":
+            from acc.adapters.models.embedded import EmbeddedModel
 
-        return EmbeddedModel()
-    return _hosted(_choice(name), cache, sample)
+            found.append(EmbeddedModel())
+        else:
+            found.append(ProviderModel(one))
+    if len(found) == 1:
+        return found[0]
+    from acc.adapters.providers.trying import FallbackModel
+
+    return FallbackModel(found)
+
+
+def _kept(
+    model: LanguageModelPort, name: str, cache: Path | None, sample: str
+) -> LanguageModelPort:
+    """Return a model whose answers are kept on disk, if that is wanted and saves a call."""
+    folder = cache or model_cache()
+    names = _named(name)
+    if folder is None or all(one in MODELS for one in names):
+        return model
+    from acc.adapters.providers.cache import CachedModel
+
+    identities = [one if one in MODELS else _choice(one).identity for one in names]
+    return CachedModel(
+        model, folder, identity={"models": identities}, name=" | ".join(names), sample=sample
+    )
 
 
 def _check_installed(name: str) -> None:
@@ -187,8 +242,8 @@ def _check_installed(name: str) -> None:
         raise InvalidInput(f"{name} needs the libraries of providers: pip install 'acc[models]'")
 
 
-def _hosted(choice: "ModelChoice", cache: Path | None, sample: str) -> "LanguageModelPort":
-    """Return a provider's model with its limits, retries and cache around it."""
+def _hosted(choice: "ModelChoice") -> LanguageModelPort:
+    """Return a provider's model with its limits and retries around it."""
     choice.key()
     _check_installed(choice.name)
     from acc.adapters.providers.hosted import HostedModel
@@ -199,9 +254,7 @@ def _hosted(choice: "ModelChoice", cache: Path | None, sample: str) -> "Language
     limiter = _limiter(choice)
     if limiter is not None:
         model = LimitedModel(model, limiter)
-    model = RetryingModel(model, attempts=choice.attempts, max_wait=choice.max_wait)
-    folder = cache or _cache_folder()
-    return model if folder is None else _cached(model, folder, choice, sample)
+    return RetryingModel(model, attempts=choice.attempts, max_wait=choice.max_wait)
 
 
 @lru_cache(maxsize=256)
@@ -217,14 +270,7 @@ def _limiter(choice: "ModelChoice") -> "Limiter | None":
     return None if limits.are_none else Limiter(limits)
 
 
-def _cached(
-    model: LanguageModelPort, folder: Path, choice: "ModelChoice", sample: str
-) -> "CachedModel":
-    from acc.adapters.providers.cache import CachedModel
-
-    return CachedModel(model, folder, identity=choice.identity, name=choice.name, sample=sample)
-
-
-def _cache_folder() -> Path | None:
+def model_cache() -> Path | None:
+    """Return the folder that the environment names for answers to be kept in."""
     held = os.environ.get(CACHE_VARIABLE, "").strip()
     return Path(held) if held else None
