@@ -207,6 +207,14 @@ class Anthropic:
         "tool_calls": "tool_use",
         "content_filter": "refusal",
     }
+    _FAULTS = {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        403: "permission_error",
+        404: "not_found_error",
+        429: "rate_limit_error",
+        529: "overloaded_error",
+    }
 
     def whole(self, asked: Asked, reply: Reply) -> dict[str, Any]:
         """Return an answer in one piece."""
@@ -224,8 +232,7 @@ class Anthropic:
 
     def fault(self, reply: Reply) -> dict[str, Any]:
         """Return an error's body."""
-        kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-        kind = reply.kind or kinds.get(reply.status, "api_error")
+        kind = reply.kind or self._FAULTS.get(reply.status, "api_error")
         return {"type": "error", "error": {"type": kind, "message": reply.message}}
 
     def _events(self, asked: Asked, reply: Reply) -> Iterator[tuple[str, dict[str, Any]]]:

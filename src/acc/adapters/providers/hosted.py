@@ -23,6 +23,7 @@ from acc.adapters.providers.choice import MOVABLE, ModelChoice
 from acc.adapters.providers.conversation import Conversation, parameters, tool_call
 from acc.adapters.providers.faults import Faults
 from acc.adapters.providers.opening import open_model
+from acc.adapters.providers.pricing import Prices
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.event import Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
@@ -44,6 +45,7 @@ class HostedModel:
         self._key = choice.key()
         self._faults = Faults(choice, self._key)
         self._conversation = Conversation()
+        self._prices = Prices(choice)
         self._settings = _settings(choice)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._model: Model | None = None
@@ -143,7 +145,8 @@ class HostedModel:
                 "it used up max_tokens before it said anything: allow more", reason="length"
             )
         self._conversation.keep(response, calls)
-        return ModelAnswer(text=text, calls=tuple(calls), usage=_usage(response))
+        usage = _usage(response, self._prices.cost(response))
+        return ModelAnswer(text=text, calls=tuple(calls), usage=usage)
 
     def _ended_without_a_reason(self, response: ModelResponse) -> bool:
         """Tell whether a stream just stopped, where its provider says why when all was said."""
@@ -184,14 +187,8 @@ def _text(event: object) -> str:
     return ""
 
 
-def _usage(response: ModelResponse) -> Usage:
+def _usage(response: ModelResponse, cost: float | None) -> Usage:
     spent = response.usage
-    cost: float | None = None
-    if response.model_name and (spent.input_tokens or spent.output_tokens):
-        try:
-            cost = float(response.cost().total_price)
-        except (LookupError, ValueError):
-            cost = None  # nobody knows the price
     return Usage(
         input_tokens=spent.input_tokens,
         output_tokens=spent.output_tokens,

@@ -22,7 +22,8 @@ class Allowance:
 
     def __init__(self, per_minute: float, now: Callable[[], float]) -> None:
         self._rate = per_minute / _MINUTE
-        self._most = per_minute
+        #: More in one piece could never be had: it is to be taken for this much.
+        self.most = per_minute
         self._left = per_minute
         self._now = now
         self._at = now()
@@ -30,15 +31,14 @@ class Allowance:
     def take(self, amount: float) -> float:
         """Take an amount, and return how many seconds to wait until it is there."""
         now = self._now()
-        self._left = min(self._most, self._left + (now - self._at) * self._rate)
+        self._left = min(self.most, self._left + (now - self._at) * self._rate)
         self._at = now
-        # More than a minute's worth in one piece could never be had: it costs a minute's worth.
-        self._left -= min(amount, self._most)
+        self._left -= amount
         return max(0.0, -self._left / self._rate)
 
     def give(self, amount: float) -> None:
         """Give back what was not spent, or take what was spent beyond; nobody waits for that."""
-        self._left = min(self._most, self._left + amount)
+        self._left = min(self.most, self._left + amount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Limiter:
         if seats is not None:
             await seats.acquire()
         try:
-            guess = 0 if self._tokens is None else _guess(prompt)
+            guess = 0.0 if self._tokens is None else min(_guess(prompt), self._tokens.most)
             wait = 0.0 if self._requests is None else self._requests.take(1)
             if self._tokens is not None:
                 wait = max(wait, self._tokens.take(guess))
@@ -87,8 +87,9 @@ class Limiter:
                 await self._sleep(wait)
 
             def spent(usage: Usage) -> None:
-                if self._tokens is not None:
-                    self._tokens.give(guess - usage.input_tokens - usage.output_tokens)
+                told = usage.input_tokens + usage.output_tokens
+                if self._tokens is not None and told:
+                    self._tokens.give(guess - told)
 
             yield spent
         finally:
