@@ -19,6 +19,7 @@ from pathlib import Path
 
 from a2a import bench_a2a
 from lines import Line
+from models import bench_models
 from runtime import bench_sessions, bench_turns, conversation
 
 from acc.adapters.memory.recall import Bm25EvidenceStore
@@ -242,6 +243,7 @@ BENCHES: dict[str, Callable[[], list[Line]]] = {
     "recall": bench_recall,
     "long-session": bench_long_session,
     "a2a": bench_a2a,
+    "models": bench_models,
     "full-run": bench_full_run,
 }
 

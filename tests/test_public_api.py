@@ -49,6 +49,7 @@ PUBLIC = {
     "Part",
     "Prompt",
     "PromptMessage",
+    "ProviderModel",
     "RemoteAgent",
     "RemoteFailed",
     "RequestKind",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from acc.bootstrap.agents import Runner
     from acc.bootstrap.evaluation import make_agent
+    from acc.bootstrap.models import ProviderModel
     from acc.bootstrap.parts import acc_memory, make_memory
     from acc.domain.errors import (
         AccError,
@@ -106,6 +107,7 @@ _HOMES = {
     "Part": "acc.domain.value_objects.event",
     "Prompt": "acc.ports.outbound.model_ports",
     "PromptMessage": "acc.ports.outbound.model_ports",
+    "ProviderModel": "acc.bootstrap.models",
     "RemoteAgent": "acc.application.agents.remote",
     "RemoteFailed": "acc.domain.errors",
     "RequestKind": "acc.domain.value_objects.event",
@@ -181,6 +183,7 @@ __all__ = [
     "Part",
     "Prompt",
     "PromptMessage",
+    "ProviderModel",
     "RemoteAgent",
     "RemoteFailed",
     "RequestKind",

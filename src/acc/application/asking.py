@@ -107,13 +107,16 @@ def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens:
         spent_in = sum(counter.count(text) for text in heard)
         said = (answer.text, *(_content(Part(call=call)) for call in answer.calls))
         spent_out = spent_out or sum(counter.count(text) for text in said)
-    if not spent_in and not spent_out and not memory_tokens:
+    if not spent_in and not spent_out and not memory_tokens and told.cost is None:
         return _ONE_CALL
     return Usage(
         llm_calls=1,
         input_tokens=spent_in,
         output_tokens=spent_out,
         memory_tokens=memory_tokens,
+        cached_tokens=told.cached_tokens,
+        cost=told.cost,
+        priced_calls=0 if told.cost is None else 1,
     )
 
 

@@ -50,6 +50,14 @@ class Services:
             self._known[model] = self.models(model)
         return self._known[model]
 
+    async def aclose(self) -> None:
+        """Let go of the store, and of what the models hold open; asking them opens it again."""
+        for model in self._known.values():
+            ending = getattr(model, "aclose", None)
+            if ending is not None:
+                await ending()
+        await self.sessions.aclose()
+
 
 class Listener(Protocol):
     """Follows a run, which waits while it hears."""

@@ -10,6 +10,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
+from acc.bootstrap.models import check_model_name, check_model_ready, make_model
 from acc.bootstrap.parts import make_memory, token_counter
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import RemoteAddress
@@ -22,7 +23,6 @@ from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
 if TYPE_CHECKING:
     from acc.ports.outbound.memory_ports import MemoryPort
 
-MODELS = ("embedded",)
 MEMORIES = ("transcript", "retrieval", "acc")
 
 
@@ -31,7 +31,7 @@ class Runner(SessionRunner):
 
     `store` says where sessions live: "memory", the path of a SQLite file, or a pair of stores of
     your own for sessions and artifacts. `models` answer to names of your choosing, beside
-    "embedded".
+    "embedded" and those of providers, such as "openai:gpt-5.2".
     """
 
     def __init__(
@@ -58,17 +58,24 @@ def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) ->
     """Refuse names of models and memories that nobody answers to, before a run needs them."""
     for found in agent.walk():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
-        if isinstance(model, str) and model not in models and model not in MODELS:
-            raise InvalidInput(f"agent {found.name!r}: {_unknown_model(model)}")
+        if isinstance(model, str) and model not in models:
+            try:
+                check_model_name(model)
+            except InvalidInput as error:
+                raise InvalidInput(f"agent {found.name!r}: {error}") from None
         if isinstance(memory, str) and memory not in MEMORIES:
             raise InvalidInput(f"agent {found.name!r}: {_unknown_memory(memory)}")
 
 
-def _unknown_model(name: str) -> str:
-    return (
-        f"no model {name!r}: choose {', '.join(MODELS)}, or give the agent an object with "
-        "`async complete(prompt)`"
-    )
+def check_models(agent: BaseAgent) -> None:
+    """Refuse a tree with a model that could not be asked: no such name, no key, no library."""
+    for found in agent.walk():
+        model = getattr(found, "model", None)
+        if isinstance(model, str) and model:
+            try:
+                check_model_ready(model)
+            except InvalidInput as error:
+                raise InvalidInput(f"agent {found.name!r}: {error}") from None
 
 
 def _unknown_memory(name: str) -> str:
@@ -132,15 +139,6 @@ def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, 
     path = Path(os.fspath(store).removeprefix("sqlite:///").removeprefix("sqlite:"))
     sessions = SqliteSessionStore(path, clock=clock)
     return sessions, SqliteArtifactStore(sessions.database)
-
-
-def make_model(name: str) -> LanguageModelPort:
-    """Return a model by its name."""
-    if name == "embedded":
-        from acc.adapters.models.embedded import EmbeddedModel
-
-        return EmbeddedModel()
-    raise InvalidInput(_unknown_model(name))
 
 
 def make_conversation_memory(name: str, *, window: int = 4096, budget: int = 512) -> "MemoryPort":

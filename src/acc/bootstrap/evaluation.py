@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
+from acc.bootstrap.models import EpisodeModels, make_model
 from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
@@ -26,6 +27,8 @@ from acc.domain.value_objects.evaluation_run import (
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
+from acc.ports.outbound.memory_ports import MemoryPort
+from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
     from acc.adapters.evaluation.scenario_files import ScenarioTemplate
@@ -38,36 +41,65 @@ AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
 JUDGES = ("rubric",)
 
 
-def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:
+#: What the built-in agents are told where a language model speaks for them: all the same.
+INSTRUCTION = (
+    "You take part in a long conversation. Answer the latest message, in its language, from what "
+    "you remember and what it says. Keep to every rule that you were given, also early on, until "
+    "it is lifted. If something was not said, say that you do not know it."
+)
+
+
+def make_agent(
+    name: str,
+    kind: str,
+    *,
+    window: int = 4096,
+    budget: int = 512,
+    model: str = "embedded",
+    models: Callable[[str], LanguageModelPort] = make_model,
+) -> AgentRunnerPort:
     """Return a fresh agent for one episode: a memory's name, `python:MODULE:NAME` or `a2a:URL`.
 
     What is named may be an agent of acc, something that makes one, a class with `run_turn`, or a
-    function from the query to the answer.
+    function from the query to the answer. `model` speaks for those that a memory names; `models`
+    gives it, and those of an agent of acc, by name.
     """
     if kind.startswith("python:"):
         from acc.adapters.evaluation.python_agents import make_runner
+        from acc.bootstrap.agents import make_conversation_memory
 
         def run_agent(agent_name: str, agent: "BaseAgent") -> AgentRunnerPort:
-            return _runtime_agent(agent_name, agent, window=window, budget=budget)
+            memories = partial(make_conversation_memory, window=window, budget=budget)
+            return _runtime_agent(agent_name, agent, models, memories)
 
         return make_runner(name, kind.removeprefix("python:"), run_agent=run_agent)
     if kind.startswith("a2a:"):
         return _remote_agent(name, kind.removeprefix("a2a:"))
     from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
-    from acc.adapters.models.embedded import EmbeddedModel
 
     memory = make_memory(AGENT_KINDS.get(kind, kind), window=window, budget=budget)
-    return MemoryAgentRunner(agent_name=name, model=EmbeddedModel(), memory=memory)
+    return MemoryAgentRunner(
+        agent_name=name,
+        model=models(model),
+        memory=memory,
+        instruction="" if model == "embedded" else INSTRUCTION,
+    )
 
 
-def _runtime_agent(name: str, agent: "BaseAgent", *, window: int, budget: int) -> AgentRunnerPort:
+def _runtime_agent(
+    name: str,
+    agent: "BaseAgent",
+    models: Callable[[str], LanguageModelPort],
+    memories: Callable[[str], MemoryPort],
+) -> AgentRunnerPort:
     """Return a tree of agents with a session of its own and the evaluation's memory sizes."""
     from acc.adapters.evaluation.runtime_agents import RuntimeAgentRunner
     from acc.application.runner import SessionRunner
-    from acc.bootstrap.agents import make_conversation_memory, make_services
+    from acc.bootstrap.agents import make_services
 
     services = make_services()
-    services.memories = partial(make_conversation_memory, window=window, budget=budget)
+    services.models = models
+    services.memories = memories
     runner = SessionRunner(agent, app_name="evaluation", services=services)
     return RuntimeAgentRunner(agent_name=name, runner=runner)
 
@@ -167,7 +199,11 @@ def choose_scenarios(reference: str) -> tuple[ScenarioChoice, ...]:
 
 
 def compose_episode(
-    configuration: RunConfiguration, run: "RunDirectory", job: EpisodeJob, stack: ExitStack
+    configuration: RunConfiguration,
+    run: "RunDirectory",
+    job: EpisodeJob,
+    stack: ExitStack,
+    models: EpisodeModels,
 ) -> Episode:
     """Return the parts of one episode; `stack` closes its journal."""
     from acc.adapters.runs.recorded_episode import RecordedEpisode
@@ -178,7 +214,12 @@ def compose_episode(
     return Episode(
         agents=[
             make_agent(
-                choice.name, choice.kind, window=configuration.window, budget=configuration.budget
+                choice.name,
+                choice.kind,
+                window=configuration.window,
+                budget=configuration.budget,
+                model=configuration.model,
+                models=models.of(choice.name),
             )
             for choice in configuration.agents
         ],
@@ -200,42 +241,62 @@ OnTurn = Callable[[str, TurnResult], None]
 
 
 async def _run_job(
-    run: "RunDirectory", job: EpisodeJob, on_turn: OnTurn, should_stop: Callable[[], bool]
+    run: "RunDirectory",
+    job: EpisodeJob,
+    on_turn: OnTurn,
+    should_stop: Callable[[], bool],
+    cache: Path | None,
 ) -> EpisodeEnd:
     configuration = run.configuration
+    models = EpisodeModels(job.name, cache=cache)
     with ExitStack() as stack:
         use_case = EvaluateUseCase(
-            compose=lambda wanted: compose_episode(configuration, run, wanted, stack),
+            compose=lambda wanted: compose_episode(configuration, run, wanted, stack, models),
             agent_timeout=configuration.timeout,
             judge_attempts=configuration.judge_attempts,
         )
-        return await use_case.run(
-            job, on_turn=lambda of, result: on_turn(of.name, result), should_stop=should_stop
-        )
+        try:
+            return await use_case.run(
+                job, on_turn=lambda of, result: on_turn(of.name, result), should_stop=should_stop
+            )
+        finally:
+            await models.aclose()
 
 
 def run_evaluation(
-    run: "RunDirectory", jobs: Sequence[EpisodeJob], *, workers: int, on_turn: OnTurn
+    run: "RunDirectory",
+    jobs: Sequence[EpisodeJob],
+    *,
+    workers: int,
+    on_turn: OnTurn,
+    cache: Path | None = None,
 ) -> EvaluationOutcome:
-    """Run the episodes here or in worker processes; Ctrl-C ends it with what was done."""
+    """Run the episodes here or in worker processes; Ctrl-C ends it with what was done.
+
+    What models of providers answer is kept in the folder `cache`, and not asked again.
+    """
     outcome = EvaluationOutcome()
     if not jobs:
         return outcome
     try:
         if workers <= 1:
-            asyncio.run(_run_here(run, jobs, on_turn, outcome))
+            asyncio.run(_run_here(run, jobs, on_turn, outcome, cache))
         else:
-            _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome)
+            _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome, cache)
     except KeyboardInterrupt:
         outcome.stopped = True
     return outcome
 
 
 async def _run_here(
-    run: "RunDirectory", jobs: Sequence[EpisodeJob], on_turn: OnTurn, outcome: EvaluationOutcome
+    run: "RunDirectory",
+    jobs: Sequence[EpisodeJob],
+    on_turn: OnTurn,
+    outcome: EvaluationOutcome,
+    cache: Path | None,
 ) -> None:
     for job in jobs:
-        end = await _run_job(run, job, on_turn, lambda: False)
+        end = await _run_job(run, job, on_turn, lambda: False, cache)
         if end.error:
             outcome.errors[job.name] = end.error
 
@@ -246,6 +307,7 @@ def _run_in_workers(
     workers: int,
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
+    cache: Path | None,
 ) -> None:
     from acc.adapters.runtime.workers import WorkerFault, WorkerPool
 
@@ -259,14 +321,14 @@ def _run_in_workers(
         on_turn(*message)
         return False
 
-    pool = WorkerPool(_serve_jobs, (run.path,), workers=workers, preload=("acc.preloaded",))
+    pool = WorkerPool(_serve_jobs, (run.path, cache), workers=workers, preload=("acc.preloaded",))
     try:
         pool.run(jobs, take)
     finally:
         pool.stop()
 
 
-def _serve_jobs(connection: Connection, path: Path) -> None:
+def _serve_jobs(connection: Connection, path: Path, cache: Path | None) -> None:
     """Run in a worker process: take jobs until there are none."""
     from acc.adapters.runs.run_directory import RunDirectory
     from acc.adapters.runtime.workers import WorkerFault, WorkerSeat
@@ -281,7 +343,11 @@ def _serve_jobs(connection: Connection, path: Path) -> None:
         try:
             end = asyncio.run(
                 _run_job(
-                    run, job, lambda name, result: seat.tell((name, slim(result))), seat.should_stop
+                    run,
+                    job,
+                    lambda name, result: seat.tell((name, slim(result))),
+                    seat.should_stop,
+                    cache,
                 )
             )
         except AccError as error:

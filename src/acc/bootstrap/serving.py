@@ -14,7 +14,7 @@ from acc.application.serving.cards import card_of, extended_card_of
 from acc.application.serving.delivering import PushDelivery
 from acc.application.serving.limits import ServeLimits
 from acc.application.use_cases.serve_tasks import ServeTasks
-from acc.bootstrap.agents import Runner, make_services
+from acc.bootstrap.agents import Runner, check_models, make_services
 from acc.bootstrap.parts import version
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import AgentCard, Interface
@@ -65,6 +65,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     from acc.adapters.security.guarded_http import check_url, guarded_client
 
     options = options or ServeOptions()
+    check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
     runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
     tasks = make_task_store(options.store, services.sessions, services.clock, agent.name)

@@ -334,10 +334,18 @@ def show_usage(console: Console, usage: Usage | None) -> None:
             shown(
                 f"  model calls: {usage.llm_calls}, tool calls: {usage.tool_calls}, tokens: "
                 f"{usage.input_tokens:,} in, {usage.output_tokens:,} out, "
-                f"{usage.memory_tokens:,} of memory",
+                f"{usage.memory_tokens:,} of memory{_money(usage)}",
                 style="dim",
             )
         )
+
+
+def _money(usage: Usage) -> str:
+    """Return what a turn cost in money, if that is known, and of how many calls."""
+    if usage.cost is None:
+        return ""
+    some = "" if usage.is_priced else f" for {usage.priced_calls} of {usage.llm_calls} calls"
+    return f", ${usage.cost:.4f}{some}"
 
 
 def write_json(stream: TextIO, line: Mapping[str, Any]) -> None:

@@ -11,9 +11,11 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
+from acc.adapters.runs.report import policy_of
 from acc.adapters.runs.results import GATE_METRICS
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.bootstrap import evaluation
+from acc.bootstrap.models import check_model_name, check_model_ready, model_cache, model_of
 from acc.bootstrap.parts import version
 from acc.cli.screen import (
     RunScreen,
@@ -48,6 +50,14 @@ class EvaluationOptions:
             "its token is taken from ACC_TOKEN_NAME, or ACC_TOKEN."
         ),
     ] = "baseline,retrieval,acc,oracle"
+    model: Annotated[
+        str,
+        Parameter(
+            help="The model that speaks for baseline, retrieval, acc and oracle: embedded, or "
+            "PROVIDER:MODEL such as openai:gpt-5.2, whose key is taken from the environment. "
+            "[default: what ACC_AGENT_MODEL names, or embedded]"
+        ),
+    ] = ""
     judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
     episodes: Annotated[
         int, Parameter(help="Episodes of each scenario; each has its own seed.")
@@ -78,6 +88,13 @@ class RunOptions:
             "[default: runs/NAME-OF-THE-RUN]"
         ),
     ] = None
+    cache: Annotated[
+        Path | None,
+        Parameter(
+            help="A folder where the answers of providers' models are kept: what was asked before "
+            "is not asked again. [default: what ACC_MODEL_CACHE names, or none]"
+        ),
+    ] = None
     fail_if: Annotated[
         tuple[str, ...],
         Parameter(
@@ -105,6 +122,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     Example: acc eval --scenario it-operations --agents baseline,acc --episodes 10
     """
     configuration = configure(options)
+    _check_model(configuration, how)
     gates = _checked_gates(how, configuration)
     directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
     with directory.locked():
@@ -125,6 +143,13 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         say_error(f"stopped; what was done is in {directory.path}: repeat the command to continue")
         return 130
     return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
+
+
+def _check_model(configuration: RunConfiguration, how: RunOptions) -> None:
+    """Refuse a model that could not be asked; with a cache, perhaps it need not be."""
+    kinds = {agent.kind for agent in configuration.agents}
+    if kinds & evaluation.AGENT_KINDS.keys() and (how.cache or model_cache()) is None:
+        check_model_ready(configuration.model)
 
 
 def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
@@ -152,10 +177,14 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
             raise InvalidInput(f"--{name} must be at least {least}, not {value}")
     if options.judge not in evaluation.JUDGES:
         raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(evaluation.JUDGES)}")
+    agents = evaluation.parse_agents(options.agents)
+    model = options.model or model_of("agent")
+    check_model_name(model)
     return RunConfiguration(
         version=version(),
         scenarios=evaluation.choose_scenarios(options.scenario),
-        agents=evaluation.parse_agents(options.agents),
+        agents=agents,
+        model=model,
         judge=options.judge,
         episodes=options.episodes,
         turns=options.turns,
@@ -191,7 +220,7 @@ def _run_episodes(directory: RunDirectory, how: RunOptions) -> evaluation.Evalua
     # What an agent prints is not our output.
     with screen, redirect_stdout(sys.stderr):
         return evaluation.run_evaluation(
-            directory, waiting, workers=workers, on_turn=screen.on_turn
+            directory, waiting, workers=workers, on_turn=screen.on_turn, cache=how.cache
         )
 
 
@@ -216,11 +245,7 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     for agent, error in results.first_errors.items():
         count = summary["agents"][agent]["failed"] + summary["agents"][agent]["unscored"]
         screen.print(f"{agent}: {count} turns without a score, the first: {error}", markup=False)
-    screen.print(
-        "Embedded model and rubric judge: this shows how memories behave under one fixed policy, "
-        "and claims nothing about any language model.",
-        style="dim",
-    )
+    screen.print(policy_of(summary), style="dim", markup=False)
     if results.report:
         screen.print(
             "report: ", results.report.resolve().as_uri(), sep="", soft_wrap=True, markup=False

@@ -227,9 +227,31 @@ class TransferLoop(BudgetExceeded):
 
 
 class ModelFailed(AccError):
-    """Report a model that could not be asked."""
+    """Report a model that could not be asked.
+
+    `reason` is a word such as rate_limit, timeout or refused, `model` and `provider` say whose it
+    was, and `retryable` whether the same question may succeed later. `retry_after` is how many
+    seconds the provider wants to be left alone, where it said so.
+    """
 
     code = "model_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        model: str = "",
+        provider: str = "",
+        retryable: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.model = model
+        self.provider = provider
+        self.retryable = retryable
+        self.retry_after = retry_after
 
 
 class ModelOutputInvalid(AccError):

@@ -3,6 +3,7 @@
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import agents_under_test
 import pytest
@@ -20,7 +21,7 @@ from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
 from acc.testing import ScriptedJudge, queries
 
 
-def python_agent(name: str, **sizes: int) -> AgentRunnerPort:
+def python_agent(name: str, **sizes: Any) -> AgentRunnerPort:
     return make_agent("mine", f"python:agents_under_test:{name}", **sizes)
 
 

@@ -44,6 +44,7 @@ def page_of(
         warnings=sections.warnings_of(summary),
         results=sections.result_table(summary, slots),
         run=sections.run_section(summary, slots),
+        policy=plain(policy_of(summary)),
         own=_own_agents(summary),
         by_turn=sections.charts_section(drawn, by_turn=True),
         by_domain=sections.charts_section(drawn, by_turn=False),
@@ -51,6 +52,20 @@ def page_of(
         losses_link=' <a href="#worse">Losses</a>' if focus else "",
         paired=sections.paired_section(summary),
         shown=_shown(len(shown), len(recorded)),
+    )
+
+
+def policy_of(summary: Mapping[str, Any]) -> str:
+    """Return in a sentence who answered and who judged, and what that can show."""
+    model = summary["configuration"].get("model", "embedded")
+    if model == "embedded":
+        return (
+            "Embedded model and rubric judge: this shows how memories behave under one fixed "
+            "policy, and claims nothing about any language model."
+        )
+    return (
+        f"The built-in agents answered with {model}; the rubric judge scored their words by fixed "
+        "rules."
     )
 
 

@@ -24,7 +24,11 @@ class AgentChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfiguration:
-    """Everything that decides what a run records; two equal ones record the same bytes."""
+    """Everything that decides what a run records.
+
+    Two equal ones record the same bytes as long as `model`, which the built-in agents answer with,
+    answers the same twice: the embedded one does.
+    """
 
     version: str
     scenarios: tuple[ScenarioChoice, ...]
@@ -39,6 +43,7 @@ class RunConfiguration:
     judge_attempts: int = 3
     visible_characters: int = 8_000
     vocabulary: str = "o200k_base"
+    model: str = "embedded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,21 +68,38 @@ def text_part(text: str) -> tuple[Part, ...]:
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """What was spent: model and tool calls, tokens, and the size of the memory shown."""
+    """What was spent: model and tool calls, tokens, money, and the size of the memory shown.
+
+    `cached_tokens` are those of the input that a provider had kept, and so charges less for.
+    `cost` is in US dollars and covers `priced_calls` of the model calls: a price that nobody told
+    is not 0 but missing, and so are the calls it would be for.
+    """
 
     llm_calls: int = 0
     tool_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     memory_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+    priced_calls: int = 0
+
+    @property
+    def is_priced(self) -> bool:
+        """Tell whether `cost` covers every model call."""
+        return self.priced_calls >= self.llm_calls
 
     def __add__(self, other: "Usage") -> "Usage":
+        cost = self.cost if other.cost is None else other.cost + (self.cost or 0.0)
         return Usage(
             llm_calls=self.llm_calls + other.llm_calls,
             tool_calls=self.tool_calls + other.tool_calls,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             memory_tokens=max(self.memory_tokens, other.memory_tokens),
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cost=cost,
+            priced_calls=self.priced_calls + other.priced_calls,
         )
 
 

@@ -1,0 +1,143 @@
+"""Answers kept on disk, so that an evaluation that is run again asks nobody."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from acc.adapters.providers.trying import close, streamed
+from acc.domain.errors import StorageFailed
+from acc.domain.value_objects.event import ToolCall, Usage
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+
+#: Raised when what is kept, or what an answer depends on, changes its form.
+_FORM = 1
+
+
+class _Said(msgspec.Struct, frozen=True):
+    text: str
+    calls: tuple[ToolCall, ...]
+    usage: Usage
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """What a file holds; `seal` is the digest of the rest, so that damage is noticed."""
+
+    key: str
+    model: str
+    said: _Said
+    seal: str
+
+
+class CachedModel:
+    """Answers from a folder what it was asked before, and keeps there what is answered anew.
+
+    The same question is one with the same model, settings, prompt and sample. `sample` tells apart
+    draws that are meant to be independent: episodes, votes. What a kept answer once cost is not
+    spent again: its `cost` is 0. Failures are not kept, and a damaged file counts as none.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModelPort,
+        folder: Path,
+        *,
+        identity: Mapping[str, Any],
+        name: str,
+        sample: str = "",
+    ) -> None:
+        self._model = model
+        self._folder = folder
+        self._identity = identity
+        self._name = name
+        self._sample = sample
+        self.hits = 0
+        self.misses = 0
+
+    def sampled(self, sample: str) -> "CachedModel":
+        """Return the same model for draws of their own."""
+        return CachedModel(
+            self._model, self._folder, identity=self._identity, name=self._name, sample=sample
+        )
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        """Return the kept answer to a prompt, or a new one."""
+        key = self._key(prompt)
+        kept = self._read(key)
+        if kept is not None:
+            return kept
+        answer = await self._model.complete(prompt)
+        self._write(key, answer)
+        return answer
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give the kept answer at once, or a new one as it comes."""
+        key = self._key(prompt)
+        kept = self._read(key)
+        if kept is not None:
+            if kept.text:
+                yield kept.text
+            yield kept
+            return
+        async for piece in streamed(self._model, prompt):
+            if isinstance(piece, ModelAnswer):
+                self._write(key, piece)
+            yield piece
+
+    async def aclose(self) -> None:
+        """Close the model's connections."""
+        await close(self._model)
+
+    def _key(self, prompt: Prompt) -> str:
+        asked = (_FORM, self._identity, self._sample, prompt)
+        written = msgspec.json.encode(asked, enc_hook=str, order="deterministic")
+        return hashlib.sha256(written).hexdigest()
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"
+
+    def _read(self, key: str) -> ModelAnswer | None:
+        try:
+            entry = msgspec.json.decode(self._path(key).read_bytes(), type=_Entry)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            entry = None
+        if entry is None or entry.key != key or entry.seal != _seal(key, entry.said):
+            self.misses += 1
+            return None
+        self.hits += 1
+        usage = changed(entry.said.usage, cost=0.0, priced_calls=1)
+        return ModelAnswer(text=entry.said.text, calls=entry.said.calls, usage=usage)
+
+    def _write(self, key: str, answer: ModelAnswer) -> None:
+        """Keep an answer; a reader, here or in another process, finds all of it or nothing."""
+        said = _Said(answer.text, answer.calls, answer.usage)
+        try:
+            entry = _Entry(key, self._name, said, _seal(key, said))
+            written = msgspec.json.encode(entry)
+        except (TypeError, ValueError, msgspec.MsgspecError):
+            return  # what cannot be written is asked again
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            number, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+            try:
+                with os.fdopen(number, "wb") as file:
+                    file.write(written)
+                Path(temporary).replace(path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise StorageFailed(
+                f"the answer cache {self._folder} cannot be written: {error.strerror or error}"
+            ) from error
+
+
+def _seal(key: str, said: _Said) -> str:
+    written = msgspec.json.encode((key, said), order="deterministic")
+    return hashlib.sha256(written).hexdigest()[:16]

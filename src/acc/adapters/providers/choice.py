@@ -1,0 +1,243 @@
+"""Which model is meant, and how it is to be asked: read from a name, with nothing imported."""
+
+import math
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from acc.domain.errors import InvalidInput
+
+#: The variable that holds a provider's key, by the prefix of its models' names. Where there is
+#: none, the provider takes its credentials from elsewhere, or needs none.
+KEYS: dict[str, tuple[str, ...]] = {
+    "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "azure": (),
+    "bedrock": (),
+    "cerebras": ("CEREBRAS_API_KEY",),
+    "cohere": ("CO_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "fireworks": ("FIREWORKS_API_KEY",),
+    "github": ("GITHUB_API_KEY",),
+    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "google-cloud": (),
+    "groq": ("GROQ_API_KEY",),
+    "heroku": ("HEROKU_INFERENCE_KEY",),
+    "huggingface": ("HF_TOKEN",),
+    "litellm": (),
+    "mistral": ("MISTRAL_API_KEY",),
+    "moonshotai": ("MOONSHOTAI_API_KEY",),
+    "nebius": ("NEBIUS_API_KEY",),
+    "ollama": (),
+    "openai": ("OPENAI_API_KEY",),
+    "openai-chat": ("OPENAI_API_KEY",),
+    "openai-compatible": (),
+    "openai-responses": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "ovhcloud": ("OVHCLOUD_API_KEY",),
+    "sambanova": ("SAMBANOVA_API_KEY",),
+    "together": ("TOGETHER_API_KEY",),
+    "vercel": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
+    "vllm": (),
+    "xai": ("XAI_API_KEY",),
+    "zai": ("ZAI_API_KEY",),
+}
+#: What others call them.
+ALIASES = {"gemini": "google", "google-gla": "google", "google-vertex": "google-cloud"}
+#: Whose base URL may be named; the key of the provider goes there.
+MOVABLE = frozenset(
+    {"anthropic", "google", "openai", "openai-chat", "openai-compatible", "openai-responses"}
+)
+#: The key of an OpenAI-compatible server, if it wants one; that of OpenAI is never sent to it.
+COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
+OUTPUTS = ("auto", "native", "prompted")
+_ALTERNATIVE = "|"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """A model of a provider, and how it is to be asked.
+
+    `timeout` is how many seconds may pass without a byte. `output` says how an answer is made to
+    fit a schema: by the provider (native), by asking for it (prompted), or by whichever works
+    (auto). `attempts` counts the first; the limits hold within one process.
+    """
+
+    provider: str
+    model: str
+    base_url: str = ""
+    api_key_env: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    thinking: str = ""
+    output: str = "auto"
+    timeout: float = 120.0
+    attempts: int = 4
+    max_wait: float = 60.0
+    concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.provider not in KEYS:
+            raise InvalidInput(
+                f"no provider {self.provider!r}: choose one of {', '.join(sorted(KEYS))}"
+            )
+        if not self.model.strip() or not self.model.isprintable():
+            raise InvalidInput(f"{self.provider}: a model's name is missing, as in openai:gpt-5.2")
+        _check_url(self.provider, self.base_url)
+        if self.output not in OUTPUTS:
+            raise InvalidInput(f"output={self.output!r}: choose one of {', '.join(OUTPUTS)}")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise InvalidInput(f"{name} of {self.name} cannot be {value!r}")
+
+    @property
+    def name(self) -> str:
+        """Return the model's name as it is written."""
+        return f"{self.provider}:{self.model}" + (f"@{self.base_url}" if self.base_url else "")
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """Return everything about the choice that an answer depends on."""
+        return {item: getattr(self, item) for item in _DECIDING}
+
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """Return the environment variables that may hold the key."""
+        if self.api_key_env:
+            return (self.api_key_env,)
+        return KEYS[self.provider]
+
+    def key(self) -> str:
+        """Return the key, or say which variable should hold it; empty where none is needed."""
+        if self.provider == "openai-compatible" and not self.api_key_env:
+            return os.environ.get(COMPATIBLE_KEY, "")
+        variables = self.key_variables
+        found = next(filter(None, (os.environ.get(name, "").strip() for name in variables)), "")
+        if variables and not found:
+            raise InvalidInput(
+                f"{self.name} needs a key: set the environment variable {' or '.join(variables)}"
+            )
+        return found
+
+
+#: The least that a number may be.
+_LEAST: dict[str, float] = {
+    "temperature": 0.0,
+    "top_p": 0.0,
+    "max_tokens": 1,
+    "seed": 0,
+    "timeout": 0.001,
+    "attempts": 1,
+    "max_wait": 0.0,
+    "concurrency": 1,
+    "requests_per_minute": 0.001,
+    "tokens_per_minute": 1,
+}
+_DECIDING = (
+    "provider",
+    "model",
+    "base_url",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "seed",
+    "thinking",
+    "output",
+)
+_WHOLE = frozenset({"max_tokens", "seed", "attempts", "concurrency"})
+_TEXTS = {"thinking": "thinking", "output": "output", "key": "api_key_env"}
+
+
+def alternatives(name: str) -> tuple[str, ...]:
+    """Return the models of `FIRST|SECOND`, each to be asked when those before it cannot answer."""
+    return tuple(part.strip() for part in name.split(_ALTERNATIVE) if part.strip())
+
+
+def is_provider_name(name: str) -> bool:
+    """Tell whether a name begins like that of a provider's model."""
+    prefix, colon, _ = name.partition(":")
+    return bool(colon) and ALIASES.get(prefix, prefix) in KEYS
+
+
+def parse_choice(name: str) -> ModelChoice:
+    """Return the choice that `PROVIDER:MODEL[@BASE_URL][?SETTING=VALUE&…]` names."""
+    head, question, query = name.partition("?")
+    prefix, colon, model = head.partition(":")
+    if not colon:
+        raise InvalidInput(f"{name!r} names no model: write PROVIDER:MODEL, as in openai:gpt-5.2")
+    base_url = ""
+    for scheme in ("@https://", "@http://"):
+        if scheme in model:
+            model, _, rest = model.partition(scheme)
+            base_url = scheme[1:] + rest
+    settings = _settings(name, query) if question else {}
+    return ModelChoice(
+        provider=ALIASES.get(prefix, prefix), model=model, base_url=base_url, **settings
+    )
+
+
+def _settings(name: str, query: str) -> dict[str, Any]:
+    known = {item.name for item in fields(ModelChoice)} - {
+        "provider",
+        "model",
+        "base_url",
+        "api_key_env",
+    }
+    found: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in _TEXTS:
+            found[_TEXTS[key]] = value
+        elif key in known:
+            found[key] = _number(name, key, value)
+        else:
+            raise InvalidInput(
+                f"{name.partition('?')[0]} has no setting {key!r}: choose of "
+                f"{', '.join(sorted(known | _TEXTS.keys()))}"
+            )
+    return found
+
+
+def _number(name: str, key: str, value: str) -> float | int:
+    try:
+        return int(value) if key in _WHOLE else float(value)
+    except ValueError:
+        raise InvalidInput(f"{name}: {key} is a number, not {value!r}") from None
+
+
+def _check_url(provider: str, url: str) -> None:
+    if not url:
+        if provider == "openai-compatible":
+            raise InvalidInput(
+                "openai-compatible needs a URL: openai-compatible:MODEL@http://127.0.0.1:8080/v1"
+            )
+        return
+    if provider not in MOVABLE:
+        raise InvalidInput(
+            f"{provider} takes no base URL in its name; those that do: {', '.join(sorted(MOVABLE))}"
+        )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise InvalidInput(f"{url!r} is no URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise InvalidInput(f"{url!r} is no http or https URL")
+    if parts.scheme == "http" and provider != "openai-compatible" and not _is_here(parts.hostname):
+        raise InvalidInput(
+            f"the key of {provider} would go to {parts.hostname} in the clear: https"
+        )
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise InvalidInput(
+            f"the URL of {parts.hostname} holds credentials or a query; keys are read from the "
+            "environment: name the variable with ?key=VARIABLE"
+        )
+
+
+def _is_here(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,276 @@
+"""Models by name: ours, and those of every provider, whose libraries load when they are asked."""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acc.domain.errors import InvalidInput
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from acc.adapters.providers.choice import ModelChoice
+    from acc.adapters.providers.limiting import Limiter
+
+MODELS = ("embedded",)
+#: The variables that name the model of each part, where a command is not told.
+VARIABLES = {
+    "agent": "ACC_AGENT_MODEL",
+    "compressor": "ACC_COMPRESSOR_MODEL",
+    "judge": "ACC_JUDGE_MODEL",
+}
+#: The variable that names the folder where answers are kept.
+CACHE_VARIABLE = "ACC_MODEL_CACHE"
+_BY_VARIABLE = "env:"
+
+
+def model_of(part: str, default: str = "embedded") -> str:
+    """Return the name of the model that the environment chooses for agent, compressor or judge."""
+    return os.environ.get(VARIABLES[part], "").strip() or default
+
+
+def unknown_model(name: str) -> str:
+    """Return what to say about a name that nobody answers to."""
+    return (
+        f"no model {name!r}: choose {', '.join(MODELS)}, PROVIDER:MODEL such as openai:gpt-5.2, or "
+        "give the agent an object with `async complete(prompt)`"
+    )
+
+
+def check_model_name(name: str) -> None:
+    """Refuse a name that nobody answers to; neither a key nor a library is needed for that."""
+    for one in _named(name):
+        if one not in MODELS:
+            _choice(one)
+
+
+def check_model_ready(name: str) -> None:
+    """Refuse a model that could not be asked: no such name, no key, no library."""
+    for one in _named(name):
+        if one not in MODELS:
+            _choice(one).key()
+            _check_installed(one)
+
+
+def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> LanguageModelPort:
+    """Return a model by its name, `FIRST|SECOND` for one that steps in for another.
+
+    Answers of providers are kept in the folder `cache`, or in that which ACC_MODEL_CACHE names;
+    `sample` tells independent draws apart.
+    """
+    return _kept(_core(name), name, cache, sample)
+
+
+class EpisodeModels:
+    """The models of one episode: agents share a model's connections, and no draw of its answers."""
+
+    def __init__(self, episode: str, *, cache: Path | None = None) -> None:
+        self._episode = episode
+        self._cache = cache
+        self._made: dict[str, LanguageModelPort] = {}
+
+    def of(self, who: str) -> "Callable[[str], LanguageModelPort]":
+        """Return what gives someone a model by its name."""
+
+        def model(name: str) -> LanguageModelPort:
+            if name not in self._made:
+                self._made[name] = _core(name)
+            return _kept(self._made[name], name, self._cache, f"{self._episode}/{who}")
+
+        return model
+
+    async def aclose(self) -> None:
+        """Close the models' connections."""
+        for model in self._made.values():
+            ending = getattr(model, "aclose", None)
+            if ending is not None:
+                await ending()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """How a provider's model is asked; what is not said is left to the provider, or to us.
+
+    `timeout` is how many seconds may pass without a byte, `attempts` counts the first, `max_wait`
+    is the longest wait that a provider may ask for. `output` says how an answer is made to fit a
+    schema: native, prompted, or auto. The limits hold within one process. `cache` is a folder where
+    answers are kept.
+    """
+
+    base_url: str = ""
+    api_key_env: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    thinking: str = ""
+    output: str = "auto"
+    timeout: float = 120.0
+    attempts: int = 4
+    max_wait: float = 60.0
+    concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+
+class ProviderModel:
+    """A model of a provider, with settings of its own: `ProviderModel("openai:gpt-5.2", seed=7)`.
+
+    The settings are those of `ModelSettings`. The key is read from the environment, from
+    `api_key_env` if that is given, and is held by nothing that can be printed or stored. The
+    provider's library loads with the first question.
+    """
+
+    def __init__(self, name: str, *, cache: str | Path | None = None, **settings: Any) -> None:
+        unknown = sorted(settings.keys() - {item.name for item in fields(ModelSettings)})
+        if unknown:
+            raise InvalidInput(f"{name} has no setting {', '.join(unknown)}")
+        self.choice = _choice(name, **settings)
+        self._cache = None if cache is None else Path(cache)
+        self._model: LanguageModelPort | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the model's name."""
+        return self.choice.name
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        """Return the answer to a prompt."""
+        return await self._opened().complete(prompt)
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give the text as it comes, and at the end the whole answer."""
+        pieces: Any = self._opened().stream(prompt)  # type: ignore[attr-defined] # all of ours can
+        try:
+            async for piece in pieces:
+                yield piece
+        finally:
+            await pieces.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._model is not None:
+            await self._model.aclose()  # type: ignore[attr-defined] # all of ours can
+
+    def __repr__(self) -> str:
+        return f"ProviderModel({self.name!r})"
+
+    def _opened(self) -> LanguageModelPort:
+        if self._model is None:
+            self._model = _hosted(self.choice)
+            if self._cache is not None:
+                from acc.adapters.providers.cache import CachedModel
+
+                identity = {"models": [self.choice.identity]}
+                self._model = CachedModel(
+                    self._model, self._cache, identity=identity, name=self.name
+                )
+        return self._model
+
+
+def _named(name: str) -> tuple[str, ...]:
+    """Return the names in a name: alternatives, and what a variable of the environment holds."""
+    from acc.adapters.providers.choice import alternatives
+
+    found: list[str] = []
+    for one in alternatives(name):
+        if not one.startswith(_BY_VARIABLE):
+            found.append(one)
+            continue
+        variable = one.removeprefix(_BY_VARIABLE)
+        held = os.environ.get(variable, "").strip()
+        if not held:
+            raise InvalidInput(f"{one}: the environment variable {variable} names no model")
+        found += alternatives(held)
+    if not found:
+        raise InvalidInput(unknown_model(name))
+    return tuple(found)
+
+
+def _choice(name: str, **settings: Any) -> "ModelChoice":
+    from acc.adapters.providers.choice import is_provider_name, parse_choice
+
+    if not is_provider_name(name):
+        raise InvalidInput(unknown_model(name))
+    if settings.get("base_url") and "@http" not in name:
+        head, question, query = name.partition("?")
+        name = f"{head}@{settings.pop('base_url')}{question}{query}"
+    return replace(parse_choice(name), **settings)
+
+
+def _core(name: str) -> LanguageModelPort:
+    """Return a model without a cache."""
+    found: list[LanguageModelPort] = []
+    for one in _named(name):
+        if one == "embedded":
+            from acc.adapters.models.embedded import EmbeddedModel
+
+            found.append(EmbeddedModel())
+        else:
+            found.append(ProviderModel(one))
+    if len(found) == 1:
+        return found[0]
+    from acc.adapters.providers.trying import FallbackModel
+
+    return FallbackModel(found)
+
+
+def _kept(
+    model: LanguageModelPort, name: str, cache: Path | None, sample: str
+) -> LanguageModelPort:
+    """Return a model whose answers are kept on disk, if that is wanted and saves a call."""
+    folder = cache or model_cache()
+    names = _named(name)
+    if folder is None or all(one in MODELS for one in names):
+        return model
+    from acc.adapters.providers.cache import CachedModel
+
+    identities = [one if one in MODELS else _choice(one).identity for one in names]
+    return CachedModel(
+        model, folder, identity={"models": identities}, name=" | ".join(names), sample=sample
+    )
+
+
+def _check_installed(name: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec("pydantic_ai") is None:
+        raise InvalidInput(f"{name} needs the libraries of providers: pip install 'acc[models]'")
+
+
+def _hosted(choice: "ModelChoice") -> LanguageModelPort:
+    """Return a provider's model with its limits and retries around it."""
+    choice.key()
+    _check_installed(choice.name)
+    from acc.adapters.providers.hosted import HostedModel
+    from acc.adapters.providers.limiting import LimitedModel
+    from acc.adapters.providers.trying import RetryingModel
+
+    model: LanguageModelPort = HostedModel(choice)
+    limiter = _limiter(choice)
+    if limiter is not None:
+        model = LimitedModel(model, limiter)
+    return RetryingModel(model, attempts=choice.attempts, max_wait=choice.max_wait)
+
+
+@lru_cache(maxsize=256)
+def _limiter(choice: "ModelChoice") -> "Limiter | None":
+    """Return what all who ask a model in this process are held back by."""
+    from acc.adapters.providers.limiting import Limiter, Limits
+
+    limits = Limits(
+        concurrency=choice.concurrency,
+        requests_per_minute=choice.requests_per_minute,
+        tokens_per_minute=choice.tokens_per_minute,
+    )
+    return None if limits.are_none else Limiter(limits)
+
+
+def model_cache() -> Path | None:
+    """Return the folder that the environment names for answers to be kept in."""
+    held = os.environ.get(CACHE_VARIABLE, "").strip()
+    return Path(held) if held else None

@@ -1,0 +1,125 @@
+"""The commands with a provider's model: evaluated, kept, run and refused."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acc.testing.replies import fail, say, use
+from acc.testing.stand_in import ProviderStandIn
+
+KEY = "canary-6f1d2c9b8a7e5d4c3b2a1908"
+SMALL = ("--scenario", "it-operations", "--turns", "2", "--episodes", "2", "--workers", "2")
+AGENT = """
+from acc import Agent
+
+def window(service: str) -> str:
+    '''Return how long a change may be undone.'''
+    return f"{service}: 30 minutes"
+
+root = Agent(name="root", model="env:ACC_AGENT_MODEL", tools=[window])
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[ProviderStandIn]:
+    with ProviderStandIn() as running:
+        yield running
+
+
+def acc(
+    *arguments: str | Path, cwd: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if "API_KEY" not in name}
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "acc", *map(str, arguments)],
+        cwd=cwd,
+        env={**inherited, "NO_COLOR": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_cached_evaluation_that_is_run_again_makes_no_call_and_needs_no_key(
+    server: ProviderStandIn, tmp_path: Path
+) -> None:
+    arguments = (*SMALL, "--model", "openai:gpt-5.2", "--cache", tmp_path / "cache", "--json")
+    first = acc(
+        "eval",
+        *arguments,
+        "--out",
+        tmp_path / "one",
+        cwd=tmp_path,
+        environment=server.environment(KEY),
+    )
+    assert first.returncode == 0, first.stderr
+    assert server.count == 2 * 2 * 4
+    again = acc("eval", *arguments, "--out", tmp_path / "two", cwd=tmp_path, environment={})
+    assert again.returncode == 0, again.stderr
+    assert server.count == 2 * 2 * 4
+    one, two = json.loads(first.stdout), json.loads(again.stdout)
+    assert one["configuration"]["model"] == "openai:gpt-5.2"
+    assert one["agents"] == two["agents"]
+    episodes = sorted((tmp_path / "one" / "episodes").iterdir())
+    for path in episodes:
+        assert path.read_bytes() == (tmp_path / "two" / "episodes" / path.name).read_bytes()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in written if KEY.encode() in path.read_bytes()]
+    assert "openai:gpt-5.2" in (tmp_path / "one" / "report.html").read_text()
+
+
+def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path) -> None:
+    found = acc(
+        "eval", *SMALL, "--model", "anthropic:claude-opus-4-8", cwd=tmp_path, environment={}
+    )
+    assert found.returncode != 0
+    assert "set the environment variable ANTHROPIC_API_KEY" in found.stderr
+    assert not (tmp_path / "runs").exists()
+    wrong = acc("eval", *SMALL, "--model", "gpt-5", cwd=tmp_path, environment={})
+    assert "no model 'gpt-5'" in wrong.stderr
+
+
+def test_a_turn_whose_model_fails_is_a_failed_turn(server: ProviderStandIn, tmp_path: Path) -> None:
+    server.script = [fail(401, f"bad key {KEY}")] * 40
+    found = acc(
+        "eval",
+        *SMALL,
+        "--agents",
+        "acc",
+        "--model",
+        "openai:gpt-5.2",
+        "--json",
+        cwd=tmp_path,
+        environment=server.environment(KEY),
+    )
+    summary = json.loads(found.stdout)
+    assert summary["agents"]["acc"]["failed"] == 4
+    assert KEY not in found.stdout + found.stderr
+
+
+def test_an_agent_runs_with_the_model_that_the_environment_names(
+    server: ProviderStandIn, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(AGENT)
+    server.script = [use("window", service="nginx"), say("30 minutes")]
+    environment = {**server.environment(KEY), "ACC_AGENT_MODEL": "google:gemini-3-pro-preview"}
+    found = acc("run", "shop.py:root", "How long?", cwd=tmp_path, environment=environment)
+    assert found.returncode == 0, found.stderr
+    assert "30 minutes" in found.stdout
+    assert [asked.wire for asked in server.asked] == ["google", "google"]
+    refused = acc(
+        "serve",
+        "shop:root",
+        "--port",
+        "0",
+        cwd=tmp_path,
+        environment={"ACC_AGENT_MODEL": "openai:gpt-5.2"},
+    )
+    assert refused.returncode != 0
+    assert "OPENAI_API_KEY" in refused.stderr

@@ -1,0 +1,177 @@
+"""Answers kept on disk: the same question once, and nothing that is damaged."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acc.adapters.providers.cache import CachedModel
+from acc.domain.errors import ModelFailed, StorageFailed
+from acc.domain.value_objects.event import Part, ToolCall, ToolResult, Usage
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+from acc.testing import ScriptedModel
+
+ANSWER = ModelAnswer(
+    text="答え is 42",
+    calls=(ToolCall(id="c", name="look", arguments={"x": [1, "二"]}),),
+    usage=Usage(input_tokens=5, output_tokens=3, cached_tokens=1, cost=0.25, priced_calls=1),
+)
+PROMPT = Prompt(query="q", memory="m", instruction="i")
+
+
+def cached(inner: ScriptedModel, folder: Path, **named: object) -> CachedModel:
+    return CachedModel(inner, folder, identity={"model": "a", **named}, name="a")
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+async def test_a_question_is_asked_once_and_its_answer_costs_nothing_more(tmp_path: Path) -> None:
+    inner = ScriptedModel(ANSWER)
+    assert await cached(inner, tmp_path).complete(PROMPT) == ANSWER
+    model = cached(inner, tmp_path)
+    kept = await model.complete(PROMPT)
+    assert (kept.text, kept.calls) == (ANSWER.text, ANSWER.calls)
+    assert (kept.usage.cost, kept.usage.input_tokens) == (0.0, 5)
+    assert [piece async for piece in model.stream(PROMPT)] == [ANSWER.text, kept]
+    assert (len(inner.asked), model.hits, model.misses) == (1, 2, 0)
+    await model.aclose()
+
+
+async def test_a_stream_is_kept_too(tmp_path: Path) -> None:
+    inner = ScriptedModel("a b", ModelAnswer(calls=ANSWER.calls))
+    model = cached(inner, tmp_path)
+    first = [piece async for piece in model.stream(PROMPT)]
+    assert first[:2] == ["a ", "b"]
+    assert (await model.complete(PROMPT)).text == "a b"
+    other = Prompt(query="other")
+    assert len([piece async for piece in model.stream(other)]) == 1
+    assert len([piece async for piece in model.stream(other)]) == 1
+    assert len(inner.asked) == 2
+
+
+VARIANTS = [
+    Prompt(query="q2", memory="m", instruction="i"),
+    Prompt(query="q", memory="m2", instruction="i"),
+    Prompt(query="q", memory="m", instruction="i2"),
+    Prompt(query="qm", instruction="i"),
+    Prompt(query="q", memory="m", instruction="i", output_schema={"type": "object"}),
+    Prompt(query="q", memory="m", instruction="i", tools=(ToolSpec(name="t", description="d"),)),
+    Prompt(
+        query="q",
+        memory="m",
+        instruction="i",
+        messages=(
+            PromptMessage(
+                role="tool",
+                author="t",
+                parts=(Part(result=ToolResult(call_id="c", name="t", content={"a": 1})),),
+            ),
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("other", VARIANTS)
+async def test_whatever_differs_in_the_prompt_is_another_question(
+    other: Prompt, tmp_path: Path
+) -> None:
+    inner = ScriptedModel("one", "two")
+    model = cached(inner, tmp_path)
+    assert (await model.complete(PROMPT)).text == "one"
+    assert (await model.complete(other)).text == "two"
+
+
+async def test_model_settings_and_sample_tell_questions_apart(tmp_path: Path) -> None:
+    inner = ScriptedModel("one", "two", "three")
+    model = cached(inner, tmp_path)
+    assert (await model.complete(PROMPT)).text == "one"
+    assert (await cached(inner, tmp_path, temperature=1).complete(PROMPT)).text == "two"
+    assert (await model.sampled("vote 2").complete(PROMPT)).text == "three"
+    assert (await model.complete(PROMPT)).text == "one"
+
+
+async def test_a_failure_is_not_kept(tmp_path: Path) -> None:
+    inner = ScriptedModel(ModelFailed("down"), "up")
+    model = cached(inner, tmp_path)
+    with pytest.raises(ModelFailed):
+        await model.complete(PROMPT)
+    assert files(tmp_path) == []
+    assert (await model.complete(PROMPT)).text == "up"
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.booleans())
+async def test_a_damaged_entry_counts_as_none(
+    place: int, byte: int, cut: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "x"
+    await cached(ScriptedModel(ANSWER), path).complete(PROMPT)
+    (file,) = files(path)
+    whole = file.read_bytes()
+    place %= len(whole)
+    damaged = whole[:place] if cut else whole[:place] + bytes([byte]) + whole[place + 1 :]
+    file.write_bytes(damaged)
+    model = cached(ScriptedModel(ANSWER), path)
+    found = await model.complete(PROMPT)
+    assert (found.text, found.calls) == (ANSWER.text, ANSWER.calls)
+    # Either it was noticed, or what changed was no part of the answer.
+    assert model.misses == 1 or b'"model":"' in damaged
+
+
+async def test_an_entry_of_another_question_counts_as_none(tmp_path: Path) -> None:
+    inner = ScriptedModel("one", "two", "three")
+    model = cached(inner, tmp_path)
+    await model.complete(PROMPT)
+    (first,) = files(tmp_path)
+    await model.complete(Prompt(query="other"))
+    (second,) = (path for path in files(tmp_path) if path != first)
+    second.write_bytes(first.read_bytes())
+    assert (await model.complete(Prompt(query="other"))).text == "three"
+
+
+async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageFailed, match="the answer cache .* cannot be written"):
+        await cached(ScriptedModel("a"), tmp_path / "file").complete(PROMPT)
+
+
+async def test_an_answer_that_cannot_be_written_is_given_and_not_kept(tmp_path: Path) -> None:
+    odd = ModelAnswer(calls=(ToolCall(id="c", name="n", arguments={"x": object()}),))
+    assert await cached(ScriptedModel(odd), tmp_path).complete(PROMPT) is odd
+    assert files(tmp_path) == []
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from acc.adapters.providers.cache import CachedModel
+from acc.ports.outbound.model_ports import Prompt
+from acc.testing import ScriptedModel
+
+async def main() -> None:
+    for number in range(200):
+        inner = ScriptedModel("answer " * 2000)
+        model = CachedModel(inner, Path(sys.argv[1]), identity={}, name="a", sample=str(number % 5))
+        assert (await model.complete(Prompt(query="q"))).text == "answer " * 2000
+
+asyncio.run(main())
+"""
+
+
+def test_several_processes_share_a_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    running = [subprocess.Popen(command) for _ in range(3)]  # noqa: S603 - our own interpreter
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert len(files(tmp_path)) == 5
+    for path in files(tmp_path):
+        msgspec.json.decode(path.read_bytes())
+    inner = ScriptedModel()
+    model = CachedModel(inner, tmp_path, identity={}, name="a", sample="3")
+    assert asyncio.run(model.complete(Prompt(query="q"))).text.startswith("answer")

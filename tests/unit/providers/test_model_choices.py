@@ -1,0 +1,150 @@
+"""How a model is named, and where its key comes from."""
+
+import subprocess
+import sys
+
+import pytest
+
+from acc import Agent, InvalidInput, ProviderModel, Runner
+from acc.adapters.providers.choice import (
+    ALIASES,
+    KEYS,
+    ModelChoice,
+    alternatives,
+    is_provider_name,
+    parse_choice,
+)
+from acc.bootstrap.agents import check_models
+from acc.bootstrap.models import check_model_name, check_model_ready, make_model, model_of
+
+
+def test_a_name_says_provider_model_url_and_settings() -> None:
+    found = parse_choice(
+        "openai-compatible:org/Qwen@v2@http://127.0.0.1:8080/v1?temperature=0&max_tokens=50"
+        "&seed=7&key=MY_KEY&output=prompted&concurrency=2&tokens_per_minute=9000"
+    )
+    assert found == ModelChoice(
+        provider="openai-compatible",
+        model="org/Qwen@v2",
+        base_url="http://127.0.0.1:8080/v1",
+        temperature=0.0,
+        max_tokens=50,
+        seed=7,
+        api_key_env="MY_KEY",
+        output="prompted",
+        concurrency=2,
+        tokens_per_minute=9000.0,
+    )
+    assert found.name == "openai-compatible:org/Qwen@v2@http://127.0.0.1:8080/v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "provider"),
+    [("google-gla:g", "google"), ("gemini:g", "google"), ("openai:g", "openai")],
+)
+def test_other_names_of_a_provider_are_understood(name: str, provider: str) -> None:
+    assert is_provider_name(name)
+    assert parse_choice(name).provider == provider
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("gpt-5", "names no model"),
+        ("opnai:gpt-5", "no provider 'opnai'"),
+        ("openai:", "a model's name is missing"),
+        ("openai:a\nb", "a model's name is missing"),
+        ("openai:gpt-5?temprature=1", "has no setting 'temprature'"),
+        ("openai:gpt-5?temperature=warm", "temperature is a number"),
+        ("openai:gpt-5?temperature=nan", "cannot be nan"),
+        ("openai:gpt-5?max_tokens=0", "max_tokens of openai:gpt-5 cannot be 0"),
+        ("openai:gpt-5?output=xml", "choose one of auto, native, prompted"),
+        ("openai-compatible:m", "needs a URL"),
+        ("groq:m@https://elsewhere.example/v1", "takes no base URL"),
+        ("openai:m@https://user:pass@h.example/v1", "holds credentials"),
+        ("openai:m@https://h.example:99999999/v1", "is no URL"),
+        ("openai:m@https:///v1", "is no http or https URL"),
+        ("openai:m@http://far.example/v1", "in the clear"),
+    ],
+)
+def test_a_name_that_cannot_work_says_why(name: str, fault: str) -> None:
+    with pytest.raises(InvalidInput, match=fault) as found:
+        parse_choice(name)
+    assert "pass@" not in str(found.value)
+
+
+def test_alternatives_are_read_in_order() -> None:
+    assert alternatives(" openai:a | anthropic:b|") == ("openai:a", "anthropic:b")
+
+
+def test_every_alias_leads_to_a_provider() -> None:
+    assert set(ALIASES.values()) <= KEYS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("openai:m", "OPENAI_API_KEY"),
+        ("anthropic:m", "ANTHROPIC_API_KEY"),
+        ("google:m", "GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("openai:m?key=TEAM_KEY", "TEAM_KEY"),
+    ],
+)
+def test_a_missing_key_names_its_variable(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for held in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(held, raising=False)
+    with pytest.raises(InvalidInput, match=f"set the environment variable {variable}$"):
+        check_model_ready(name)
+    with pytest.raises(InvalidInput, match=f"agent 'a': .*{variable}$"):
+        check_models(Agent(name="a", model=name))
+
+
+def test_the_key_of_openai_never_goes_to_an_imitator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary")
+    choice = parse_choice("openai-compatible:m@http://127.0.0.1:1/v1")
+    assert choice.key() == ""
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "theirs")
+    assert choice.key() == "theirs"
+
+
+def test_names_are_checked_without_a_key_and_without_the_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    Runner(Agent(name="a", model="openai:gpt-5.2|anthropic:claude-x|embedded"))
+    with pytest.raises(InvalidInput, match=r"agent 'a': no model 'gpt-5'.*openai:gpt-5\.2"):
+        Runner(Agent(name="a", model="gpt-5"))
+    code = (
+        "import sys, acc; acc.Runner(acc.Agent(name='a', model='openai:gpt-5.2'));"
+        "acc.ProviderModel('openai:gpt-5.2');"
+        "assert not {'pydantic_ai', 'openai', 'httpx2'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own interpreter
+
+
+def test_the_environment_chooses_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACC_AGENT_MODEL", raising=False)
+    assert model_of("agent") == "embedded"
+    with pytest.raises(InvalidInput, match="the environment variable ACC_AGENT_MODEL names no"):
+        check_model_name("env:ACC_AGENT_MODEL")
+    monkeypatch.setenv("ACC_AGENT_MODEL", "openai:a|embedded")
+    assert model_of("agent") == "openai:a|embedded"
+    check_model_name("env:ACC_AGENT_MODEL")
+    with pytest.raises(InvalidInput, match="no model ''"):
+        make_model("")
+
+
+def test_a_model_with_settings_shows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary")
+    model = ProviderModel("openai:gpt-5.2?seed=1", temperature=0.5, timeout=3)
+    assert repr(model) == "ProviderModel('openai:gpt-5.2')"
+    assert (model.choice.temperature, model.choice.seed, model.choice.timeout) == (0.5, 1, 3)
+    assert "canary" not in repr(model.choice)
+    moved = ProviderModel("openai-compatible:m?seed=2", base_url="http://127.0.0.1:1/v1")
+    assert (moved.choice.base_url, moved.choice.seed) == ("http://127.0.0.1:1/v1", 2)
+    with pytest.raises(InvalidInput, match="has no setting api_key"):
+        ProviderModel("openai:gpt-5.2", api_key="canary")
+    with pytest.raises(InvalidInput, match="no model 'embedded2'"):
+        ProviderModel("embedded2")

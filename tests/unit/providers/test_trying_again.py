@@ -1,0 +1,143 @@
+"""What is tried again, how long it waits, and who steps in."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from acc.adapters.providers.trying import FallbackModel, RetryingModel, streamed
+from acc.domain.errors import ModelFailed
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.testing import ScriptedModel
+
+PROMPT = Prompt(query="q")
+
+
+def failed(
+    reason: str = "server", *, retryable: bool = True, after: float | None = None
+) -> ModelFailed:
+    return ModelFailed(reason, reason=reason, retryable=retryable, retry_after=after)
+
+
+class Sleeps(list[float]):
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+class Breaks:
+    """Streams a piece, then fails."""
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        raise failed()
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        yield "half"
+        raise failed("cut_off")
+
+
+class Plain:
+    """Cannot stream."""
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        return ModelAnswer(text="whole")
+
+
+async def pieces(model: object) -> list[str | ModelAnswer]:
+    return [piece async for piece in model.stream(PROMPT)]  # type: ignore[attr-defined]
+
+
+async def test_failures_that_may_pass_are_tried_again_each_time_later() -> None:
+    sleeps = Sleeps()
+    inner = ScriptedModel(failed(), failed("rate_limit"), failed("timeout"), "at last")
+    model = RetryingModel(inner, attempts=4, sleep=sleeps)
+    assert (await model.complete(PROMPT)).text == "at last"
+    assert [low <= s <= 2 * low for low, s in zip((0.25, 0.5, 1.0), sleeps, strict=True)] == [
+        True
+    ] * 3
+
+
+async def test_what_cannot_pass_is_told_at_once() -> None:
+    sleeps = Sleeps()
+    inner = ScriptedModel(failed("key_refused", retryable=False))
+    with pytest.raises(ModelFailed, match="key_refused"):
+        await RetryingModel(inner, sleep=sleeps).complete(PROMPT)
+    assert sleeps == []
+
+
+async def test_a_provider_that_says_how_long_to_wait_is_obeyed_within_bounds() -> None:
+    sleeps = Sleeps()
+    inner = ScriptedModel(failed("rate_limit", after=7.0), "yes")
+    await RetryingModel(inner, sleep=sleeps).complete(PROMPT)
+    assert sleeps == [7.0]
+    inner = ScriptedModel(failed("rate_limit", after=3600.0))
+    with pytest.raises(ModelFailed, match="left alone for 3600 s") as found:
+        await RetryingModel(inner, sleep=sleeps).complete(PROMPT)
+    assert (found.value.reason, found.value.retry_after) == ("rate_limit", 3600.0)
+
+
+async def test_after_the_last_attempt_the_failure_says_how_often_it_was_tried() -> None:
+    inner = ScriptedModel(failed(), repeat=True)
+    with pytest.raises(ModelFailed, match="tried 3 times"):
+        await RetryingModel(inner, attempts=3, sleep=Sleeps()).complete(PROMPT)
+    with pytest.raises(ModelFailed, match="tried once"):
+        await RetryingModel(inner, attempts=1, sleep=Sleeps()).complete(PROMPT)
+
+
+async def test_a_stream_is_begun_again_only_while_nothing_was_shown() -> None:
+    sleeps = Sleeps()
+    model = RetryingModel(ScriptedModel(failed(), "a b"), sleep=sleeps)
+    assert (await pieces(model))[:2] == ["a ", "b"]
+    assert len(sleeps) == 1
+    with pytest.raises(ModelFailed, match="cut_off"):
+        await pieces(RetryingModel(Breaks(), sleep=sleeps))
+    assert len(sleeps) == 1
+
+
+async def test_a_model_that_cannot_stream_answers_whole() -> None:
+    assert [piece async for piece in streamed(Plain(), PROMPT)] == [ModelAnswer(text="whole")]
+
+
+@pytest.mark.parametrize("reason", ["quota", "context_length", "refused"])
+async def test_the_next_model_steps_in_where_the_first_cannot_answer(reason: str) -> None:
+    first = ScriptedModel(failed(reason, retryable=False), failed(reason, retryable=False))
+    model = FallbackModel([first, ScriptedModel("second", "second")])
+    assert (await model.complete(PROMPT)).text == "second"
+    assert (await pieces(model))[0] == "second"
+
+
+@pytest.mark.parametrize("reason", ["key_refused", "unknown_model", "rejected"])
+async def test_a_mistake_is_not_covered_up_by_the_next_model(reason: str) -> None:
+    first = ScriptedModel(failed(reason, retryable=False), repeat=True)
+    second = ScriptedModel("never")
+    with pytest.raises(ModelFailed, match=reason):
+        await FallbackModel([first, second]).complete(PROMPT)
+    with pytest.raises(ModelFailed, match=reason):
+        await pieces(FallbackModel([first, second]))
+    assert second.asked == []
+
+
+async def test_when_none_answers_every_reason_is_told() -> None:
+    model = FallbackModel(
+        [ScriptedModel(failed("server"), repeat=True), ScriptedModel(failed("quota"), repeat=True)]
+    )
+    with pytest.raises(ModelFailed, match="no model answered: server; quota"):
+        await model.complete(PROMPT)
+    with pytest.raises(ModelFailed, match="no model answered: server; quota"):
+        await pieces(model)
+
+
+async def test_a_stream_that_was_begun_is_not_begun_again_by_another_model() -> None:
+    second = ScriptedModel("never")
+    with pytest.raises(ModelFailed, match="cut_off"):
+        await pieces(FallbackModel([Breaks(), second]))
+    assert second.asked == []
+
+
+async def test_closing_reaches_every_model() -> None:
+    closed: list[str] = []
+
+    class Held(Plain):
+        async def aclose(self) -> None:
+            closed.append("held")
+
+    await FallbackModel([RetryingModel(Held()), Plain(), Held()]).aclose()
+    assert closed == ["held", "held"]
