@@ -15,6 +15,7 @@ from acc.domain.value_objects.event import (
 from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
@@ -40,6 +41,7 @@ class Services:
     ids: IdsPort
     shelf: "MemoryShelf"
     remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
+    mcp: McpConnectionsPort | None = None
     _known: dict[str, LanguageModelPort] = field(default_factory=dict)
 
     def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
@@ -49,6 +51,14 @@ class Services:
         if model not in self._known:
             self._known[model] = self.models(model)
         return self._known[model]
+
+    async def aclose(self) -> None:
+        """Let go of what was opened: connections to MCP servers, and the store."""
+        try:
+            if self.mcp is not None:
+                await self.mcp.aclose()
+        finally:
+            await self.sessions.aclose()
 
 
 class Listener(Protocol):

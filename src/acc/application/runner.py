@@ -218,8 +218,8 @@ class SessionRunner:
         return await self.services.sessions.events(key, after=after, limit=limit)
 
     async def aclose(self) -> None:
-        """Let go of the store."""
-        await self.services.sessions.aclose()
+        """Let go of the store, and of every MCP server."""
+        await self.services.aclose()
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
         return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
