@@ -1,6 +1,6 @@
 """A real MCP server on the official SDK, with tools that behave well and tools that do not.
 
-python mcp_shop.py [--http PORT] [--legacy] [--slow SECONDS] [--log FILE]
+python mcp_shop.py [--http PORT] [--slow SECONDS] [--log FILE]
 """
 
 import argparse
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import mcp_types
 from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 
 shop = MCPServer("shop", version="1")
@@ -56,7 +57,7 @@ def wipe(path: str) -> str:
     return f"wiped {path}"
 
 
-@shop.tool()
+@shop.tool(structured_output=False)
 def picture() -> list[Any]:
     """Draw."""
     return ["here it is", Image(data=b"\x89PNG no picture", format="png")]
@@ -65,7 +66,7 @@ def picture() -> list[Any]:
 @shop.tool()
 def fail() -> str:
     """Fail."""
-    raise ValueError("品切れです: out of stock")
+    raise ToolError("品切れです: out of stock")
 
 
 @shop.tool()
@@ -102,13 +103,6 @@ def die() -> str:
 def big(characters: int) -> str:
     """Say a lot."""
     return "大" * characters
-
-
-@shop.tool()
-def garbage() -> str:
-    """Write to the standard output what is no message."""
-    os.write(3, b"") if False else None
-    return "fine"
 
 
 @shop.tool()

@@ -33,9 +33,7 @@ class Door:
 class HttpServer:
     """A server that runs elsewhere and is called over HTTP."""
 
-    def __init__(
-        self, url: str, *, token: Callable[[], str], door: Door, max_bytes: int
-    ) -> None:
+    def __init__(self, url: str, *, token: Callable[[], str], door: Door, max_bytes: int) -> None:
         self._url = url
         self._token = token
         self._door = door
@@ -132,9 +130,7 @@ class _Guarded(httpx2.AsyncBaseTransport):
                     return self._failed(f"it answered with more than {self._max_bytes} bytes")
         finally:
             await answer.aclose()
-        return httpx2.Response(
-            answer.status_code, headers=answer.headers.raw, content=bytes(taken)
-        )
+        return httpx2.Response(answer.status_code, headers=answer.headers.raw, content=bytes(taken))
 
     def _failed(self, why: str) -> httpx2.Response:
         self.fault = why

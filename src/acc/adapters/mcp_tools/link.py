@@ -72,7 +72,7 @@ class Link:
         """Return the error that tells what happened, with what is known about why."""
         why = self._source.last_words()
         told = f"the MCP server {self._place}: {what}"
-        return RemoteFailed(f"{told} ({why})" if why else told, retryable=True)
+        return RemoteFailed(f"{told} ({why})" if why not in told else told, retryable=True)
 
     async def open(self, seconds: float) -> None:
         """Connect, or say why it cannot be done in the time there is."""

@@ -84,7 +84,7 @@ class ServerProcess:
                     for stream in (incoming, outgoing, to_us, from_us):
                         stream.close()
                     with anyio.CancelScope(shield=True):
-                        await _stop(process)
+                        await _stop(process, 0.0 if self.too_large else GRACE)
                     for task in (reading, writing, listening):
                         task.cancel()
         finally:
@@ -155,25 +155,28 @@ def _message(line: bytes) -> Incoming:
         return RemoteFailed("the server sent a line that is no message of the protocol")
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End a server as the protocol says: end its input, then tell it, then make it."""
+async def _stop(process: asyncio.subprocess.Process, grace: float) -> None:
+    """End a server as the protocol says: end its input, then tell it, then make it.
+
+    One that nobody reads from any more, because it said too much, gets no time to finish.
+    """
     assert process.stdin is not None  # noqa: S101 - it was asked for
     with suppress(OSError):
         process.stdin.close()
-    if await _is_gone(process):
+    if await _is_gone(process, grace):
         _signal_all(process, signal.SIGTERM)  # what it started and left behind
         return
     for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         _signal_all(process, number)
-        if await _is_gone(process):
+        if await _is_gone(process, GRACE):
             return
 
 
-async def _is_gone(process: asyncio.subprocess.Process) -> bool:
+async def _is_gone(process: asyncio.subprocess.Process, within: float) -> bool:
     """Tell whether the process has ended; one that it started may still hold its streams."""
     loop = asyncio.get_running_loop()
-    end = loop.time() + GRACE
-    while process.returncode is None and loop.time() < end:
+    end = loop.time() + within
+    while process.returncode is None and loop.time() < end:  # noqa: ASYNC110 - wait() would wait for the streams too
         await asyncio.sleep(0.01)
     return process.returncode is not None
 

@@ -17,8 +17,9 @@ from acc.ports.outbound.mcp_ports import HearProgress
 _TRIES = 3
 _FIRST_DELAY = 0.25
 _MOST_DELAY = 10.0
-#: How long a server that could not be opened is left alone.
-_COOLDOWN = 5.0
+#: How long a server that could not be opened is left alone; twice as long each time.
+_FIRST_REST = 1.0
+_MOST_REST = 30.0
 #: How old a list may become that its server would not tell the changes of.
 _MOST_AGE = 60.0
 #: After so many calls in a row that nobody answered, the connection is made anew.
@@ -45,7 +46,8 @@ class _Place:
         self.unanswered = 0
         self.running = 0
         self.failure: AccError | None = None
-        self.failed_at = 0.0
+        self.failures = 0
+        self.rests_until = 0.0
 
 
 class McpServer:
@@ -132,9 +134,8 @@ class McpServer:
             return place.link
 
     def _check_cooldown(self, place: _Place) -> None:
-        if place.failure is not None and place.loop.time() - place.failed_at < _COOLDOWN:
+        if place.failure is not None and place.loop.time() < place.rests_until:
             raise RemoteFailed(f"{place.failure}; it was tried a moment ago", retryable=True)
-        place.failure = None
 
     async def _open(self, place: _Place) -> Link:
         """Connect, in several tries within the time that the server may take to start."""
@@ -148,13 +149,19 @@ class McpServer:
                 raise  # trying again would not help
             except RemoteFailed as error:
                 if not left or place.loop.time() + delay >= end:
-                    place.failure, place.failed_at = error, place.loop.time()
+                    self._rest(place, error)
                     raise
                 await asyncio.sleep(delay)
                 delay *= 2
             else:
+                place.failure, place.failures = None, 0
                 return link
         raise AssertionError  # pragma: no cover - the last try returns or raises
+
+    def _rest(self, place: _Place, error: AccError) -> None:
+        seconds = min(_FIRST_REST * 2**place.failures, _MOST_REST)
+        place.failure, place.rests_until = error, place.loop.time() + seconds
+        place.failures += 1
 
     async def _list(self, place: _Place, link: Link) -> None:
         link.changed = False
@@ -181,7 +188,8 @@ class McpServer:
     def _failed(self, place: _Place, link: Link, error: MCPError) -> RemoteFailed:
         said = error.message[:_MOST_SAID]
         if error.code == mcp_types.CONNECTION_CLOSED:
-            link.give_up()
+            if self._address.command:  # over HTTP it is the connection of this one call
+                link.give_up()
             return link.lost("the connection was lost; what came of the call is not known")
         if said == "Session terminated":
             link.give_up()
