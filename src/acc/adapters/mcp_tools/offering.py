@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, redirect_stdout
 from typing import Any
 
@@ -85,13 +85,22 @@ class AgentsAsServer:
         return mcp_types.ListToolsResult(tools=tools)
 
     async def _call(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> Answer:
-        arguments = dict(params.arguments or {})
-        if params.request_state is not None:
-            arguments = await self._taken_up(params, params.request_state)
         try:
-            return await _finished(self._rounds(ctx, params.name, arguments))
+            return await _finished(self._taken(ctx, params))
         except NotFound as error:
             raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from None
+
+    async def _taken(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> Answer:
+        """Take a call, or what a client brings back from a person whom it was to ask."""
+        if params.request_state is None:
+            return await self._rounds(ctx, params.name, dict(params.arguments or {}))
+        conversation_id = params.request_state  # clients may name any conversation anyway
+        waiting = await self._offer.waiting(params.name, conversation_id)
+        answers = _brought(waiting.requests, params.input_responses or {})
+        if not answers:
+            return _result(waiting)
+        arguments = {"conversation_id": conversation_id, "answers": answers}
+        return await self._rounds(ctx, params.name, arguments)
 
     async def _rounds(self, ctx: Context, name: str, arguments: dict[str, Any]) -> Answer:
         """Run a turn, and go on with a person's answers for as long as there are any."""
@@ -109,21 +118,14 @@ class AgentsAsServer:
             arguments = {"conversation_id": turn.conversation_id, "answers": answers}
         return _result(turn)
 
-    async def _taken_up(
-        self, params: mcp_types.CallToolRequestParams, conversation_id: str
-    ) -> dict[str, Any]:
-        """Return the call that goes on with what a client brings back from a person."""
-        brought = params.input_responses or {}
-        waiting = await self._offer.pending(params.name, conversation_id)
-        found = [
-            form_answer(request, given.action, given.content)
-            for request in waiting
-            if isinstance(given := brought.get(request.id), mcp_types.ElicitResult)
-        ]
-        answers = [answer for answer in found if answer is not None]
-        taken: dict[str, Any] = {"conversation_id": conversation_id, "answers": answers}
-        # Without an answer a message is sent, which is told what the conversation waits for.
-        return taken if answers else {"conversation_id": conversation_id, "message": "?"}
+
+def _brought(requests: Sequence[InputRequest], given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = [
+        form_answer(request, answer.action, answer.content)
+        for request in requests
+        if isinstance(answer := given.get(request.id), mcp_types.ElicitResult)
+    ]
+    return [answer for answer in found if answer is not None]
 
 
 async def _finished(work: Coroutine[Any, Any, Answer]) -> Answer:

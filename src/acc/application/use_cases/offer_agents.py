@@ -114,37 +114,37 @@ class OfferAgents:
         self, name: str, arguments: Mapping[str, Any], *, listen: Listener | None = None
     ) -> OfferedTurn:
         """Run one turn; what goes wrong in it is told and not raised, but for an unknown name."""
-        if name not in self._runners:
-            raise NotFound(f"there is no tool {name!r}; there are: {', '.join(self._runners)}")
-        runner = self._runners[name]
+        runner = self._known(name)
         try:
             asked = msgspec.convert(arguments, OfferedCall)
             session_id = _session(asked.conversation_id) or runner.services.ids.new()
         except (msgspec.ValidationError, InvalidInput) as error:
-            return OfferedTurn(conversation_id="", text=str(error), status="failed", is_error=True)
+            return _failed(str(error))
         try:
             return await self._turn(runner, session_id, asked, listen)
         except SessionWaiting:
             waiting = await runner.pending(user_id=_USER, session_id=session_id)
             return _waits(session_id, waiting)
         except AccError as error:
-            return OfferedTurn(
-                conversation_id=session_id,
-                text=f"{error.code}: {error}",
-                status="failed",
-                is_error=True,
-            )
+            return _failed(f"{error.code}: {error}", session_id)
 
-    async def pending(self, name: str, conversation_id: str) -> Sequence[InputRequest]:
-        """Return what a conversation waits for."""
-        if name not in self._runners or not conversation_id:
-            return ()
-        return await self._runners[name].pending(user_id=_USER, session_id=conversation_id)
+    async def waiting(self, name: str, conversation_id: str) -> OfferedTurn:
+        """Return how a conversation waits, which is an error where it waits for nothing."""
+        runner = self._known(name)
+        found = await runner.pending(user_id=_USER, session_id=conversation_id)
+        if found:
+            return _waits(conversation_id, found)
+        return _failed(f"the conversation {conversation_id} waits for nothing", conversation_id)
 
     async def aclose(self) -> None:
         """Let go of what the agents opened."""
         for runner in self._runners.values():
             await runner.aclose()
+
+    def _known(self, name: str) -> SessionRunner:
+        if name not in self._runners:
+            raise NotFound(f"there is no tool {name!r}; there are: {', '.join(self._runners)}")
+        return self._runners[name]
 
     async def _turn(
         self, runner: SessionRunner, session_id: str, asked: OfferedCall, listen: Listener | None
@@ -176,6 +176,10 @@ def _session(given: str) -> str:
     if len(given) > _MOST_ID or not given.isprintable():
         raise InvalidInput(f"conversation_id is a line of at most {_MOST_ID} characters")
     return given
+
+
+def _failed(text: str, session_id: str = "") -> OfferedTurn:
+    return OfferedTurn(conversation_id=session_id, text=text, status="failed", is_error=True)
 
 
 def _waits(session_id: str, requests: Sequence[InputRequest]) -> OfferedTurn:
