@@ -38,6 +38,7 @@ PUBLIC = {
     "LiveMultiAgentEvaluationUseCase",
     "LlmAgent",
     "LoopAgent",
+    "McpTools",
     "ModelAnswer",
     "ModelFailed",
     "ModelOutputInvalid",

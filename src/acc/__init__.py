@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
     from acc.application.agents.graph import Edge, GraphAgent
     from acc.application.agents.llm import Agent, LlmAgent
+    from acc.application.agents.mcp import McpTools
     from acc.application.agents.remote import RemoteAgent
     from acc.application.agents.router import RouterAgent
     from acc.application.agents.tool import AgentTool, FunctionTool, ToolContext, exit_loop, tool
@@ -96,6 +97,7 @@ _HOMES = {
     "LiveMultiAgentEvaluationUseCase": "acc.application.use_cases.live_multi_agent_evaluation",
     "LlmAgent": "acc.application.agents.llm",
     "LoopAgent": "acc.application.agents.workflow",
+    "McpTools": "acc.application.agents.mcp",
     "ModelAnswer": "acc.ports.outbound.model_ports",
     "ModelFailed": "acc.domain.errors",
     "ModelOutputInvalid": "acc.domain.errors",
@@ -172,6 +174,7 @@ __all__ = [
     "LiveMultiAgentEvaluationUseCase",
     "LlmAgent",
     "LoopAgent",
+    "McpTools",
     "ModelAnswer",
     "ModelFailed",
     "ModelOutputInvalid",

@@ -15,6 +15,7 @@ from acc.domain.value_objects.event import (
 )
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort
@@ -40,6 +41,7 @@ class Services:
     ids: IdsPort
     shelf: "MemoryShelf"
     remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
+    mcp: McpConnectionsPort | None = None
     _known: dict[str, LanguageModelPort] = field(default_factory=dict)
 
     def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
@@ -51,12 +53,16 @@ class Services:
         return self._known[model]
 
     async def aclose(self) -> None:
-        """Let go of the store, and of what the models hold open; asking them opens it again."""
-        for model in self._known.values():
-            ending = getattr(model, "aclose", None)
-            if ending is not None:
-                await ending()
-        await self.sessions.aclose()
+        """Let go of what was opened: models, MCP servers, the store; asking opens it again."""
+        try:
+            for model in self._known.values():
+                ending = getattr(model, "aclose", None)
+                if ending is not None:
+                    await ending()
+            if self.mcp is not None:
+                await self.mcp.aclose()
+        finally:
+            await self.sessions.aclose()
 
 
 class Listener(Protocol):

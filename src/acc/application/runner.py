@@ -220,7 +220,7 @@ class SessionRunner:
         return await self.services.sessions.events(key, after=after, limit=limit)
 
     async def aclose(self) -> None:
-        """Let go of the store, and of what the models hold open."""
+        """Let go of the store, and of what models and MCP servers hold open."""
         await self.services.aclose()
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:

@@ -11,6 +11,7 @@ from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
 from acc.bootstrap.models import check_model_name, check_model_ready, make_model
+from acc.bootstrap.mcp import LateMcpConnections
 from acc.bootstrap.parts import make_memory, token_counter
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import RemoteAddress
@@ -92,7 +93,8 @@ def make_services(
 ) -> Services:
     """Return the ports that a run may use; what is not given is ours.
 
-    `allow` lists hosts and networks where remote agents may be although they are not public.
+    `allow` lists hosts and networks where remote agents and MCP servers may be although they are
+    not public.
     """
     from acc.adapters.runtime.machine import RandomIds, SystemClock
 
@@ -110,6 +112,7 @@ def make_services(
         ids=ids or RandomIds(),
         shelf=MemoryShelf(),
         remote=_remotes(tuple(allow)),
+        mcp=LateMcpConnections(allow),
     )
 
 

@@ -38,7 +38,7 @@ def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2ACli
 
     @asynccontextmanager
     async def opened() -> AsyncIterator["httpx.AsyncClient"]:
-        wiring = Wiring(tls=_tls())
+        wiring = Wiring(tls=tls())
         async with guarded_client(allow=allowed, redirects=_REDIRECTS, wiring=wiring) as client:
             yield client
 
@@ -47,7 +47,8 @@ def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2ACli
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
+    """Return how certificates are checked, which takes a while to load."""
     import httpx
 
     return httpx.create_ssl_context(trust_env=False)

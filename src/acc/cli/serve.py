@@ -1,4 +1,4 @@
-"""`acc serve`: any agent, served over A2A."""
+"""`acc serve` and `acc mcp`: any agent, served over A2A, or offered as an MCP server."""
 
 import logging
 import re
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from acc.application.serving.limits import ServeLimits
 from acc.bootstrap.agents import load_agent
+from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
 from acc.bootstrap.serving import (
     ServeOptions,
     card_signer,
@@ -171,6 +172,56 @@ def serve(
         on_ready=lambda chosen: _greet(found.name, chosen),
     )
     return 0 if started else 1
+
+
+def mcp(
+    agent: Annotated[str, Parameter(help="MODULE:AGENT, the agent and where it is defined.")],
+    /,
+    *,
+    http: Annotated[
+        bool,
+        Parameter(
+            help="Listen on this machine for streamable HTTP, and not on standard input.",
+            negative=(),
+        ),
+    ] = False,
+    port: Annotated[int, Parameter(help="The port to listen on, 0 for a free one.")] = 8000,
+    store: Annotated[
+        str,
+        Parameter(
+            help='Where conversations are kept: "memory", or the path of a SQLite file.',
+            show_default=True,
+        ),
+    ] = "memory",
+    sub_agents: Annotated[
+        bool, Parameter(help="Offer each sub-agent by itself too.", negative=())
+    ] = False,
+    allow: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A host, address or network that the agent may call although it is not public.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = (),
+) -> int:
+    """Offer an agent to other agents as an MCP server, in which it is a tool.
+
+    A call takes a message, and the id of the conversation that it goes on with. What waits for a
+    person is asked through the client where it can do that.
+    """
+    with redirect_stdout(stderr):  # standard output belongs to the protocol
+        found = load_agent(agent)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    options = OfferOptions(store=store, sub_agents=sub_agents, allow=allow)
+    if not http:
+        offer_over_stdio(found, options)
+        return 0
+
+    def greet(url: str) -> None:
+        console().print(f"offering [bold]{found.name}[/bold] over MCP at {url}", highlight=False)
+
+    return 0 if offer_over_http(found, options, port=port, on_ready=greet) else 1
 
 
 def _limits(given: LimitOptions) -> ServeLimits:

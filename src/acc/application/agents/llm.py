@@ -11,6 +11,7 @@ from acc.application.agents.base import BaseAgent, Callback, called
 from acc.application.agents.instruction import Instruction, resolve
 from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool, json_schema
 from acc.application.agents.tool_calls import Outcome, ToolCalls
+from acc.application.agents.toolset import OfferedTools, Toolset, check_toolsets
 from acc.application.agents.transfer import TRANSFER, TransferTool
 from acc.application.asking import ask_model
 from acc.application.context import RunContext
@@ -50,7 +51,7 @@ class LlmAgent(BaseAgent):
 
     model: str | LanguageModelPort = "embedded"
     instruction: Instruction = ""
-    tools: Sequence[Tool | BaseAgent | Callable[..., Any]] = ()
+    tools: Sequence[Tool | Toolset | BaseAgent | Callable[..., Any]] = ()
     output_key: str = ""
     output_schema: Any = None
     memory: MemoryChoice | None = "transcript"
@@ -63,6 +64,7 @@ class LlmAgent(BaseAgent):
     disallow_transfer_to_peers: bool = False
     returns_control: bool = False
     _own_tools: dict[str, Tool] = field(init=False, repr=False)
+    _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
     _schema: Mapping[str, Any] | None = field(init=False, repr=False, default=None)
 
     def check(self) -> None:
@@ -70,7 +72,10 @@ class LlmAgent(BaseAgent):
         if not self.model:
             raise InvalidTree(f"{self.name!r} has no model")
         self._own_tools = {}
-        for item in map(as_tool, self.tools):
+        self._toolsets = tuple(item for item in self.tools if isinstance(item, Toolset))
+        check_toolsets(self.name, self._toolsets)
+        own = [item for item in self.tools if not isinstance(item, Toolset)]
+        for item in map(as_tool, own):
             if item.name in self._own_tools or item.name == TRANSFER:
                 raise InvalidTree(f"{self.name!r} has two tools called {item.name!r}")
             if isinstance(item, AgentTool):
@@ -88,8 +93,13 @@ class LlmAgent(BaseAgent):
 
     @property
     def own_tools(self) -> Mapping[str, Tool]:
-        """Return the agent's tools by name."""
+        """Return the agent's tools by name, but for those that a toolset offers."""
         return self._own_tools
+
+    @property
+    def toolsets(self) -> Sequence[Toolset]:
+        """Return who offers the agent further tools while it runs."""
+        return self._toolsets
 
     @property
     def json_schema(self) -> Mapping[str, Any] | None:
@@ -142,6 +152,9 @@ class _Reasoning:
         if targets:
             self._tools[TRANSFER] = TransferTool(ctx, targets)
         self._specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
+        self._offered: OfferedTools | None = None
+        if agent.toolsets:
+            self._offered = OfferedTools(ctx, agent.toolsets, frozenset(self._tools))
         self._heard = tuple(ctx.line.thread)
         self._steps: list[PromptMessage] = []
         self._faults = 0
@@ -173,16 +186,20 @@ class _Reasoning:
             if recorded.kind is EventKind.MESSAGE:
                 return await ctx.say("")
             return await ctx.emit(recorded.kind)
+        if self._offered is not None:
+            await self._offered.look()
         answer, usage = await self._answer(await self._prompt(memory))
         fault = self._fault(answer)
         if fault:
             said = text_part(answer.text[:_MOST_FAULTY])
-            detail = {"fault": fault}
-            return await ctx.emit(EventKind.FAULT, parts=said, usage=usage, detail=detail)
+            wrong = {"fault": fault}
+            return await ctx.emit(EventKind.FAULT, parts=said, usage=usage, detail=wrong)
         if answer.calls:
             said = text_part(answer.text) if answer.text else ()
             parts = said + tuple(Part(call=call) for call in answer.calls)
-            return await ctx.emit(EventKind.TOOL_CALLS, parts=parts, usage=usage)
+            names = None if self._offered is None else self._offered.called(answer.calls)
+            detail = {"offered": names} if names else None
+            return await ctx.emit(EventKind.TOOL_CALLS, parts=parts, usage=usage, detail=detail)
         return await ctx.say(answer.text, usage=usage)
 
     async def _prompt(self, memory: str) -> Prompt:
@@ -194,7 +211,7 @@ class _Reasoning:
             memory=memory,
             instruction=instruction,
             messages=(*self._heard, *self._steps),
-            tools=self._specs,
+            tools=self._specs if self._offered is None else self._specs + self._offered.specs,
             output_schema=self._agent.json_schema,
         )
 
@@ -244,10 +261,16 @@ class _Reasoning:
     async def _use_tools(self, event: Event) -> bool:
         """Carry out the calls, and tell whether the agent's part in this is over."""
         ctx, agent = self._ctx, self._agent
-        calls = ToolCalls(
-            ctx, self._tools, before=agent.before_tool_callback, after=agent.after_tool_callback
-        )
         again = event.step in ctx.run.journal
+        tools = self._tools
+        if self._offered is not None:
+            names = event.detail.get("offered", ())
+            if again and names:
+                await self._offered.look_again()
+            tools = tools | self._offered.by_name(names)
+        calls = ToolCalls(
+            ctx, tools, before=agent.before_tool_callback, after=agent.after_tool_callback
+        )
         outcomes = await calls.run(event.calls, again=again)
         self._note("agent", agent.name, event.parts)
         for outcome in outcomes:

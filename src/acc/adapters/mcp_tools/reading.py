@@ -1,0 +1,119 @@
+"""What an MCP server says, as ours: bounded, and checked as far as it must be."""
+
+import logging
+from base64 import b64decode
+from binascii import Error as NoBase64
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import jsonschema
+import mcp_types
+import msgspec
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from acc.domain.errors import RemoteFailed
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.mcp import McpAnswer, McpToolInfo
+
+log = logging.getLogger("acc.mcp")
+
+MOST_TOOLS = 500
+_MOST_SCHEMA = 100_000
+_MOST_WORDS = 8_000
+_MOST_FAULT = 500
+_ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+# A pattern of a server's may take for ever on a text of a model's; the server can check it itself.
+_UNCHECKED = ("pattern", "patternProperties", "format")
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator, dict.fromkeys(_UNCHECKED)
+)
+
+
+def read_tools(listed: Iterable[mcp_types.Tool]) -> tuple[McpToolInfo, ...]:
+    """Return tools as the server describes them, without those that no model could be shown."""
+    found: dict[str, McpToolInfo] = {}
+    for tool in listed:
+        schema = tool.input_schema or _ANY_OBJECT
+        if not tool.name.strip() or len(msgspec.json.encode(schema)) > _MOST_SCHEMA:
+            log.warning("a tool of an MCP server is left out: no name, or too large a schema")
+            continue
+        hints = tool.annotations
+        described = tool.description or tool.title or ""
+        found.setdefault(
+            tool.name,
+            McpToolInfo(
+                name=tool.name,
+                description=described[:_MOST_WORDS],
+                schema={**_ANY_OBJECT, **schema},
+                destructive=None if hints is None else hints.destructive_hint,
+                read_only=None if hints is None else hints.read_only_hint,
+            ),
+        )
+    return tuple(found.values())
+
+
+def fault_in(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
+    """Return what is wrong with arguments by a schema, or nothing.
+
+    A schema that is none, or that refers to somewhere else, is left to the server to check: nothing
+    is ever fetched for it.
+    """
+    check = _checker(msgspec.json.encode(schema))
+    if check is None:
+        return ""
+    try:
+        faults = [_told(error) for error in check(dict(arguments))]
+    except (Unresolvable, RecursionError, TypeError, ValueError):
+        return ""
+    return "; ".join(faults[:5])[:_MOST_FAULT]
+
+
+Checker = Callable[[Any], Iterable[jsonschema.ValidationError]]
+
+
+@lru_cache(maxsize=512)
+def _checker(schema: bytes) -> Checker | None:
+    written = msgspec.json.decode(schema)
+    try:
+        _Validator.check_schema(written)
+    except (jsonschema.SchemaError, RecursionError):
+        return None
+    checker: Checker = _Validator(written, registry=Registry()).iter_errors
+    return checker
+
+
+def _told(error: jsonschema.ValidationError) -> str:
+    place = ".".join(str(step) for step in error.absolute_path)
+    return f"{place}: {error.message[:200]}" if place else error.message[:200]
+
+
+def read_answer(result: mcp_types.CallToolResult) -> McpAnswer:
+    """Return what a call gave."""
+    return McpAnswer(
+        parts=tuple(_part(block) for block in result.content),
+        structured=result.structured_content,
+        is_error=bool(result.is_error),
+    )
+
+
+def _part(block: mcp_types.ContentBlock) -> Part:
+    if isinstance(block, mcp_types.TextContent):
+        return Part(text=block.text)
+    if isinstance(block, mcp_types.ImageContent | mcp_types.AudioContent):
+        return Part(raw=_bytes(block.data), media_type=block.mime_type)
+    if isinstance(block, mcp_types.ResourceLink):
+        return Part(url=str(block.uri), media_type=block.mime_type or "", filename=block.name)
+    held = block.resource
+    name = str(held.uri).rpartition("/")[2]
+    if isinstance(held, mcp_types.TextResourceContents):
+        return Part(text=held.text, media_type=held.mime_type or "", filename=name)
+    return Part(raw=_bytes(held.blob), media_type=held.mime_type or "", filename=name)
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (NoBase64, ValueError):
+        raise RemoteFailed("the server sent a file that is no base64") from None

@@ -1,0 +1,240 @@
+"""MCP servers as agents use them: connected when needed, and again when a connection was lost."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import mcp_types
+from mcp import InputRequiredRoundsExceededError, MCPError
+from pydantic import ValidationError
+
+from acc.adapters.mcp_tools.link import Link, Source
+from acc.adapters.mcp_tools.reading import MOST_TOOLS, fault_in, read_answer, read_tools
+from acc.domain.errors import AccError, InvalidInput, RemoteFailed
+from acc.domain.value_objects.mcp import McpAddress, McpAnswer, McpToolInfo
+from acc.ports.outbound.mcp_ports import HearProgress
+
+_TRIES = 3
+_FIRST_DELAY = 0.25
+_MOST_DELAY = 10.0
+#: How long a server that could not be opened is left alone; twice as long each time.
+_FIRST_REST = 1.0
+_MOST_REST = 30.0
+#: How old a list may become that its server would not tell the changes of.
+_MOST_AGE = 60.0
+#: After so many calls in a row that nobody answered, the connection is made anew.
+_MOST_UNANSWERED = 3
+_MOST_PROGRESS = 1_000
+_MOST_WORDS = 500
+_MOST_SAID = 1_000
+_MOST_PAGES = 50
+_BROKEN = (ValidationError, RuntimeError, InputRequiredRoundsExceededError, ValueError)
+
+OpenSource = Callable[[McpAddress], Source]
+
+
+class _Place:
+    """What belongs to one event loop: the connection, and who may make it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.lock = asyncio.Lock()
+        self.link: Link | None = None
+        self.tools: tuple[McpToolInfo, ...] | None = None
+        self.listed_at = 0.0
+        self.deaths = 0
+        self.unanswered = 0
+        self.running = 0
+        self.failure: AccError | None = None
+        self.failures = 0
+        self.rests_until = 0.0
+
+
+class McpServer:
+    """One MCP server behind one connection, which any number of runs use at once."""
+
+    def __init__(self, address: McpAddress, *, source: OpenSource, version: str) -> None:
+        self._address = address
+        self._source = source
+        self._version = version
+        self._held: _Place | None = None
+
+    async def tools(self) -> Sequence[McpToolInfo]:
+        """Return what the server offers now; who was known and is away is taken as it was."""
+        place = self._place()
+        if place.tools is not None and self._is_fresh(place):
+            return place.tools
+        try:
+            link = await self._ready(place)
+            async with place.lock:
+                if place.tools is None or not self._is_fresh(place):
+                    await self._list(place, link)
+        except RemoteFailed:
+            # Who is known goes on: calls say what is wrong, and the model may do without.
+            if place.tools is None:
+                raise
+        return place.tools or ()
+
+    def fault(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
+        """Return what is wrong with arguments by the tool's schema, or nothing."""
+        return fault_in(tool.schema, arguments)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
+    ) -> McpAnswer:
+        """Call a tool once, and return what it gave."""
+        place = self._place()
+        link = await self._ready(place)
+        place.running += 1
+        try:
+            result = await link.client.call_tool(
+                name, dict(arguments), progress_callback=None if hear is None else _Progress(hear)
+            )
+        except MCPError as error:
+            raise self._failed(place, link, error) from None
+        except _BROKEN as error:
+            raise link.lost(f"it answered what cannot be used ({type(error).__name__})") from None
+        except asyncio.CancelledError:
+            self._note_silence(place, link)
+            raise
+        finally:
+            place.running -= 1
+        place.deaths = place.unanswered = 0
+        return read_answer(result)
+
+    async def aclose(self) -> None:
+        """End the connection; the next use would open another."""
+        held, self._held = self._held, None
+        if held is not None and held.link is not None and held.loop is asyncio.get_running_loop():
+            await held.link.aclose()
+
+    def _place(self) -> _Place:
+        if self._held is None or self._held.loop is not asyncio.get_running_loop():
+            self._held = _Place()
+        return self._held
+
+    def _is_fresh(self, place: _Place) -> bool:
+        link = place.link
+        if link is None or not link.alive or link.changed:
+            return False
+        return link.tells_changes or place.loop.time() - place.listed_at < _MOST_AGE
+
+    async def _ready(self, place: _Place) -> Link:
+        async with place.lock:
+            link = place.link
+            if link is not None and link.alive:
+                return link
+            self._check_cooldown(place)
+            if link is not None:
+                place.link = None
+                place.deaths += 1
+                await link.aclose()
+                await asyncio.sleep(min(_FIRST_DELAY * 2 ** (place.deaths - 1), _MOST_DELAY))
+            place.link = await self._open(place)
+            return place.link
+
+    def _check_cooldown(self, place: _Place) -> None:
+        if place.failure is not None and place.loop.time() < place.rests_until:
+            raise RemoteFailed(f"{place.failure}; it was tried a moment ago", retryable=True)
+
+    async def _open(self, place: _Place) -> Link:
+        """Connect, in several tries within the time that the server may take to start."""
+        end = place.loop.time() + self._address.start_timeout
+        delay = _FIRST_DELAY
+        for left in range(_TRIES - 1, -1, -1):
+            link = Link(self._source(self._address), self._address.place, self._version)
+            try:
+                await link.open(max(0.001, end - place.loop.time()))
+            except InvalidInput:
+                raise  # trying again would not help
+            except RemoteFailed as error:
+                if not left or place.loop.time() + delay >= end:
+                    self._rest(place, error)
+                    raise
+                await asyncio.sleep(delay)
+                delay *= 2
+            else:
+                place.failure, place.failures = None, 0
+                return link
+        raise AssertionError  # pragma: no cover - the last try returns or raises
+
+    def _rest(self, place: _Place, error: AccError) -> None:
+        seconds = min(_FIRST_REST * 2**place.failures, _MOST_REST)
+        place.failure, place.rests_until = error, place.loop.time() + seconds
+        place.failures += 1
+
+    async def _list(self, place: _Place, link: Link) -> None:
+        link.changed = False
+        found: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        try:
+            async with asyncio.timeout(self._address.start_timeout):
+                for _ in range(_MOST_PAGES):
+                    page = await link.client.list_tools(cursor=cursor)
+                    found += page.tools
+                    cursor = page.next_cursor
+                    if cursor is None or len(found) >= MOST_TOOLS:
+                        break
+        except TimeoutError:
+            link.give_up()
+            raise link.lost("it does not tell its tools in time") from None
+        except MCPError as error:
+            raise self._failed(place, link, error) from None
+        except _BROKEN as error:
+            raise link.lost(f"it told its tools unreadably ({type(error).__name__})") from None
+        place.tools = read_tools(found[:MOST_TOOLS])
+        place.listed_at = place.loop.time()
+
+    def _failed(self, place: _Place, link: Link, error: MCPError) -> RemoteFailed:
+        said = error.message[:_MOST_SAID]
+        if error.code == mcp_types.CONNECTION_CLOSED:
+            if self._address.command:  # over HTTP it is the connection of this one call
+                link.give_up()
+            return link.lost("the connection was lost; what came of the call is not known")
+        if said == "Session terminated":
+            link.give_up()
+        place.unanswered = 0
+        if error.code in (mcp_types.INVALID_PARAMS, mcp_types.METHOD_NOT_FOUND):
+            link.changed = True  # perhaps it no longer has what we think it has
+        return RemoteFailed(f"the MCP server {self._address.place}: {said}")
+
+    def _note_silence(self, place: _Place, link: Link) -> None:
+        place.unanswered += 1
+        if place.unanswered >= _MOST_UNANSWERED and place.running == 1:
+            place.unanswered = 0
+            link.give_up()
+
+
+class _Progress:
+    """Tells how far a call has come, so often and so long and no more."""
+
+    def __init__(self, hear: HearProgress) -> None:
+        self._hear = hear
+        self._left = _MOST_PROGRESS
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._left > 0:
+            self._left -= 1
+            done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+            await self._hear((message or done)[:_MOST_WORDS])
+
+
+class McpConnections:
+    """The MCP servers of one runner, one connection to each."""
+
+    def __init__(self, *, source: OpenSource, version: str) -> None:
+        self._source = source
+        self._version = version
+        self._servers: dict[McpAddress, McpServer] = {}
+
+    def server(self, address: McpAddress) -> McpServer:
+        """Return the server at an address; nothing is opened yet."""
+        if address not in self._servers:
+            self._servers[address] = McpServer(address, source=self._source, version=self._version)
+        return self._servers[address]
+
+    async def aclose(self) -> None:
+        """End every connection, all at the same time."""
+        async with asyncio.TaskGroup() as group:
+            for server in self._servers.values():
+                group.create_task(server.aclose())

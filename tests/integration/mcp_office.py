@@ -1,0 +1,51 @@
+"""An agent to be offered by `acc mcp`: it pays, asks, takes its time, and has a sub-agent."""
+
+from acc import Agent, Prompt, ToolContext, tool
+from acc.testing import ScriptedModel, call, last_result
+
+PAID: list[int] = []
+
+
+@tool(confirm=lambda arguments: arguments["amount"] >= 100)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    PAID.append(amount)
+    print("what a tool prints must not disturb the protocol")
+    return f"paid {amount}"
+
+
+@tool
+async def wait(seconds: float, ctx: ToolContext) -> str:
+    """Take a while."""
+    import asyncio
+
+    await ctx.progress("待っています")
+    await asyncio.sleep(seconds)
+    return "waited"
+
+
+class Office:
+    """A model that does what it is told: `pay 5`, `wait 1`, or repeats what it hears."""
+
+    async def complete(self, prompt: Prompt):  # type: ignore[no-untyped-def]
+        from acc import ModelAnswer
+
+        if prompt.messages:
+            return ModelAnswer(text=f"result: {last_result(prompt)}")
+        word, _, rest = prompt.query.partition(" ")
+        if word == "pay":
+            return ModelAnswer(calls=(call("pay", amount=int(rest)),))
+        if word == "wait":
+            return ModelAnswer(calls=(call("wait", seconds=float(rest)),))
+        heard = prompt.memory.count("User") or len(prompt.memory)
+        return ModelAnswer(text=f"言いました: {prompt.query} ({'again' if heard else 'first'})")
+
+
+clerk = Agent(name="clerk", description="Files things.", model=ScriptedModel("filed"))
+office = Agent(
+    name="office",
+    description="事務: pays and waits.",
+    model=Office(),
+    tools=[pay, wait],
+    sub_agents=[clerk],
+)

@@ -1,0 +1,544 @@
+"""Agents with the tools of real MCP servers: processes that work, die, hang, change and flood."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acc import (
+    Agent,
+    EventKind,
+    McpTools,
+    RemoteFailed,
+    RunConfig,
+    Runner,
+    RunResult,
+    ToolResult,
+    approve,
+)
+from acc.domain.errors import AddressRefused, InvalidInput
+from acc.testing import ScriptedModel, call
+
+HERE = Path(__file__).parent
+SHOP = [sys.executable, str(HERE / "mcp_shop.py")]
+RUDE = [sys.executable, "-S", str(HERE / "mcp_rude.py")]
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started and not seen the end of."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= set(map(int, (task / "children").read_text().split()))
+    return found
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left_behind() -> AsyncIterator[None]:
+    before, threads = children(), set(threading.enumerate())
+    yield
+    for _ in range(100):
+        new = {t for t in set(threading.enumerate()) - threads if not t.name.startswith("acc")}
+        if not (children() - before or new):
+            break
+        await asyncio.sleep(0.02)
+    assert children() - before == set()
+    assert new == set()
+
+
+@asynccontextmanager
+async def runner_of(agent: Agent, **options: Any) -> AsyncIterator[Runner]:
+    runner = Runner(agent, **options)
+    try:
+        yield runner
+    finally:
+        await runner.aclose()
+
+
+async def said(runner: Runner, message: str = "go", session_id: str = "s") -> RunResult:
+    return await runner.run(user_id="u", session_id=session_id, message=message)
+
+
+def results(done: RunResult) -> list[ToolResult]:
+    return [e.result for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+async def test_an_agent_uses_what_a_server_offers_in_both_languages(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶"), call("odd_name_with_spaces")],
+        call("add", a=1, b=-5),
+        call("fail"),
+        call("picture"),
+        "できました",
+    )
+    agent = Agent(name="buyer", model=model, tools=[McpTools(command=SHOP)])
+    async with runner_of(agent) as runner:
+        done = await said(runner)
+        names = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
+        file = await runner.load_artifact(names[0], user_id="u", session_id="s")
+    found = results(done)
+    assert done.text == "できました"
+    assert [result.content for result in found[:3]] == [
+        {"result": 3},
+        {"item": "お茶", "left": 3},
+        {"result": "odd"},
+    ]
+    assert found[3].is_error and "less than the minimum" in found[3].content["error"]
+    assert found[4].is_error and "品切れです: out of stock" in found[4].content["error"]
+    assert found[5].content["text"] == "here it is"
+    assert found[5].content["files"] == [
+        {"artifact": names[0], "media_type": "image/png", "bytes": 15}
+    ]
+    assert file is not None and file.data == b"\x89PNG no picture"
+    shown = {tool.name: tool for tool in model.asked[0].tools}
+    assert shown["在庫を調べる"].description == "品物の在庫を調べる"
+    assert shown["add"].parameters["properties"]["b"]["minimum"] == 0
+
+
+async def test_a_destructive_tool_waits_for_a_person_and_runs_once_in_another_process(
+    tmp_path: Path,
+) -> None:
+    log, store = tmp_path / "log", tmp_path / "s.db"
+    source = McpTools(command=[*SHOP, "--log", str(log)])
+
+    def agent(*script: Any) -> Agent:
+        return Agent(name="cleaner", model=ScriptedModel(*script), tools=[source])
+
+    both = [call("add", a=4, b=4), call("wipe", path="/tmp/x")]
+    async with runner_of(agent(both), store=store) as runner:
+        paused = await said(runner)
+    assert paused.status == "input_required"
+    assert lines(log)[1:] == ["add 4 4"]
+    async with runner_of(agent("wiped"), store=store) as runner:
+        done = await runner.resume(
+            user_id="u", session_id="s", answers=[approve(paused.requests[0].id)]
+        )
+    assert done.text == "wiped"
+    assert [line for line in lines(log) if not line.startswith("start")] == [
+        "add 4 4",
+        "wipe /tmp/x",
+    ]
+
+
+async def test_a_resumed_run_whose_server_is_gone_tells_the_model(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    place = tmp_path / "mcp_shop.py"
+    place.write_text((HERE / "mcp_shop.py").read_text())
+    source = McpTools(command=[sys.executable, str(place)], start_timeout=10)
+    first = Agent(name="a", model=ScriptedModel(call("wipe", path="x")), tools=[source])
+    async with runner_of(first, store=store) as runner:
+        paused = await said(runner)
+    place.unlink()
+    optional = McpTools(command=source.command, required=False, start_timeout=10)
+    second = Agent(name="a", model=ScriptedModel("so be it"), tools=[optional])
+    async with runner_of(second, store=store) as runner:
+        done = await runner.resume(
+            user_id="u", session_id="s", answers=[approve(paused.requests[0].id)]
+        )
+    assert done.text == "so be it"
+    assert results(done)[0].is_error and "no longer offered" in results(done)[0].content["error"]
+
+
+async def test_a_server_that_dies_is_a_tool_error_and_is_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    model = ScriptedModel(call("die"), call("add", a=1, b=1), "back again")
+    source = McpTools(command=[*SHOP, "--log", str(log)])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    lost, fine = results(done)
+    assert lost.is_error and "what came of the call is not known" in lost.content["error"]
+    assert "the shop burned down" in lost.content["error"]
+    assert fine.content == {"result": 2} and done.text == "back again"
+    assert len([line for line in lines(log) if line.startswith("start")]) == 2
+
+
+async def test_one_connection_serves_many_runs_at_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    source = McpTools(command=[*SHOP, "--log", str(log)])
+
+    class Calls:
+        async def complete(self, prompt: Any) -> Any:
+            from acc import ModelAnswer, ToolCall
+
+            if prompt.messages:
+                return ModelAnswer(text=str(prompt.messages[-1].parts[0].result.content["result"]))
+            arguments = {"a": int(prompt.query), "b": 1}
+            return ModelAnswer(calls=(ToolCall(id="1", name="add", arguments=arguments),))
+
+    async with runner_of(Agent(name="a", model=Calls(), tools=[source])) as runner:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(said(runner, str(n), f"s{n}")) for n in range(20)]
+    assert [task.result().text for task in tasks] == [str(n + 1) for n in range(20)]
+    assert len([line for line in lines(log) if line.startswith("start")]) == 1
+
+
+async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    model = ScriptedModel(call("slow", seconds=60), call("add", a=1, b=1), "went on")
+    source = McpTools(command=[*SHOP, "--log", str(log)], timeout={"slow": 1.0})
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+        assert "did not finish within 1 seconds" in results(done)[0].content["error"]
+        assert done.text == "went on"
+        progress = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
+        assert progress == ["半分まで来ました"]
+        for _ in range(100):
+            if "slow was cancelled" in lines(log):
+                break
+            await asyncio.sleep(0.02)
+    assert "slow was cancelled" in lines(log)
+
+
+async def test_a_cancelled_run_cancels_its_call_and_leaves_the_connection(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    source = McpTools(command=[*SHOP, "--log", str(log)])
+    model = ScriptedModel(call("slow", seconds=60), call("add", a=2, b=2), "fine")
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60) as bound:
+                task = asyncio.get_running_loop().create_task(said(runner))
+                while "slow begins 60.0" not in lines(log):
+                    await asyncio.sleep(0.02)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                bound.reschedule(0)
+                await asyncio.sleep(1)
+        done = await said(runner)
+    assert done.text == "fine"
+    assert "slow was cancelled" in lines(log)
+    assert len([line for line in lines(log) if line.startswith("start")]) == 1
+
+
+async def test_a_server_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    # A blocking tool of this SDK runs in a thread, so the call hangs and the server does not.
+    script = [call("hang"), call("hang"), call("hang"), call("add", a=1, b=1), "alive"]
+    source = McpTools(command=[*SHOP, "--log", str(log)], timeout={"hang": 0.3})
+    model = ScriptedModel(*script)
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    assert [result.is_error for result in results(done)] == [True, True, True, False]
+    assert len([line for line in lines(log) if line.startswith("start")]) == 2
+
+
+async def test_changed_tools_are_seen_by_the_next_question_to_the_model() -> None:
+    model = ScriptedModel(
+        [call("add", a=1, b=1), call("change")],
+        call("add", a=1, b=1),
+        call("hidden"),
+        "seen",
+    )
+
+    source = McpTools(command=SHOP)
+    agent = Agent(name="a", model=model, tools=[source])
+    async with runner_of(agent) as runner:
+        done = await said(runner)
+    assert done.text == "seen"
+    outcomes = {result.name: result for result in results(done)}
+    assert outcomes["hidden"].content == {"result": "boo"}
+    gone = results(done)[2]
+    assert gone.is_error and "no longer offered" in gone.content["error"]
+    assert "hidden" not in {tool.name for tool in model.asked[0].tools}
+    last = {tool.name for tool in model.asked[-1].tools}
+    assert "hidden" in last and "add" not in last
+
+
+async def test_a_change_told_in_the_older_way_is_seen_too(tmp_path: Path) -> None:
+    model = ScriptedModel(call("echo", text="change"), call("新しい", text="やあ"), "seen")
+    source = McpTools(command=[*RUDE, "polite"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    assert [result.content for result in results(done)] == ["change", "やあ"]
+
+
+async def test_garbage_between_messages_is_passed_over_and_garbage_as_a_result_is_told() -> None:
+    model = ScriptedModel(call("echo", text="ok"), call("echo", text="nonsense"), "through")
+    source = McpTools(command=[*RUDE, "garbage"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    fine, bad = results(done)
+    assert fine.content == "ok"
+    assert bad.is_error and "what cannot be used" in bad.content["error"]
+
+
+async def test_a_flood_is_cut_off() -> None:
+    model = ScriptedModel(call("echo", text="x"), "dry again")
+    source = McpTools(command=[*RUDE, "flood"], max_bytes=1_000_000)
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        begun = time.monotonic()
+        done = await said(runner)
+    assert "more than 1000000 bytes" in results(done)[0].content["error"]
+    assert time.monotonic() - begun < 20
+
+
+async def test_a_large_text_is_cut_for_the_model_and_kept_whole() -> None:
+    model = ScriptedModel(call("big", characters=50_000), "read")
+    source = McpTools(command=SHOP, max_characters=1_000)
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+        name = next(e.detail["name"] for e in done.events if e.kind is EventKind.ARTIFACT)
+        whole = await runner.load_artifact(name, user_id="u", session_id="s")
+    content = results(done)[0].content
+    assert len(content) < 1_300 and name in content
+    assert whole is not None and len(whole.data.decode()) >= 50_000
+
+
+async def test_a_slow_start_is_waited_for() -> None:
+    model = ScriptedModel(call("add", a=1, b=1), "patient")
+    source = McpTools(command=[*SHOP, "--slow", "2"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        assert (await said(runner)).text == "patient"
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds", "told"),
+    [
+        ([*RUDE, "silent"], 2.0, "was not ready within 2 seconds"),
+        ([*RUDE, "dies"], 20.0, "no license found"),
+        ([*RUDE, "mute"], 2.0, "does not tell its tools in time"),
+    ],
+)
+async def test_a_server_that_cannot_be_used_ends_the_run_with_the_reason(
+    command: list[str], seconds: float, told: str
+) -> None:
+    source = McpTools(command=command, start_timeout=seconds)
+    async with runner_of(Agent(name="a", model=ScriptedModel("never"), tools=[source])) as runner:
+        with pytest.raises(RemoteFailed, match=told):
+            await said(runner)
+        begun = time.monotonic()
+        with pytest.raises(RemoteFailed, match=told):
+            await said(runner)
+        assert time.monotonic() - begun < seconds + 6
+
+
+async def test_a_dying_server_is_tried_three_times(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    source = McpTools(command=[*RUDE, "dies", str(log)])
+    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
+        with pytest.raises(RemoteFailed):
+            await said(runner)
+        with pytest.raises(RemoteFailed, match="tried a moment ago"):
+            await said(runner)
+    assert lines(log) == ["start"] * 3
+
+
+async def test_a_program_that_does_not_exist_is_told_at_once() -> None:
+    source = McpTools(command=["/no/such/program"])
+    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
+        with pytest.raises(InvalidInput, match="/no/such/program cannot be started"):
+            await said(runner)
+
+
+async def test_a_server_that_is_not_required_may_be_away() -> None:
+    source = McpTools(command=[*RUDE, "dies"], required=False)
+    model = ScriptedModel("alone")
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        assert (await said(runner)).text == "alone"
+    assert model.asked[0].tools == ()
+
+
+async def test_a_server_that_ignores_signals_and_its_children_are_gone_in_the_end(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    source = McpTools(command=[*RUDE, "stubborn", str(log)])
+    model = ScriptedModel(call("echo", text="hi"), "bye")
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        await said(runner)
+    child = int(next(line for line in lines(log) if line.startswith("child")).split()[1])
+    for _ in range(100):
+        state = Path(f"/proc/{child}/stat")
+        if not state.exists() or state.read_text().split()[2] == "Z":
+            break
+        await asyncio.sleep(0.02)
+    else:
+        pytest.fail("what the server started is still there")
+
+
+async def test_secrets_of_ours_do_not_reach_a_server_unless_they_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")
+    monkeypatch.setenv("SHOP_KEY", "sk-shop")
+    model = ScriptedModel(call("environment"), "told")
+    source = McpTools(command=SHOP, env={"SHOP_KEY": "env:SHOP_KEY", "REGION": "東京"})
+    assert "sk-" not in repr(source)
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    seen = results(done)[0].content
+    assert seen["SHOP_KEY"] == "sk-shop" and seen["REGION"] == "東京"
+    assert "OPENAI_API_KEY" not in seen
+
+
+async def test_several_servers_keep_their_tools_apart() -> None:
+    model = ScriptedModel([call("shop_add", a=1, b=1), call("rude_echo", text="x")], "both")
+    shop = McpTools(command=SHOP, name="shop", only=["a*"])
+    rude = McpTools(command=[*RUDE, "polite"], name="rude")
+    async with runner_of(Agent(name="a", model=model, tools=[shop, rude])) as runner:
+        done = await said(runner)
+    assert {result.name: result.content for result in results(done)} == {
+        "shop_add": {"result": 2},
+        "rude_echo": "x",
+    }
+    assert {tool.name for tool in model.asked[0].tools} == {"shop_add", "rude_echo"}
+
+
+def test_a_run_that_ends_with_its_loop_leaves_no_server() -> None:
+    code = (
+        "import asyncio, sys\nfrom acc import Agent, McpTools, Runner\n"
+        "from acc.testing import ScriptedModel, call\n"
+        f"source = McpTools(command={SHOP!r})\n"
+        "model = ScriptedModel(call('pid'), 'one', call('pid'), 'two')\n"
+        "runner = Runner(Agent(name='a', model=model, tools=[source]))\n"
+        "for _ in range(2):\n"
+        "    done = asyncio.run(runner.run(user_id='u', session_id='s', message='go'))\n"
+        "    found = [e.result.content['result'] for e in done.events if e.result]\n"
+        "    print(found[0], done.text)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "ResourceWarning" not in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
+    told = [line.split() for line in ran.stdout.splitlines()]
+    assert [words[1] for words in told] == ["one", "two"]
+    for words in told:
+        assert not Path(f"/proc/{words[0]}").exists()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class HttpShop:
+    """The shop over HTTP, which can be started, killed and started again."""
+
+    def __init__(self, log: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        words = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
+        self._process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        for _ in range(600):
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        pytest.fail("the shop does not open")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def http_shop(nothing_is_left_behind: None, tmp_path: Path) -> Iterator[HttpShop]:
+    shop = HttpShop(tmp_path / "log")
+    shop.start()
+    yield shop
+    shop.kill()
+
+
+async def test_over_http_an_agent_does_the_same(http_shop: HttpShop, tmp_path: Path) -> None:
+    model = ScriptedModel(
+        [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶")],
+        call("slow", seconds=60),
+        call("change"),
+        call("hidden"),
+        "done",
+    )
+    source = McpTools(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+        for _ in range(100):
+            if "slow was cancelled" in lines(tmp_path / "log"):
+                break
+            await asyncio.sleep(0.02)
+    found = results(done)
+    assert [found[0].content, found[1].content["item"]] == [{"result": 3}, "お茶"]
+    assert "did not finish" in found[2].content["error"]
+    assert found[4].content == {"result": "boo"}
+    assert "slow was cancelled" in lines(tmp_path / "log")
+    assert "t0p" not in repr(source) and "t0p" not in str(done.events)
+
+
+async def test_over_http_a_server_may_go_and_come_back(http_shop: HttpShop) -> None:
+    def down(prompt: Any) -> Any:
+        http_shop.kill()
+        return call("add", a=2, b=2)
+
+    def up(prompt: Any) -> Any:
+        http_shop.start()
+        return call("add", a=3, b=3)
+
+    model = ScriptedModel(call("add", a=1, b=1), down, up, "back")
+    source = McpTools(url=http_shop.url, allow=["127.0.0.1"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    first, lost, again = results(done)
+    assert first.content == {"result": 2}
+    assert lost.is_error and "127.0.0.1" in lost.content["error"]
+    assert again.content == {"result": 6}
+
+
+async def test_over_http_a_call_that_kills_the_server_is_a_tool_error(http_shop: HttpShop) -> None:
+    model = ScriptedModel(call("die"), "over")
+    source = McpTools(url=http_shop.url, allow=["127.0.0.1"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    assert results(done)[0].is_error and done.text == "over"
+
+
+async def test_over_http_too_large_an_answer_is_not_taken(http_shop: HttpShop) -> None:
+    model = ScriptedModel(call("big", characters=200_000), call("add", a=1, b=1), "on")
+    source = McpTools(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    assert results(done)[0].is_error and results(done)[1].content == {"result": 2}
+
+
+async def test_an_address_that_is_not_public_must_be_allowed(http_shop: HttpShop) -> None:
+    source = McpTools(url=http_shop.url)
+    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
+        with pytest.raises(AddressRefused):
+            await said(runner)
+
+
+async def test_a_server_that_nobody_runs_is_told() -> None:
+    source = McpTools(url=f"http://127.0.0.1:{free_port()}/mcp", allow=["127.0.0.1"])
+    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
+        with pytest.raises(RemoteFailed, match="cannot be reached"):
+            await said(runner, "go")
+
+
+async def test_a_run_with_a_bound_is_not_stuck_on_a_server_that_hangs() -> None:
+    source = McpTools(command=[*RUDE, "silent"])
+    agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
+    async with runner_of(agent, config=RunConfig(timeout=1.5)) as runner:
+        begun = time.monotonic()
+        with pytest.raises(Exception, match="timeout"):
+            await said(runner)
+        assert time.monotonic() - begun < 12

@@ -1,0 +1,355 @@
+"""Tools that MCP servers offer, with a server that is none."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from acc import Agent, InvalidTree, McpTools, RemoteFailed, RunResult, approve, tool
+from acc.application.agents.mcp import offered_names
+from acc.application.agents.toolset import GoneTool
+from acc.bootstrap.agents import Runner, make_services
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.event import EventKind, Part, ToolResult
+from acc.domain.value_objects.mcp import McpAddress, McpAnswer, McpToolInfo
+from acc.ports.outbound.mcp_ports import HearProgress
+from acc.testing import ScriptedModel, call
+
+
+class PaperServer:
+    """Offers what it is told to, and answers from a list."""
+
+    def __init__(self, *tools: McpToolInfo, answer: McpAnswer | None = None) -> None:
+        self.offers: Sequence[McpToolInfo] | Exception = tools
+        self.answer = answer or McpAnswer(parts=(Part(text="ok"),))
+        self.calls: list[tuple[str, Mapping[str, Any]]] = []
+        self.closed = False
+
+    def server(self, address: McpAddress) -> "PaperServer":
+        return self
+
+    async def tools(self) -> Sequence[McpToolInfo]:
+        if isinstance(self.offers, Exception):
+            raise self.offers
+        return self.offers
+
+    def fault(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
+        return "bad is wrong" if "bad" in arguments else ""
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
+    ) -> McpAnswer:
+        self.calls.append((name, arguments))
+        if hear is not None:
+            await hear("half")
+        return self.answer
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def info(name: str, **fields: Any) -> McpToolInfo:
+    return McpToolInfo(name=name, description=f"does {name}", **fields)
+
+
+def runner_of(server: PaperServer | None, *script: Any, tools: Sequence[Any] = ()) -> Runner:
+    services = make_services()
+    services.mcp = server
+    source = tools or [McpTools(command=["shop"])]
+    agent = Agent(name="a", model=ScriptedModel(*script), tools=source)
+    return Runner(agent, services=services)
+
+
+async def ran(runner: Runner) -> RunResult:
+    return await runner.run(user_id="u", session_id="s", message="go")
+
+
+def results(done: RunResult) -> list[ToolResult]:
+    return [e.result for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result]
+
+
+async def content_of(answer: McpAnswer, **options: Any) -> tuple[Any, RunResult, Runner]:
+    server = PaperServer(info("t"), answer=answer)
+    runner = runner_of(server, call("t"), "done", tools=[McpTools(command=["shop"], **options)])
+    done = await ran(runner)
+    return results(done)[0].content, done, runner
+
+
+async def test_a_tool_of_a_server_is_called_and_shows_progress() -> None:
+    server = PaperServer(info("買う"))
+    runner = runner_of(server, call("買う", 数=3), "買いました")
+    done = await ran(runner)
+    await runner.aclose()
+    assert server.calls == [("買う", {"数": 3})] and server.closed
+    assert results(done)[0].content == "ok"
+    assert [e.text for e in done.events if e.kind is EventKind.PROGRESS] == ["half"]
+
+
+async def test_wrong_arguments_are_told_before_a_call() -> None:
+    server = PaperServer(info("t"))
+    done = await ran(runner_of(server, call("t", bad=1), "sorry"))
+    assert "wrong arguments for t: bad is wrong" in results(done)[0].content["error"]
+    assert server.calls == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ((Part(text="no"), Part(text="more")), "no more"),
+        ((), "the server says that it failed, and not why"),
+    ],
+)
+async def test_what_a_server_calls_an_error_is_one(parts: tuple[Part, ...], told: str) -> None:
+    content, done, _ = await content_of(McpAnswer(parts=parts, is_error=True))
+    assert results(done)[0].is_error and told in content["error"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "content"),
+    [
+        (McpAnswer(), ""),
+        (McpAnswer(parts=(Part(text="a"), Part(text="b"))), "a\nb"),
+        (McpAnswer(structured={"x": 1}), {"x": 1}),
+        (McpAnswer(parts=(Part(text='{"x": 1}'),), structured={"x": 1}), {"x": 1}),
+        (McpAnswer(parts=(Part(text="hi"),), structured={"result": "hi"}), {"result": "hi"}),
+        (McpAnswer(parts=(Part(text="1"),), structured=1), 1),
+        (
+            McpAnswer(parts=(Part(text="see"),), structured={"x": 1}),
+            {"text": "see", "data": {"x": 1}},
+        ),
+        (
+            McpAnswer(parts=(Part(url="https://x.example/a"),)),
+            {"files": [{"link": "https://x.example/a"}]},
+        ),
+    ],
+)
+async def test_a_result_is_as_plain_as_it_can_be(answer: McpAnswer, content: Any) -> None:
+    assert (await content_of(answer))[0] == content
+
+
+async def test_files_of_a_result_are_kept_as_artifacts() -> None:
+    parts = (
+        Part(raw=b"png", media_type="image/png"),
+        Part(raw=b"pdf", filename="報告.pdf"),
+        Part(raw=b"odd", filename="x." + "y" * 40),
+    )
+    content, _, runner = await content_of(McpAnswer(parts=parts))
+    names = [entry["artifact"] for entry in content["files"]]
+    assert [name.rpartition(".")[2] for name in names[:2]] == ["png", "pdf"]
+    assert content["files"][1]["media_type"] == "application/octet-stream"
+    for name, part in zip(names, parts, strict=True):
+        held = await runner.load_artifact(name, user_id="u", session_id="s")
+        assert held is not None and held.data == part.raw
+
+
+async def test_more_than_fits_is_cut_and_kept_whole() -> None:
+    content, _, runner = await content_of(
+        McpAnswer(parts=(Part(text="長" * 50),), structured={"x": "y" * 50}), max_characters=20
+    )
+    assert content["text"].startswith("長" * 20 + "\n[cut: these are 20 of 50 characters")
+    assert content["data"].startswith('{"x":"')
+    name = content["text"].rpartition("artifact ")[2].rstrip("]")
+    held = await runner.load_artifact(name, user_id="u", session_id="s")
+    assert held is not None and held.text == "長" * 50
+
+
+async def test_what_calls_itself_destructive_asks_first_unless_told_otherwise() -> None:
+    wipe = info("wipe", destructive=True)
+    look = info("look", destructive=True, read_only=True)
+    paused = await ran(runner_of(PaperServer(wipe), call("wipe")))
+    assert paused.status == "input_required"
+    fine = await ran(runner_of(PaperServer(look), call("look"), "seen"))
+    assert fine.text == "seen"
+    trusted = McpTools(command=["shop"], confirm=False)
+    assert (await ran(runner_of(PaperServer(wipe), call("wipe"), "gone", tools=[trusted]))).text
+    careful = McpTools(command=["shop"], confirm={"look": "Really look?"})
+    asked = await ran(runner_of(PaperServer(look), call("look"), tools=[careful]))
+    assert asked.requests[0].message == "Really look?"
+    other = await ran(runner_of(PaperServer(wipe), call("wipe"), tools=[careful]))
+    assert other.status == "input_required"
+
+
+async def test_permissions_and_patience_are_set_for_all_or_one() -> None:
+    source = McpTools(command=["shop"], requires={"t": "shop:use"}, timeout={"t": 3.0})
+    server = PaperServer(info("t"), info("u"))
+    runner = runner_of(server, "x", tools=[source])
+    context: Any = type("C", (), {"services": runner.services})
+    found = await source.offered(context, alone=True, taken=frozenset())
+    assert [(one.name, one.requires, one.timeout) for one in found] == [
+        ("t", "shop:use", 3.0),
+        ("u", "", None),
+    ]
+    assert found[0].description == "does t"
+    with pytest.raises(AttributeError, match="for its server to say"):
+        found[0].description = "something else"
+
+
+def test_names_are_spelled_so_that_a_model_can_call_them() -> None:
+    names = ["a.b", "a b", "a_b", "3d", "在庫", "user", "own", "x" * 70, "x" * 71, "no²"]
+    found = offered_names(names, prefix="", fallback="shop", taken=frozenset({"own"}))
+    assert found["a_b"] == "a_b" and found["在庫"] == "在庫"
+    assert found["a.b"].startswith("a_b_") and found["a b"].startswith("a_b_")
+    assert found["3d"] == "shop_3d" and found["user"] == "shop_user" and found["own"] == "shop_own"
+    assert found["no²"] == "no_"
+    assert len(set(found.values())) == len(names)
+    assert all(len(name) <= 64 and name.replace("-", "_").isidentifier() for name in found.values())
+    taken = frozenset({"own", "shop_own"})
+    assert offered_names(["own"], prefix="", fallback="shop", taken=taken)["own"] == "shop_own_mcp"
+    assert offered_names(["x"], prefix="p", fallback="p", taken=taken) == {"x": "p_x"}
+
+
+async def test_an_own_tool_keeps_its_name_and_a_servers_gives_way() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "own"
+
+    server = PaperServer(info("look"), info("transfer_to_agent"))
+    source = McpTools(command=["shop"])
+    runner = runner_of(server, [call("look"), call("shop_look")], "both", tools=[look, source])
+    done = await ran(runner)
+    assert {r.name: r.content for r in results(done)} == {"look": "own", "shop_look": "ok"}
+
+
+async def test_of_two_tools_that_come_to_the_same_name_the_first_counts() -> None:
+    server = PaperServer(info("t"))
+    sources = [
+        McpTools(command=["one"], prefix=""),
+        McpTools(command=["two"], prefix=""),
+        McpTools(command=["three"], prefix="third"),
+    ]
+    done = await ran(runner_of(server, [call("t"), call("third_t")], "x", tools=sources))
+    assert [r.content for r in results(done)] == ["ok", "ok"]
+
+
+async def test_only_what_is_wanted_is_taken() -> None:
+    server = PaperServer(info("get_a"), info("put_a"))
+    source = McpTools(command=["shop"], only=["get_*"])
+    runner = runner_of(server, call("put_a"), "no", tools=[source])
+    done = await ran(runner)
+    assert "there is no tool 'put_a'" in results(done)[0].content["error"]
+
+
+async def test_a_tool_that_vanished_says_so_and_one_that_came_is_used() -> None:
+    server = PaperServer(info("old"))
+
+    def swap(prompt: Any) -> Any:
+        server.offers = (info("new"),)
+        return call("old")
+
+    done = await ran(runner_of(server, swap, call("old"), call("new"), "done"))
+    first, gone, fresh = results(done)
+    assert first.content == "ok" and fresh.content == "ok"
+    assert gone.is_error and "no longer offered" in gone.content["error"]
+
+
+async def test_a_server_that_is_away_ends_the_run_unless_it_is_not_required() -> None:
+    server = PaperServer()
+    server.offers = RemoteFailed("away")
+    with pytest.raises(RemoteFailed, match="away"):
+        await ran(runner_of(server, "x"))
+    optional = McpTools(command=["shop"], required=False)
+    assert (await ran(runner_of(server, "alone", tools=[optional]))).text == "alone"
+
+
+async def test_without_connections_the_run_says_so() -> None:
+    with pytest.raises(InvalidInput, match="no connections to MCP servers"):
+        await ran(runner_of(None, "x"))
+
+
+async def test_a_resumed_run_takes_what_is_on_record_and_calls_only_what_is_open() -> None:
+    server = PaperServer(info("done"), info("ask", destructive=True))
+    runner = runner_of(server, [call("done"), call("ask")], "end")
+    paused = await ran(runner)
+    server.offers = (info("ask", destructive=True), info("other"))
+    answers = [approve(paused.requests[0].id)]
+    end = await runner.resume(user_id="u", session_id="s", answers=answers)
+    assert end.text == "end"
+    assert [name for name, _ in server.calls] == ["done", "ask"]
+
+
+async def test_a_run_resumed_without_its_server_fails_the_open_call_only() -> None:
+    server = PaperServer(info("ask", destructive=True))
+    source = McpTools(command=["shop"])
+
+    def back(prompt: Any) -> str:
+        return "end"
+
+    runner = runner_of(server, call("ask"), back, tools=[source])
+    paused = await ran(runner)
+    server.offers = RemoteFailed("the shop is shut")
+    answers = [approve(paused.requests[0].id)]
+    with pytest.raises(RemoteFailed, match="shut"):  # the model is to be asked with its tools
+        await runner.resume(user_id="u", session_id="s", answers=answers)
+    events = await runner.events(user_id="u", session_id="s")
+    found = [e.result for e in events if e.result is not None]
+    assert found[0].is_error and "the shop is shut" in found[0].content["error"]
+
+
+async def test_a_tool_unknown_when_it_was_called_stays_so_when_resumed() -> None:
+    server = PaperServer(info("ask", destructive=True))
+    runner = runner_of(server, [call("ghost"), call("ask")], "end")
+    paused = await ran(runner)
+    server.offers = (info("ask", destructive=True), info("ghost"))
+    answers = [approve(paused.requests[0].id)]
+    await runner.resume(user_id="u", session_id="s", answers=answers)
+    assert [name for name, _ in server.calls] == ["ask"]
+
+
+def test_a_tool_that_is_gone_is_a_name_and_no_more() -> None:
+    gone = GoneTool("t", "why")
+    assert gone.spec.name == "t" and gone.checked({"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "either a command that starts it or a url"),
+        ({"command": ["x"], "url": "https://x.example"}, "either a command"),
+        ({"command": "python server.py"}, "a list of words"),
+        ({"command": ["x"], "allow": "localhost"}, "several entries"),
+        ({"command": ["x\0"]}, "hold texts"),
+        ({"command": ["x"], "token": "t"}, "for a url"),
+        ({"url": "ftp://x"}, "no URL"),
+        ({"url": "https://x.example", "token": "a\nb"}, "line breaks"),
+        ({"url": "https://x.example", "token": "a b"}, "one word"),
+        ({"command": ["x"], "start_timeout": 0}, "above 0"),
+        ({"command": ["x"], "env": "KEY"}, "several names"),
+        ({"command": ["x"], "only": "a*"}, "several patterns"),
+        ({"command": ["x"], "max_characters": 0}, "max_characters"),
+        ({"command": ["x"], "name": "1 2"}, "no name for an MCP server"),
+        ({"command": ["x"], "prefix": "1 2"}, "no name for a prefix"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_it_is_built(fields: Any, told: str) -> None:
+    with pytest.raises(InvalidTree, match=told):
+        McpTools(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"command": ["python", "my server.py"]}, "my_server"),
+        ({"command": ["/usr/bin/uvx", "shop"]}, "uvx"),
+        ({"url": "https://shop.example.com/mcp"}, "shop"),
+        ({"url": "https://127.0.0.1/mcp"}, "mcp_127"),
+        ({"command": ["user"]}, "mcp_user"),
+    ],
+)
+def test_a_server_is_called_after_what_it_is(fields: Any, name: str) -> None:
+    assert McpTools(**fields).name == name
+
+
+def test_two_sources_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidTree, match="two sources of tools called 'shop'"):
+        Agent(name="a", tools=[McpTools(command=["shop"]), McpTools(command=["shop"])])
+
+
+def test_an_environment_is_given_by_value_or_by_name_and_not_shown() -> None:
+    source = McpTools(command=["x"], env=["KEY"])
+    assert source.address.env == (("KEY", "env:KEY"),)
+    named = McpTools(command=["x"], env={"KEY": "secret"})
+    assert named.address.env == (("KEY", "secret"),)
+    assert "secret" not in repr(named) + repr(named.address)
+    assert named.address.place == "x"
+    assert McpTools(url="https://x.example/mcp?q=1").address.place == "https://x.example"

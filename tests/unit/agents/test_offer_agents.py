@@ -1,0 +1,173 @@
+"""Agents offered as tools to the agents of others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from acc import Agent, BaseAgent, RequestKind, RunContext, Runner, tool
+from acc.application.use_cases.offer_agents import (
+    OfferAgents,
+    form,
+    form_answer,
+    progress_of,
+    question,
+    standing_alone,
+)
+from acc.domain.errors import InvalidInput, NotFound
+from acc.domain.value_objects.event import (
+    Event,
+    EventActions,
+    EventKind,
+    InputRequest,
+    Part,
+    ToolCall,
+    text_part,
+)
+from acc.testing import ScriptedModel, call
+
+
+@tool(confirm=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def offer(*script: Any) -> OfferAgents:
+    agent = Agent(name="till", model=ScriptedModel(*script), tools=[pay])
+    return OfferAgents({"till": Runner(agent)})
+
+
+async def test_a_call_is_a_turn_of_a_conversation() -> None:
+    offered = offer("一", "二")
+    assert offered.agents == {"till": "Talk to the agent till."}
+    first = await offered.call("till", {"message": "やあ"})
+    second = await offered.call(
+        "till", {"message": "go on", "conversation_id": first.conversation_id}
+    )
+    assert (first.text, second.text, second.status) == ("一", "二", "completed")
+    assert first.conversation_id == second.conversation_id
+    await offered.aclose()
+
+
+async def test_what_waits_for_a_person_tells_how_to_answer() -> None:
+    offered = offer(call("pay", amount=3), "done", call("pay", amount=4), "no")
+    turn = await offered.call("till", {"message": "pay", "conversation_id": "c"})
+    assert turn.is_error and turn.status == "input_required"
+    assert 'May pay be called? pay {"amount":3}' in turn.text
+    again = await offered.call("till", {"message": "well?", "conversation_id": "c"})
+    assert again == turn == await offered.waiting("till", "c")
+    answers = [{"request_id": turn.requests[0].id}]
+    done = await offered.call("till", {"conversation_id": "c", "answers": answers})
+    assert done.text == "done" and not done.is_error
+    assert (await offered.waiting("till", "c")).text.endswith("waits for nothing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"message": 3}, "Expected `str`"),
+        ({"what": "x"}, "unknown field"),
+        ({"message": "x", "conversation_id": "a\nb"}, "a line of at most 128"),
+        ({"message": "x", "conversation_id": "a" * 200}, "a line of at most 128"),
+        ({}, "invalid_input: the message is empty"),
+        ({"conversation_id": "c", "answers": [{"request_id": "r"}]}, "nothing_pending"),
+    ],
+)
+async def test_what_goes_wrong_is_told(arguments: Mapping[str, Any], told: str) -> None:
+    turn = await offer("x").call("till", arguments)
+    assert turn.is_error and told in turn.text
+
+
+async def test_only_who_is_offered_can_be_called() -> None:
+    with pytest.raises(NotFound, match="there are: till"):
+        await offer().call("other", {})
+    with pytest.raises(NotFound):
+        await offer().waiting("other", "c")
+    with pytest.raises(InvalidInput, match="no agent to offer"):
+        OfferAgents({})
+
+
+def request(kind: RequestKind, **fields: Any) -> InputRequest:
+    return InputRequest(id="r", kind=kind, agent="a", message="どうしますか", **fields)
+
+
+def test_a_form_asks_what_is_to_be_known() -> None:
+    flat = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    deep = {"type": "object", "properties": {"n": {"type": "array"}}}
+    assert form(request(RequestKind.AUTHORIZATION)) is None
+    confirmation = form(request(RequestKind.CONFIRMATION)) or {}
+    assert set(confirmation["properties"]) == {"approve", "reason"}
+    assert form(request(RequestKind.INPUT, schema=flat)) == flat
+    for schema in ({}, deep):
+        free = form(request(RequestKind.INPUT, schema=schema)) or {}
+        assert free["required"] == ["answer"]
+    assert question(request(RequestKind.INPUT, tool="t")) == "どうしますか"
+
+
+def test_what_a_person_fills_in_is_an_answer() -> None:
+    ask, confirm = request(RequestKind.INPUT), request(RequestKind.CONFIRMATION)
+    own = request(RequestKind.INPUT, schema={"properties": {"answer": {"type": "string"}}})
+    assert form_answer(ask, "cancel", None) is None
+    assert form_answer(ask, "decline", None) == {"request_id": "r", "verdict": "deny"}
+    assert form_answer(ask, "accept", {"answer": "はい"}) == {"request_id": "r", "value": "はい"}
+    assert form_answer(ask, "accept", {"n": 1}) == {"request_id": "r", "value": {"n": 1}}
+    assert form_answer(own, "accept", {"answer": "x"}) == {
+        "request_id": "r",
+        "value": {"answer": "x"},
+    }
+    yes = form_answer(confirm, "accept", {"approve": True, "reason": "ok"})
+    assert yes == {"request_id": "r", "verdict": "approve", "reason": "ok"}
+    no = form_answer(confirm, "accept", {"approve": "yes"})
+    assert no is not None and no["verdict"] == "deny"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"kind": EventKind.PROGRESS, "parts": text_part("半分")}, "a: 半分"),
+        (
+            {"kind": EventKind.TOOL_CALLS, "parts": (Part(call=ToolCall(id="1", name="t")),)},
+            "a calls t",
+        ),
+        (
+            {"kind": EventKind.TRANSFER, "actions": EventActions(transfer_to_agent="b")},
+            "a hands over to b",
+        ),
+        ({"kind": EventKind.MESSAGE, "parts": text_part("secret")}, "a has answered"),
+        ({"kind": EventKind.MESSAGE, "parts": text_part("secret"), "author": "user"}, ""),
+        ({"kind": EventKind.STATE}, ""),
+    ],
+)
+def test_progress_tells_what_is_done_and_not_what_was_said(fields: Any, told: str) -> None:
+    assert progress_of(Event(**{"run_id": "r", "author": "a", **fields})) == told
+
+
+class Odd(BaseAgent):
+    """An agent that is made in its own way."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(name="odd")
+        self.size = size
+
+
+@dataclass(kw_only=True, eq=False)
+class Echo(BaseAgent):
+    """Says what it hears."""
+
+    async def run(self, ctx: RunContext) -> str:
+        return ctx.message
+
+
+async def test_a_sub_agent_can_stand_alone() -> None:
+    leaf = Echo(name="leaf", description="x")
+    middle = Agent(name="middle", description="y", sub_agents=[leaf], model=ScriptedModel("hi"))
+    root = Agent(name="root", sub_agents=[middle])
+    alone = standing_alone(middle)
+    assert alone.parent is None and middle.parent is root
+    assert alone.sub_agents[0].parent is alone and leaf.parent is middle
+    done = await OfferAgents({"middle": Runner(alone)}).call("middle", {"message": "x"})
+    assert done.text == "hi"
+    with pytest.raises(InvalidInput, match="'odd' cannot be offered by itself"):
+        standing_alone(Odd(3))
