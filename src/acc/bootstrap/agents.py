@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
-from acc.bootstrap.parts import make_memory, token_counter
+from acc.bootstrap.parts import RULES, compressor_of, is_memory, make_memory, token_counter
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import RunConfig
@@ -60,8 +60,17 @@ def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) ->
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
         if isinstance(model, str) and model not in models and model not in MODELS:
             raise InvalidInput(f"agent {found.name!r}: {_unknown_model(model)}")
-        if isinstance(memory, str) and memory not in MEMORIES:
-            raise InvalidInput(f"agent {found.name!r}: {_unknown_memory(memory)}")
+        if isinstance(memory, str):
+            _check_memory(found.name, memory, models)
+
+
+def _check_memory(agent: str, memory: str, models: Mapping[str, LanguageModelPort]) -> None:
+    if memory == "oracle" or not is_memory(memory):
+        raise InvalidInput(f"agent {agent!r}: {_unknown_memory(memory)}")
+    if memory.partition(":")[0] == "acc":
+        compressor = compressor_of(memory)
+        if compressor not in models and compressor not in (RULES, *MODELS):
+            raise InvalidInput(f"agent {agent!r}: the compressor: {_unknown_model(compressor)}")
 
 
 def _unknown_model(name: str) -> str:
@@ -72,7 +81,7 @@ def _unknown_model(name: str) -> str:
 
 
 def _unknown_memory(name: str) -> str:
-    return f"no memory {name!r}: choose one of {', '.join(MEMORIES)}"
+    return f"no memory {name!r}: choose one of {', '.join(MEMORIES)}, or acc:MODEL"
 
 
 def make_services(
@@ -92,7 +101,7 @@ def make_services(
     clock = clock or SystemClock()
     sessions, artifacts = store if isinstance(store, tuple) else make_stores(store, clock)
     named = dict(models or {})
-    return Services(
+    services = Services(
         sessions=sessions,
         artifacts=artifacts,
         models=lambda name: named[name] if name in named else make_model(name),
@@ -104,6 +113,9 @@ def make_services(
         shelf=MemoryShelf(),
         remote=_remotes(tuple(allow)),
     )
+    # A compressor's model is one of the run's, so that sessions share its connections.
+    services.memories = partial(make_conversation_memory, models=services.model)
+    return services
 
 
 def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPort]:
@@ -143,11 +155,18 @@ def make_model(name: str) -> LanguageModelPort:
     raise InvalidInput(_unknown_model(name))
 
 
-def make_conversation_memory(name: str, *, window: int = 4096, budget: int = 512) -> "MemoryPort":
+def make_conversation_memory(
+    name: str,
+    *,
+    window: int = 4096,
+    budget: int = 512,
+    compressor: str = "",
+    models: Callable[[str], LanguageModelPort] | None = None,
+) -> "MemoryPort":
     """Return a memory for an agent by its name."""
-    if name not in MEMORIES:
+    if name == "oracle" or not is_memory(name):
         raise InvalidInput(_unknown_memory(name))
-    return make_memory(name, window=window, budget=budget)
+    return make_memory(name, window=window, budget=budget, compressor=compressor, models=models)
 
 
 @lru_cache(maxsize=1)

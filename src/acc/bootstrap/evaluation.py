@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
-from acc.bootstrap.parts import MEMORIES, make_memory
+from acc.bootstrap.parts import MEMORIES, RULES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
 from acc.domain.value_objects.evaluation_run import (
@@ -38,7 +38,9 @@ AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
 JUDGES = ("rubric",)
 
 
-def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -> AgentRunnerPort:
+def make_agent(
+    name: str, kind: str, *, window: int = 4096, budget: int = 512, compressor: str = RULES
+) -> AgentRunnerPort:
     """Return a fresh agent for one episode: a memory's name, `python:MODULE:NAME` or `a2a:URL`.
 
     What is named may be an agent of acc, something that makes one, a class with `run_turn`, or a
@@ -48,7 +50,8 @@ def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -
         from acc.adapters.evaluation.python_agents import make_runner
 
         def run_agent(agent_name: str, agent: "BaseAgent") -> AgentRunnerPort:
-            return _runtime_agent(agent_name, agent, window=window, budget=budget)
+            sizes = {"window": window, "budget": budget, "compressor": compressor}
+            return _runtime_agent(agent_name, agent, sizes)
 
         return make_runner(name, kind.removeprefix("python:"), run_agent=run_agent)
     if kind.startswith("a2a:"):
@@ -56,18 +59,20 @@ def make_agent(name: str, kind: str, *, window: int = 4096, budget: int = 512) -
     from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
     from acc.adapters.models.embedded import EmbeddedModel
 
-    memory = make_memory(AGENT_KINDS.get(kind, kind), window=window, budget=budget)
+    memory = make_memory(
+        AGENT_KINDS.get(kind, kind), window=window, budget=budget, compressor=compressor
+    )
     return MemoryAgentRunner(agent_name=name, model=EmbeddedModel(), memory=memory)
 
 
-def _runtime_agent(name: str, agent: "BaseAgent", *, window: int, budget: int) -> AgentRunnerPort:
+def _runtime_agent(name: str, agent: "BaseAgent", sizes: Mapping[str, Any]) -> AgentRunnerPort:
     """Return a tree of agents with a session of its own and the evaluation's memory sizes."""
     from acc.adapters.evaluation.runtime_agents import RuntimeAgentRunner
     from acc.application.runner import SessionRunner
     from acc.bootstrap.agents import make_conversation_memory, make_services
 
     services = make_services()
-    services.memories = partial(make_conversation_memory, window=window, budget=budget)
+    services.memories = partial(make_conversation_memory, models=services.model, **sizes)
     runner = SessionRunner(agent, app_name="evaluation", services=services)
     return RuntimeAgentRunner(agent_name=name, runner=runner)
 
@@ -112,10 +117,13 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
             load_object(kind.removeprefix("python:"))
         elif kind.startswith("a2a:"):
             check_remote_url(kind.removeprefix("a2a:"))
+        elif kind.startswith("acc:"):
+            check_compressor(kind.removeprefix("acc:"))
         elif kind not in AGENT_KINDS:
             known = ", ".join(AGENT_KINDS)
             raise InvalidInput(
-                f"no agent {kind!r}: choose of {known}, NAME=python:MODULE:NAME or NAME=a2a:URL"
+                f"no agent {kind!r}: choose of {known}, NAME=acc:MODEL, NAME=python:MODULE:NAME or "
+                "NAME=a2a:URL"
             )
         choices.append(AgentChoice(name=name, kind=AGENT_KINDS.get(kind, kind)))
     names = [choice.name for choice in choices]
@@ -124,6 +132,14 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
     if len(set(names)) < len(names):
         raise InvalidInput(f"agent names must differ: {', '.join(names)}")
     return tuple(choices)
+
+
+def check_compressor(name: str) -> None:
+    """Refuse a compressor that could not be asked, before an episode needs it."""
+    from acc.bootstrap.agents import make_model
+
+    if name != RULES:
+        make_model(name)
 
 
 @lru_cache(maxsize=32)
@@ -178,7 +194,11 @@ def compose_episode(
     return Episode(
         agents=[
             make_agent(
-                choice.name, choice.kind, window=configuration.window, budget=configuration.budget
+                choice.name,
+                choice.kind,
+                window=configuration.window,
+                budget=configuration.budget,
+                compressor=configuration.compressor,
             )
             for choice in configuration.agents
         ],

@@ -11,10 +11,10 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from acc.adapters.runs.results import GATE_METRICS
+from acc.adapters.runs.results import GATE_METRICS, fallback_notes
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.bootstrap import evaluation
-from acc.bootstrap.parts import version
+from acc.bootstrap.parts import compressor_of, version
 from acc.cli.screen import (
     RunScreen,
     comparison_table,
@@ -48,6 +48,14 @@ class EvaluationOptions:
             "its token is taken from ACC_TOKEN_NAME, or ACC_TOKEN."
         ),
     ] = "baseline,retrieval,acc,oracle"
+    compressor: Annotated[
+        str,
+        Parameter(
+            help="Who writes the state of acc: rules, or the name of a model. NAME=acc:MODEL among "
+            "the agents chooses for one of them. [default: what ACC_COMPRESSOR_MODEL names, or "
+            "rules]"
+        ),
+    ] = ""
     judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
     episodes: Annotated[
         int, Parameter(help="Episodes of each scenario; each has its own seed.")
@@ -152,6 +160,8 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
             raise InvalidInput(f"--{name} must be at least {least}, not {value}")
     if options.judge not in evaluation.JUDGES:
         raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(evaluation.JUDGES)}")
+    compressor = compressor_of("acc", options.compressor)
+    evaluation.check_compressor(compressor)
     return RunConfiguration(
         version=version(),
         scenarios=evaluation.choose_scenarios(options.scenario),
@@ -163,6 +173,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
         window=options.window,
         budget=options.budget,
         timeout=options.timeout,
+        compressor=compressor,
     )
 
 
@@ -213,6 +224,8 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     ]
     if rows:
         screen.print(paired_table(rows), "")
+    for note in fallback_notes(summary):
+        screen.print(note, markup=False)
     for agent, error in results.first_errors.items():
         count = summary["agents"][agent]["failed"] + summary["agents"][agent]["unscored"]
         screen.print(f"{agent}: {count} turns without a score, the first: {error}", markup=False)

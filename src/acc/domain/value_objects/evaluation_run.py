@@ -39,6 +39,7 @@ class RunConfiguration:
     judge_attempts: int = 3
     visible_characters: int = 8_000
     vocabulary: str = "o200k_base"
+    compressor: str = "rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
