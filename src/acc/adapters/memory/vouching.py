@@ -60,7 +60,7 @@ class Sources:
         """Tell whether one text alone says this: most of its words, its values, the same way."""
         wanted, exact = terms(text), values(text)
         return bool(wanted) and any(
-            len(wanted & terms(source)) * 2 >= len(wanted)
+            len(wanted & terms(source)) * 2 > len(wanted)
             and is_negated(source) == is_negated(text)
             and all(_names(source, value) for value in exact)
             for source in self.texts
