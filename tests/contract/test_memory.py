@@ -1,16 +1,35 @@
 """One suite for every memory, and one for every evidence store."""
 
+import json
+
 import pytest
 
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.adapters.models.embeddings import StaticEmbedder
 from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+from acc.ports.outbound.memory_ports import MemoryPort
+from acc.ports.outbound.model_ports import Prompt
+from acc.testing import ScriptedModel
+
+KINDS = (*MEMORIES, "acc:scripted")
 
 
-@pytest.mark.parametrize("kind", MEMORIES)
+def written(prompt: Prompt) -> str:
+    """Write the next state as a good model does."""
+    given = json.loads(prompt.query.partition("\n")[0])
+    state = given["earlier_state"]
+    known = [*state["relational_map"], *(f"fact({said})" for said in given["turn"]["said"])]
+    return json.dumps({**state, "relational_map": known[-24:], "episodic_trace": []})
+
+
+def make(kind: str) -> MemoryPort:
+    return make_memory(kind, models=lambda _: ScriptedModel(written, repeat=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_memory_is_empty_or_bounded_at_first_and_counts_what_it_shows(kind: str) -> None:
-    memory = make_memory(kind)
+    memory = make(kind)
     signal = TurnSignal(turn_id=1, text="The lead is Bo. 責任者は佐伯さんです。")
     view = await memory.view(signal)
     assert view.tokens <= 512
@@ -20,20 +39,20 @@ async def test_a_memory_is_empty_or_bounded_at_first_and_counts_what_it_shows(ki
     assert bool(later.text) == bool(later.tokens)
 
 
-@pytest.mark.parametrize("kind", MEMORIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_two_memories_of_a_kind_share_nothing(kind: str) -> None:
-    one, other = make_memory(kind), make_memory(kind)
+    one, other = make(kind), make(kind)
     signal = TurnSignal(turn_id=1, text="The secret word is quince.")
     await one.view(signal)
     await one.keep(signal, Decision(turn_id=1, text="Noted: quince."))
     assert "quince" not in (await other.view(TurnSignal(turn_id=2, text="Which word?"))).text
 
 
-@pytest.mark.parametrize("kind", MEMORIES)
+@pytest.mark.parametrize("kind", KINDS)
 async def test_the_same_turns_give_the_same_view(kind: str) -> None:
     views = []
     for _ in range(2):
-        memory = make_memory(kind)
+        memory = make(kind)
         for turn in range(1, 6):
             signal = TurnSignal(turn_id=turn, text=f"Item {turn} costs {turn * 7} EUR.")
             view = await memory.view(signal)

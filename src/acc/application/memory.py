@@ -3,6 +3,8 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from msgspec import to_builtins
+
 from acc.domain.ccs_budget import fit
 from acc.domain.ccs_schema import as_payload, check_limits, parse_state
 from acc.domain.ccs_text import render_state
@@ -23,6 +25,7 @@ from acc.ports.outbound.memory_ports import (
     CompressorPort,
     EvidenceStorePort,
     MemoryView,
+    NotingStorePort,
     QualifierPort,
 )
 from acc.ports.outbound.model_ports import TokenCounterPort
@@ -60,6 +63,8 @@ class AccMemory:
         self._budget = budget
         self._recall_limit = recall_limit
         self._state = CompressedCognitiveState()
+        #: How many turns the rules wrote because the compressor's model could not be used.
+        self.fallbacks = 0
 
     @property
     def state(self) -> CompressedCognitiveState:
@@ -82,6 +87,7 @@ class AccMemory:
         state, dropped, tokens = fit(proposal.state, self._budget, self._tokens.count)
         check_limits(state)
         self._state = state
+        self.fallbacks += bool(proposal.fallback)
         trace = TurnTrace(
             turn_id=signal.turn_id,
             recalled=recalled,
@@ -89,11 +95,23 @@ class AccMemory:
             refused=gate.refused,
             committed=state,
             dropped=proposal.dropped + dropped,
-            notes=proposal.notes,
+            notes=proposal.notes + self._store_notes(),
             tokens=tokens,
+            spent=proposal.spent,
+            fallback=proposal.fallback,
         )
         text = render_state(state)
-        return MemoryView(text=text, tokens=tokens, trace=trace, detail=trace_fields(trace, text))
+        return MemoryView(
+            text=text,
+            tokens=tokens,
+            trace=trace,
+            detail=trace_fields(trace, text),
+            spent=proposal.spent,
+        )
+
+    def _store_notes(self) -> tuple[str, ...]:
+        store = self._evidence
+        return store.take_notes() if isinstance(store, NotingStorePort) else ()
 
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Persist the turn as evidence for later recall; the state stays as it is."""
@@ -128,7 +146,7 @@ class AccMemory:
 
 def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
     """Return a loop's trace as plain data, for events, records and reports."""
-    return {
+    fields: dict[str, object] = {
         "ccs": ccs,
         "recalled": [c.artifact.id for c in trace.recalled],
         "qualified": [{"id": a.id, "text": a.text} for a in trace.qualified],
@@ -144,6 +162,9 @@ def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
         "dropped": list(trace.dropped),
         "notes": list(trace.notes),
     }
+    if trace.spent.llm_calls:
+        fields["compressor"] = {"usage": to_builtins(trace.spent), "fallback": trace.fallback}
+    return fields
 
 
 def _cue(signal: TurnSignal) -> str:

@@ -181,14 +181,20 @@ class Remembering:
         recorded = context.upcoming()
         if recorded is not None and recorded.kind is EventKind.MEMORY:
             await context.emit(EventKind.MEMORY)
+            if recorded.usage is not None:
+                context.run.ledger.spent(recorded.usage)
             if isinstance(self._kept.memory, RestorableMemoryPort):
                 self._kept.memory.restore(recorded.detail["snapshot"])
         if context.upcoming() is not None:
             return ""  # the model's answer is on record too, so nobody will read this
         view = await self._kept.memory.view(self._signals[-1])
         self.tokens = view.tokens
+        usage = view.spent if view.spent.llm_calls else None
+        if usage is not None:
+            context.run.ledger.spent(usage)
         if view.trace is not None:
-            await context.emit(EventKind.MEMORY, detail=_detail(self._kept.memory, view))
+            detail = _detail(self._kept.memory, view)
+            await context.emit(EventKind.MEMORY, usage=usage, detail=detail)
         return view.text
 
     def finish(self) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,9 @@ from acc.application.agents.base import BaseAgent
 from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
-from acc.bootstrap.models import check_model_name, check_model_ready, make_model
 from acc.bootstrap.mcp import LateMcpConnections
-from acc.bootstrap.parts import make_memory, token_counter
+from acc.bootstrap.models import check_model_name, check_model_ready, make_model
+from acc.bootstrap.parts import RULES, compressor_of, is_memory, make_memory, token_counter
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.run import RunConfig
@@ -64,8 +64,21 @@ def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) ->
                 check_model_name(model)
             except InvalidInput as error:
                 raise InvalidInput(f"agent {found.name!r}: {error}") from None
-        if isinstance(memory, str) and memory not in MEMORIES:
-            raise InvalidInput(f"agent {found.name!r}: {_unknown_memory(memory)}")
+        if isinstance(memory, str):
+            _check_memory(found.name, memory, models)
+
+
+def _check_memory(agent: str, memory: str, models: Mapping[str, LanguageModelPort]) -> None:
+    if memory == "oracle" or not is_memory(memory):
+        raise InvalidInput(f"agent {agent!r}: {_unknown_memory(memory)}")
+    if memory.partition(":")[0] != "acc":
+        return
+    compressor = compressor_of(memory)
+    if compressor != RULES and compressor not in models:
+        try:
+            check_model_name(compressor)
+        except InvalidInput as error:
+            raise InvalidInput(f"agent {agent!r}: the compressor: {error}") from None
 
 
 def check_models(agent: BaseAgent) -> None:
@@ -80,7 +93,7 @@ def check_models(agent: BaseAgent) -> None:
 
 
 def _unknown_memory(name: str) -> str:
-    return f"no memory {name!r}: choose one of {', '.join(MEMORIES)}"
+    return f"no memory {name!r}: choose one of {', '.join(MEMORIES)}, or acc:MODEL"
 
 
 def make_services(
@@ -101,7 +114,7 @@ def make_services(
     clock = clock or SystemClock()
     sessions, artifacts = store if isinstance(store, tuple) else make_stores(store, clock)
     named = dict(models or {})
-    return Services(
+    services = Services(
         sessions=sessions,
         artifacts=artifacts,
         models=lambda name: named[name] if name in named else make_model(name),
@@ -114,6 +127,9 @@ def make_services(
         remote=_remotes(tuple(allow)),
         mcp=LateMcpConnections(allow),
     )
+    # A compressor's model is one of the run's, so that sessions share its connections.
+    services.memories = partial(make_conversation_memory, models=services.model)
+    return services
 
 
 def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPort]:
@@ -144,11 +160,18 @@ def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, 
     return sessions, SqliteArtifactStore(sessions.database)
 
 
-def make_conversation_memory(name: str, *, window: int = 4096, budget: int = 512) -> "MemoryPort":
+def make_conversation_memory(
+    name: str,
+    *,
+    window: int = 4096,
+    budget: int = 512,
+    compressor: str = "",
+    models: Callable[[str], LanguageModelPort] | None = None,
+) -> "MemoryPort":
     """Return a memory for an agent by its name."""
-    if name not in MEMORIES:
+    if name == "oracle" or not is_memory(name):
         raise InvalidInput(_unknown_memory(name))
-    return make_memory(name, window=window, budget=budget)
+    return make_memory(name, window=window, budget=budget, compressor=compressor, models=models)
 
 
 @lru_cache(maxsize=1)

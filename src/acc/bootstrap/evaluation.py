@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
 from acc.bootstrap.models import EpisodeModels, make_model
-from acc.bootstrap.parts import MEMORIES, make_memory
+from acc.bootstrap.parts import MEMORIES, RULES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
 from acc.domain.value_objects.card import RemoteAddress, check_remote_url
@@ -27,7 +27,6 @@ from acc.domain.value_objects.evaluation_run import (
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
-from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ INSTRUCTION = (
     "it is lifted. If something was not said, say that you do not know it."
 )
 
+Models = Callable[[str], LanguageModelPort]
+
 
 def make_agent(
     name: str,
@@ -55,8 +56,8 @@ def make_agent(
     *,
     window: int = 4096,
     budget: int = 512,
+    compressor: str = RULES,
     model: str = "embedded",
-    models: Callable[[str], LanguageModelPort] = make_model,
 ) -> AgentRunnerPort:
     """Return a fresh agent for one episode: a memory's name, `python:MODULE:NAME` or `a2a:URL`.
 
@@ -64,42 +65,43 @@ def make_agent(
     function from the query to the answer. `model` speaks for those that a memory names; `models`
     gives it, and those of an agent of acc, by name.
     """
+    sizes = {"window": window, "budget": budget, "compressor": compressor}
+    return _made_agent(name, kind, sizes, model=model, models=make_model)
+
+
+def _made_agent(
+    name: str, kind: str, sizes: Mapping[str, Any], *, model: str, models: Models
+) -> AgentRunnerPort:
     if kind.startswith("python:"):
         from acc.adapters.evaluation.python_agents import make_runner
-        from acc.bootstrap.agents import make_conversation_memory
 
         def run_agent(agent_name: str, agent: "BaseAgent") -> AgentRunnerPort:
-            memories = partial(make_conversation_memory, window=window, budget=budget)
-            return _runtime_agent(agent_name, agent, models, memories)
+            return _runtime_agent(agent_name, agent, sizes, models)
 
         return make_runner(name, kind.removeprefix("python:"), run_agent=run_agent)
     if kind.startswith("a2a:"):
         return _remote_agent(name, kind.removeprefix("a2a:"))
     from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
 
-    memory = make_memory(AGENT_KINDS.get(kind, kind), window=window, budget=budget)
     return MemoryAgentRunner(
         agent_name=name,
         model=models(model),
-        memory=memory,
+        memory=make_memory(AGENT_KINDS.get(kind, kind), models=models, **sizes),
         instruction="" if model == "embedded" else INSTRUCTION,
     )
 
 
 def _runtime_agent(
-    name: str,
-    agent: "BaseAgent",
-    models: Callable[[str], LanguageModelPort],
-    memories: Callable[[str], MemoryPort],
+    name: str, agent: "BaseAgent", sizes: Mapping[str, Any], models: Models
 ) -> AgentRunnerPort:
     """Return a tree of agents with a session of its own and the evaluation's memory sizes."""
     from acc.adapters.evaluation.runtime_agents import RuntimeAgentRunner
     from acc.application.runner import SessionRunner
-    from acc.bootstrap.agents import make_services
+    from acc.bootstrap.agents import make_conversation_memory, make_services
 
     services = make_services()
     services.models = models
-    services.memories = memories
+    services.memories = partial(make_conversation_memory, models=services.model, **sizes)
     runner = SessionRunner(agent, app_name="evaluation", services=services)
     return RuntimeAgentRunner(agent_name=name, runner=runner)
 
@@ -144,10 +146,13 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
             load_object(kind.removeprefix("python:"))
         elif kind.startswith("a2a:"):
             check_remote_url(kind.removeprefix("a2a:"))
+        elif kind.startswith("acc:"):
+            check_compressor(kind.removeprefix("acc:"))
         elif kind not in AGENT_KINDS:
             known = ", ".join(AGENT_KINDS)
             raise InvalidInput(
-                f"no agent {kind!r}: choose of {known}, NAME=python:MODULE:NAME or NAME=a2a:URL"
+                f"no agent {kind!r}: choose of {known}, NAME=acc:MODEL, NAME=python:MODULE:NAME or "
+                "NAME=a2a:URL"
             )
         choices.append(AgentChoice(name=name, kind=AGENT_KINDS.get(kind, kind)))
     names = [choice.name for choice in choices]
@@ -156,6 +161,14 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
     if len(set(names)) < len(names):
         raise InvalidInput(f"agent names must differ: {', '.join(names)}")
     return tuple(choices)
+
+
+def check_compressor(name: str) -> None:
+    """Refuse a compressor that could not be asked, before an episode needs it."""
+    from acc.bootstrap.agents import make_model
+
+    if name != RULES:
+        make_model(name)
 
 
 @lru_cache(maxsize=32)
@@ -213,11 +226,14 @@ def compose_episode(
     journal = stack.enter_context(RecordedEpisode(run.journal(job), scenario))
     return Episode(
         agents=[
-            make_agent(
+            _made_agent(
                 choice.name,
                 choice.kind,
-                window=configuration.window,
-                budget=configuration.budget,
+                {
+                    "window": configuration.window,
+                    "budget": configuration.budget,
+                    "compressor": configuration.compressor,
+                },
                 model=configuration.model,
                 models=models.of(choice.name),
             )

@@ -12,11 +12,11 @@ import msgspec
 from cyclopts import Parameter
 
 from acc.adapters.runs.report import policy_of
-from acc.adapters.runs.results import GATE_METRICS
+from acc.adapters.runs.results import GATE_METRICS, fallback_notes
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.bootstrap import evaluation
 from acc.bootstrap.models import check_model_name, check_model_ready, model_cache, model_of
-from acc.bootstrap.parts import version
+from acc.bootstrap.parts import compressor_of, version
 from acc.cli.screen import (
     RunScreen,
     comparison_table,
@@ -56,6 +56,14 @@ class EvaluationOptions:
             help="The model that speaks for baseline, retrieval, acc and oracle: embedded, or "
             "PROVIDER:MODEL such as openai:gpt-5.2, whose key is taken from the environment. "
             "[default: what ACC_AGENT_MODEL names, or embedded]"
+        ),
+    ] = ""
+    compressor: Annotated[
+        str,
+        Parameter(
+            help="Who writes the state of acc: rules, or the name of a model. NAME=acc:MODEL among "
+            "the agents chooses for one of them. [default: what ACC_COMPRESSOR_MODEL names, or "
+            "rules]"
         ),
     ] = ""
     judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
@@ -180,6 +188,8 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
     agents = evaluation.parse_agents(options.agents)
     model = options.model or model_of("agent")
     check_model_name(model)
+    compressor = compressor_of("acc", options.compressor)
+    evaluation.check_compressor(compressor)
     return RunConfiguration(
         version=version(),
         scenarios=evaluation.choose_scenarios(options.scenario),
@@ -192,6 +202,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
         window=options.window,
         budget=options.budget,
         timeout=options.timeout,
+        compressor=compressor,
     )
 
 
@@ -242,6 +253,8 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     ]
     if rows:
         screen.print(paired_table(rows), "")
+    for note in fallback_notes(summary):
+        screen.print(note, markup=False)
     for agent, error in results.first_errors.items():
         count = summary["agents"][agent]["failed"] + summary["agents"][agent]["unscored"]
         screen.print(f"{agent}: {count} turns without a score, the first: {error}", markup=False)

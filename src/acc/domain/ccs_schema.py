@@ -38,6 +38,65 @@ LIMITS: Mapping[str, FieldLimit] = {
 }
 
 
+_ITEM = "kind(content), such as fact(The lead is Bo.)"
+_MEANINGS = {
+    "episodic_trace": "what this turn changed",
+    "semantic_gist": "what the turn is about, in one line",
+    "focal_entities": "who and what matters now, as kind(name), such as service(nginx)",
+    "relational_map": f"what is known and needed, the least needed first, each as {_ITEM}",
+    "goal_orientation": "the lasting objective of the user",
+    "constraints": "every rule in force, word for word, and who set it",
+    "predictive_cue": "what the turn calls for next",
+    "uncertainty_signal": "how sure this is, and what is not confirmed",
+    "retrieved_artifacts": "the evidence that was used",
+}
+_TYPED_ITEM = r"^[a-z][a-z0-9_]*\(.+\)$"
+
+
+def json_schema() -> dict[str, object]:
+    """Return the JSON schema of what `parse_state` takes, with the limits of every field."""
+    texts = {name: {"type": "string", "maxLength": LIMITS[name].characters} for name in LIMITS}
+    typed = {
+        name: {**texts[name], "pattern": _TYPED_ITEM}
+        for name in ("focal_entities", "relational_map")
+    }
+    kinds: dict[str, dict[str, object]] = {
+        "semantic_gist": texts["semantic_gist"],
+        "goal_orientation": texts["goal_orientation"],
+        "predictive_cue": texts["predictive_cue"],
+        "episodic_trace": _array("episodic_trace", texts["episodic_trace"]),
+        "focal_entities": _array("focal_entities", typed["focal_entities"]),
+        "relational_map": _array("relational_map", typed["relational_map"]),
+        "constraints": _array(
+            "constraints", _object(dict.fromkeys(("text", "set_by"), texts["constraints"]))
+        ),
+        "uncertainty_signal": _object(
+            {
+                "level": {"type": "string", "enum": [level.value for level in UncertaintyLevel]},
+                "unconfirmed": _array("uncertainty_signal", texts["uncertainty_signal"]),
+            }
+        ),
+        "retrieved_artifacts": _array(
+            "retrieved_artifacts",
+            _object(dict.fromkeys(("artifact_id", "provenance"), texts["retrieved_artifacts"])),
+        ),
+    }
+    return _object({name: {**kinds[name], "description": _MEANINGS[name]} for name in LIMITS})
+
+
+def _array(name: str, items: Mapping[str, object]) -> dict[str, object]:
+    return {"type": "array", "items": dict(items), "maxItems": LIMITS[name].items}
+
+
+def _object(properties: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 def parse_state(payload: object) -> CompressedCognitiveState:
     """Return the state that `payload` describes; all nine fields must be there."""
     fields = _mapping(payload, "state")

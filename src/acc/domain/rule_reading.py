@@ -177,6 +177,21 @@ def lifted_by(sentence: str, rule_text: str) -> bool:
     return bool(wanted) and len(wanted & terms(rule_text)) * 2 >= len(wanted)
 
 
+@lru_cache(maxsize=_CACHE)
+def may_lift(sentence: str, rule_text: str) -> bool:
+    """Tell whether a sentence ends some rule and names anything that `rule_text` speaks of.
+
+    This is a weaker sign than `lifted_by`: it takes a reader to say that this rule is meant.
+    """
+    return lifts(sentence) and bool((terms(sentence) - _LIFT_WORDS) & terms(rule_text))
+
+
+@lru_cache(maxsize=_CACHE)
+def is_hearsay(sentence: str) -> bool:
+    """Tell whether a sentence passes on what somebody else says or wants."""
+    return patterns.HEARSAY.search(one_line(sentence[:LONGEST_SENTENCE])) is not None
+
+
 _LIFT_WORDS = terms(
     """
     lift lifted drop dropped remove removed cancel cancelled withdraw withdrawn retire retired

@@ -2,9 +2,16 @@
 
 from collections.abc import Mapping
 
+from acc.domain.ccs_schema import as_payload
+from acc.domain.ccs_text import parse_text
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
 from acc.domain.value_objects.turn import Decision, TurnSignal
-from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort, MemoryView
+from acc.ports.outbound.memory_ports import (
+    CanonicalReaderPort,
+    MemoryPort,
+    MemoryView,
+    RestorableMemoryPort,
+)
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt
 
 
@@ -50,8 +57,16 @@ class MemoryAgentRunner:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Bring the memory to where it was after a recorded turn; the model is not asked."""
-        signal, _ = await self._view(query, canonical_memory)
+        """Bring the memory to where it was after a recorded turn; the model is not asked.
+
+        A state that is on record is taken up; only where a turn failed is it worked out again.
+        """
+        signal = TurnSignal(turn_id=query.turn_id, text=query.query)
+        recorded = response.trace.get("ccs")
+        if isinstance(self._memory, RestorableMemoryPort) and isinstance(recorded, str):
+            self._memory.restore(as_payload(parse_text(recorded)))
+        else:
+            await self._view(query, canonical_memory)
         if not response.error:
             await self._memory.keep(
                 signal, Decision(turn_id=query.turn_id, text=response.response_text)

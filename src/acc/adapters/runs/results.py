@@ -16,10 +16,21 @@ from acc.domain.statistics import PairedDifference, paired_difference
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, Spread, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
-GATE_METRICS = (*METRIC_NAMES, "last_memory_tokens", "scored", "failed", "unscored")
+GATE_METRICS = (*METRIC_NAMES, "last_memory_tokens", "scored", "failed", "unscored", "fallbacks")
 #: Metrics in which agents are compared turn by turn.
 PAIRED_METRICS = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
-_FIELDS = ("scenario", "domain", "seed", "turn", "topic", "agent", "status", *METRIC_NAMES, "error")
+_FIELDS = (
+    "scenario",
+    "domain",
+    "seed",
+    "turn",
+    "topic",
+    "agent",
+    "status",
+    *METRIC_NAMES,
+    "fallback",
+    "error",
+)
 
 
 def metrics_of(agent: AgentLine) -> tuple[float, ...]:
@@ -29,6 +40,12 @@ def metrics_of(agent: AgentLine) -> tuple[float, ...]:
     scores = [getattr(agent.outcome, name) for name in OUTCOME_NAMES]
     rest = (agent.hallucination, agent.drift, agent.memory_tokens)
     return (agent.outcome.mean, *scores, *(math.nan if v is None else float(v) for v in rest))
+
+
+def fallback_of(agent: AgentLine) -> str:
+    """Return why the rules stood in for a compressor's model in a turn, or nothing."""
+    told = agent.trace.get("compressor")
+    return str(told.get("fallback", "")) if isinstance(told, dict) else ""
 
 
 class Tally:
@@ -42,6 +59,8 @@ class Tally:
         self.places: list[tuple[int, int, str]] = []
         self.episodes: list[EpisodeJob] = []
         self.first_errors: dict[str, str] = {}
+        #: Turns whose state the rules wrote because a compressor's model could not be used.
+        self.fallbacks = dict.fromkeys(agents, 0)
 
     def add(self, job: EpisodeJob, lines: Sequence[TurnLine]) -> None:
         """Take in an episode."""
@@ -53,6 +72,7 @@ class Tally:
                 self.values[agent.name].extend(metrics_of(agent))
                 counts = self.statuses[agent.name]
                 counts[agent.status] = counts.get(agent.status, 0) + 1
+                self.fallbacks[agent.name] += bool(fallback_of(agent))
                 if agent.error:
                     self.first_errors.setdefault(agent.name, agent.error)
         if lines:
@@ -171,6 +191,7 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         overall[agent]["last_memory_tokens"] = _spread(last)
         for status in TurnStatus:
             overall[agent][status.value] = counts.get(status, 0)
+        overall[agent]["fallbacks"] = tally.fallbacks[agent]
     wanted = len(run.jobs())
     return {
         "configuration": msgspec.to_builtins(run.configuration),
@@ -184,6 +205,16 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         "by_turn": by_turn(tally),
         "paired": paired(tally, run.configuration.seed),
     }
+
+
+def fallback_notes(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for every agent whose memory had to do without its model."""
+    counts = {agent: found.get("fallbacks", 0) for agent, found in summary["agents"].items()}
+    return [
+        f"{agent}: the rules wrote the memory of {count} turns, for its model could not be used."
+        for agent, count in counts.items()
+        if count
+    ]
 
 
 def last_summary(run: RunDirectory) -> dict[str, Any]:
@@ -221,6 +252,7 @@ def record_rows(run: RunDirectory) -> Iterator[dict[str, Any]]:
                     "agent": agent.name,
                     "status": agent.status.value,
                     **dict(zip(METRIC_NAMES, numbers, strict=True)),
+                    "fallback": fallback_of(agent),
                     "error": agent.error,
                 }
 
@@ -233,7 +265,8 @@ def write_records(run: RunDirectory) -> None:
     writer.writeheader()
     for row in record_rows(run):
         lines += msgspec.json.encode(row) + b"\n"
-        writer.writerow({**row, "error": _safe_cell(row["error"])})
+        texts = {name: _safe_cell(row[name]) for name in ("fallback", "error")}
+        writer.writerow({**row, **texts})
     run.write("records.jsonl", bytes(lines))
     run.write("records.csv", table.getvalue().encode())
 

@@ -44,6 +44,7 @@ class RunConfiguration:
     visible_characters: int = 8_000
     vocabulary: str = "o200k_base"
     model: str = "embedded"
+    compressor: str = "rules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

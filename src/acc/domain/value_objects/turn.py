@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.event import NO_USAGE, Usage
 from acc.domain.value_objects.value import Value
 
 
@@ -100,11 +101,17 @@ class Qualification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compression:
-    """A proposed next state, what the proposal left out, and notes on what was not done."""
+    """A proposed next state, what the proposal left out, and notes on what was not done.
+
+    `spent` is what a compressor's model cost, and `fallback` says why it was not taken at its word
+    and the rules wrote the state instead.
+    """
 
     state: CompressedCognitiveState
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    spent: Usage = NO_USAGE
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,3 +126,5 @@ class TurnTrace:
     dropped: tuple[str, ...]
     notes: tuple[str, ...]
     tokens: int
+    spent: Usage = NO_USAGE
+    fallback: str = ""

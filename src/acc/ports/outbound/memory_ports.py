@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.event import NO_USAGE, Usage
 from acc.domain.value_objects.turn import (
     Artifact,
     Candidate,
@@ -24,6 +25,8 @@ class MemoryView(Value, frozen=True, kw_only=True):
     trace: TurnTrace | None = None
     #: The trace as plain data, for events and records.
     detail: Mapping[str, object] = {}
+    #: What the memory's own model cost, beside what the agent's costs.
+    spent: Usage = NO_USAGE
 
 
 @runtime_checkable
@@ -74,6 +77,15 @@ class EvidenceStorePort(Protocol):
 
     async def supersede(self, old_id: str, new_id: str) -> None:
         """Record that the newer artifact replaces the older."""
+        ...
+
+
+@runtime_checkable
+class NotingStorePort(Protocol):
+    """A store that can say what it could not do."""
+
+    def take_notes(self) -> tuple[str, ...]:
+        """Return what could not be done since this was last asked."""
         ...
 
 

@@ -1,0 +1,190 @@
+"""Whose model writes the state: by name, by setting, in a run and in an evaluation."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proposals import faithful, proposal
+
+from acc import Agent, EventKind, Runner, RunResult, acc_memory, approve, make_memory, tool
+from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
+from acc.adapters.runs.page.sections import warnings_of
+from acc.adapters.runs.results import record_rows
+from acc.adapters.runs.run_directory import RunDirectory
+from acc.bootstrap import evaluation
+from acc.bootstrap.agents import make_services
+from acc.cli.evaluate import EvaluationOptions, configure
+from acc.domain.errors import BudgetExceeded, InvalidInput
+from acc.domain.value_objects.evaluation_run import jobs_of
+from acc.domain.value_objects.event import Event
+from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
+from acc.domain.value_objects.run import RunConfig
+from acc.testing import ScriptedModel, call
+
+WHO: Any = {"user_id": "ann", "session_id": "s"}
+SETTING = "ACC_COMPRESSOR_MODEL"
+
+
+@pytest.fixture(autouse=True)
+def no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SETTING, raising=False)
+
+
+def commits(result: RunResult) -> list[Event]:
+    return [event for event in result.events if event.kind is EventKind.MEMORY]
+
+
+async def test_an_agent_and_its_compressor_have_models_of_their_own() -> None:
+    speaker, writer = ScriptedModel("Noted.", "Bo."), ScriptedModel(faithful, repeat=True)
+    agent = Agent(name="a", model=speaker, memory="acc:writer")
+    runner = Runner(agent, models={"writer": writer})
+    await runner.run(**WHO, message="The lead is Bo.")
+    result = await runner.run(**WHO, message="Who is the lead?")
+    assert (len(speaker.asked), len(writer.asked)) == (2, 2)
+    assert "fact(The lead is Bo.)" in speaker.asked[1].memory
+    commit = commits(result)[0]
+    assert commit.usage is not None
+    assert commit.usage.llm_calls == 1
+    assert commit.usage.input_tokens > 0
+    assert commit.detail["compressor"]["fallback"] == ""
+    assert commit.detail["compressor"]["usage"]["llm_calls"] == 1
+    assert result.usage.llm_calls == 2
+
+
+async def test_the_setting_names_the_compressor_of_a_plain_acc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(SETTING, "writer")
+    writer = ScriptedModel(faithful, repeat=True)
+    for memory, asked in (("acc", 1), ("acc:rules", 1), ("transcript", 1)):
+        agent = Agent(name="a", model=ScriptedModel("Noted."), memory=memory)
+        await Runner(agent, models={"writer": writer}).run(**WHO, message="The lead is Bo.")
+        assert len(writer.asked) == asked
+
+
+@pytest.mark.parametrize("memory", ["acc:", "acc: ", "oracle", "acc:nobody", "accx"])
+def test_a_memory_that_nobody_answers_to_is_refused_before_a_run(memory: str) -> None:
+    with pytest.raises(InvalidInput, match="agent 'a': "):
+        Runner(Agent(name="a", model=ScriptedModel(), memory=memory))
+
+
+def test_a_memory_is_made_by_name_or_on_a_model() -> None:
+    acc_memory(compressor="embedded")
+    acc_memory(compressor=ScriptedModel())
+    make_memory("acc:embedded")
+    with pytest.raises(InvalidInput, match="no model 'nobody'"):
+        acc_memory(compressor="nobody")
+    with pytest.raises(InvalidInput, match="acc:MODEL"):
+        make_memory("nothing")
+
+
+async def test_a_memory_made_anew_takes_up_its_state_without_asking_again(tmp_path: Path) -> None:
+    writer = ScriptedModel(faithful, repeat=True)
+    store = tmp_path / "sessions.db"
+    for turn, message in enumerate(["The lead is Bo.", "The cap is 9 EUR.", "Who leads?"], start=1):
+        speaker = ScriptedModel("Noted.")
+        agent = Agent(name="a", model=speaker, memory="acc:writer")
+        runner = Runner(agent, store=store, models={"writer": writer})
+        await runner.run(**WHO, message=message)
+        await runner.aclose()
+        assert len(writer.asked) == turn
+    assert "fact(The lead is Bo.)" in speaker.asked[0].memory
+    assert "fact(The cap is 9 EUR.)" in speaker.asked[0].memory
+
+
+async def test_a_run_that_is_resumed_counts_the_compressor_and_does_not_ask_it_again() -> None:
+    writer = ScriptedModel(faithful, repeat=True)
+    speaker = ScriptedModel(call("pay", amount=3), "Paid.")
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    agent = Agent(name="a", model=speaker, memory="acc:writer", tools=[pay])
+    services = make_services(models={"writer": writer})
+    waiting = await Runner(agent, services=services).run(**WHO, message="Pay 3 EUR to Bo.")
+    assert len(writer.asked) == 1
+    done = await Runner(agent, services=services).resume(
+        **WHO, answers=[approve(request.id) for request in waiting.requests]
+    )
+    assert done.text == "Paid."
+    assert len(writer.asked) == 2
+    assert done.usage.llm_calls == 4
+
+
+async def test_what_the_compressor_spends_counts_against_the_runs_budget() -> None:
+    agent = Agent(name="a", model=ScriptedModel("Noted."), memory="acc:writer")
+    models: Any = {"writer": ScriptedModel(faithful, repeat=True)}
+    runner = Runner(agent, models=models, config=RunConfig(max_llm_calls=1))
+    with pytest.raises(BudgetExceeded, match="max_llm_calls"):
+        await runner.run(**WHO, message="The lead is Bo.")
+
+
+# --- evaluation ---------------------------------------------------------------------------------
+
+
+def options(**chosen: object) -> EvaluationOptions:
+    return EvaluationOptions(scenario="it-operations", turns=4, episodes=1, **chosen)  # type: ignore[arg-type] # test data
+
+
+def test_the_compressor_is_part_of_what_a_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = configure(options(agents="acc"))
+    assert plain.compressor == "rules"
+    by_option = configure(options(agents="acc", compressor="embedded"))
+    assert evaluation.run_name(plain) != evaluation.run_name(by_option)
+    monkeypatch.setenv(SETTING, "embedded")
+    assert configure(options(agents="acc")) == by_option
+    named = configure(options(agents="acc,other=acc:embedded", compressor="rules"))
+    assert [agent.kind for agent in named.agents] == ["acc", "acc:embedded"]
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"compressor": "nobody"}, {"agents": "a=acc:nobody"}, {"agents": "a=acc:"}]
+)
+def test_a_compressor_that_nobody_answers_to_is_refused_at_once(chosen: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput, match="no model"):
+        configure(options(**chosen))
+
+
+async def test_a_recorded_turn_is_taken_up_without_asking_the_compressor() -> None:
+    writer, speaker = ScriptedModel(faithful, repeat=True), ScriptedModel("Noted.", repeat=True)
+
+    def runner() -> MemoryAgentRunner:
+        memory = acc_memory(compressor=writer)
+        return MemoryAgentRunner(agent_name="a", model=speaker, memory=memory)
+
+    first = runner()
+    turns = [
+        EvaluationTurnQuery(turn_id=1, query="The lead is Bo. Never restart db-1."),
+        EvaluationTurnQuery(turn_id=2, query="担当は佐伯さんです。Who | leads <x>?"),
+    ]
+    responses = [await first.run_turn(turn, {}) for turn in turns]
+    again = runner()
+    for turn, response in zip(turns, responses, strict=True):
+        await again.replay_turn(turn, {}, response)
+    assert len(writer.asked) == 2
+    last = EvaluationTurnQuery(turn_id=3, query="Who is the lead?")
+    assert await first.run_turn(last, {}) == await again.run_turn(last, {})
+    failed = AgentTurnResponse(agent_name="a", response_text="", error="broken")
+    await again.replay_turn(EvaluationTurnQuery(turn_id=4, query="Still there?"), {}, failed)
+
+
+@pytest.mark.parametrize(("answer", "count"), [("no state", 4), (proposal(), 0)])
+def test_turns_left_to_the_rules_are_counted(
+    answer: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = ScriptedModel(answer, repeat=True)
+    monkeypatch.setattr("acc.bootstrap.agents.make_model", lambda name: writer)
+    configuration = configure(options(agents="acc,model=acc:writer"))
+    run = RunDirectory.create(tmp_path / "run", configuration)
+    with run.locked():
+        evaluation.run_evaluation(
+            run, jobs_of(configuration), workers=1, on_turn=lambda name, result: None
+        )
+        results = evaluation.write_results(run)
+    agents = results.summary["agents"]
+    assert (agents["acc"]["fallbacks"], agents["model"]["fallbacks"]) == (0, count)
+    told = [row["fallback"] for row in record_rows(run) if row["agent"] == "model"]
+    assert sum(map(bool, told)) == count
+    assert ("the rules wrote the memory of 4 turns" in warnings_of(results.summary)) is bool(count)
