@@ -30,6 +30,10 @@ STREAMS, EVENTS, PAUSE = 500, 20, 0.5
 FEW, MANY = 100, 100_000
 
 
+#: Returns the request of a number.
+Ask = Callable[[int], bytes]
+
+
 class Server:
     """A server process."""
 
@@ -60,7 +64,7 @@ class Server:
                 return int(line.split()[1]) / 1024
         return 0.0
 
-    def cost(self, ask: Callable[[int], bytes], count: int, connections: int) -> float:
+    def cost(self, ask: Ask, count: int, connections: int) -> float:
         """Return the CPU that a request takes, in microseconds, over connections that stay open."""
         turns = count // connections
         with ExitStack() as stack:
@@ -174,7 +178,9 @@ def _requests() -> list[Line]:
                 servers[kind] = stack.enter_context(running(kind))
             except RuntimeError as error:
                 missing[kind] = str(error)
-        plan = {name: (one, send_message) for name, one in servers.items()}
+        plan: dict[str, tuple[Server, Ask]] = {
+            name: (one, send_message) for name, one in servers.items()
+        }
         taken = _in_turns(plan, REQUESTS)
         plan.pop("sdk", None)
         alone = _in_turns(plan, REQUESTS, ROUNDS // 2, connections=1)
@@ -210,7 +216,7 @@ def _requests() -> list[Line]:
 
 
 def _in_turns(
-    plan: dict[str, tuple[Server, Callable[[int], bytes]]],
+    plan: dict[str, tuple[Server, Ask]],
     count: int,
     rounds: int = ROUNDS,
     connections: int = CONNECTIONS,
@@ -318,7 +324,11 @@ def _follow_streams(server: Server) -> tuple[list[float], int]:
 
 def _stored() -> list[Line]:
     lines = []
-    asked = {"SendMessage": send_message, "GetTask": get_task, "ListTasks": list_tasks}
+    asked: dict[str, Ask] = {
+        "SendMessage": send_message,
+        "GetTask": get_task,
+        "ListTasks": list_tasks,
+    }
     with tempfile.TemporaryDirectory() as folder:
         for what, stores in (
             ("in memory", ((), ())),

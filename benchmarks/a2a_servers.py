@@ -70,7 +70,7 @@ def serve_acc(store: str, stored: int) -> None:
         asyncio.run(_fill(tasks, stored))
         return tasks
 
-    serving.make_task_store = filled
+    serving.make_task_store = filled  # type: ignore[assignment] # it takes what that takes
     entry = TokenEntry(sha256=token_hash(TOKEN), caller=CALLER)
     serving.serve_forever(
         Echo(name="echo", description="Echoes."),
@@ -149,8 +149,9 @@ def serve_sdk() -> None:
 
     class Executor(AgentExecutor):
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+            assert context.message is not None
             task = new_task_from_user_message(context.message)
-            task.id, task.context_id = context.task_id, context.context_id
+            task.id, task.context_id = context.task_id or "", context.context_id or ""
             await event_queue.enqueue_event(task)
             updater = TaskUpdater(event_queue, task.id, task.context_id)
             await updater.start_work()
