@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.parts import version
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.mcp import McpAddress
+from acc.domain.value_objects.remote import McpAddress
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 
