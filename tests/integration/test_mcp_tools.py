@@ -543,3 +543,57 @@ async def test_a_run_with_a_bound_is_not_stuck_on_a_server_that_hangs() -> None:
         with pytest.raises(Exception, match="timeout"):
             await said(runner)
         assert time.monotonic() - begun < 12
+
+
+@asynccontextmanager
+async def raw_http(answer: bytes | None) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Answer every request with the same bytes, or never."""
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            if answer is None:
+                await reader.read()
+            else:
+                writer.write(answer)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", heads
+
+
+def http_answer(status: str, kind: str, body: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
+    return (head + "connection: close\r\n\r\n" + body).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (http_answer("401 Unauthorized", "text/plain", "no"), "it wants another token"),
+        (http_answer("500 Oops", "text/plain", "no"), "it answered 500"),
+        (http_answer("200 OK", "text/html", "<html>"), "Unexpected content type"),
+        (http_answer("200 OK", "application/json", "{]"), "cannot be used"),
+        (http_answer("200 OK", "application/json", "x" * 5000), "more than 4000 bytes"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{", "("),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "cannot be reached"),
+        (None, "was not ready within 2 seconds"),
+    ],
+)
+async def test_over_http_whatever_answers_the_run_ends_with_the_reason(
+    answer: bytes | None, told: str
+) -> None:
+    async with raw_http(answer) as (url, heads):
+        source = McpTools(
+            url=url, allow=["127.0.0.1"], token="t0p", start_timeout=2, max_bytes=4_000
+        )
+        agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
+        async with runner_of(agent) as runner:
+            with pytest.raises(RemoteFailed) as raised:
+                await said(runner)
+    assert told in str(raised.value) and "t0p" not in str(raised.value)
+    assert b"authorization: bearer t0p" in heads[0].lower()
