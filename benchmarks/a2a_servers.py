@@ -20,7 +20,7 @@ from acc.adapters.security.tokens import StaticTokens, TokenEntry, token_hash
 from acc.application.context import RunContext
 from acc.bootstrap import serving
 from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

@@ -7,7 +7,7 @@ from pathlib import Path
 from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
 from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
 from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

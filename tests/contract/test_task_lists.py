@@ -18,7 +18,7 @@ from tasks_under_test import (
 )
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import MessageAdded, Task, TaskQuery, TaskState
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.task_ports import TaskStorePort

@@ -29,7 +29,7 @@ from acc.domain.errors import (
     TaskNotFound,
 )
 from acc.domain.value_objects.event import Part, text_part, words
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,

@@ -1,6 +1,8 @@
 """An agent to be offered by `acc mcp`: it pays, asks, takes its time, and has a sub-agent."""
 
-from acc import Agent, Prompt, ToolContext, tool
+import asyncio
+
+from acc import Agent, ModelAnswer, Prompt, ToolContext, tool
 from acc.testing import ScriptedModel, call, last_result
 
 PAID: list[int] = []
@@ -10,15 +12,13 @@ PAID: list[int] = []
 def pay(amount: int) -> str:
     """Pay an amount."""
     PAID.append(amount)
-    print("what a tool prints must not disturb the protocol")
+    print("what a tool prints must not disturb the protocol")  # noqa: T201 - that is the point
     return f"paid {amount}"
 
 
 @tool
 async def wait(seconds: float, ctx: ToolContext) -> str:
     """Take a while."""
-    import asyncio
-
     await ctx.progress("待っています")
     await asyncio.sleep(seconds)
     return "waited"
@@ -27,9 +27,7 @@ async def wait(seconds: float, ctx: ToolContext) -> str:
 class Office:
     """A model that does what it is told: `pay 5`, `wait 1`, or repeats what it hears."""
 
-    async def complete(self, prompt: Prompt):  # type: ignore[no-untyped-def]
-        from acc import ModelAnswer
-
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
         if prompt.messages:
             return ModelAnswer(text=f"result: {last_result(prompt)}")
         word, _, rest = prompt.query.partition(" ")

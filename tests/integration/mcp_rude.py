@@ -70,7 +70,7 @@ def main() -> None:
         sys.exit(3)
     if MODE == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        child = subprocess.Popen(["sleep", "600"])  # noqa: S603, S607 - left behind on purpose
+        child = subprocess.Popen(["sleep", "600"])  # noqa: S607 - left behind on purpose
         note(f"child {child.pid}")
     for line in sys.stdin:
         if MODE == "silent":

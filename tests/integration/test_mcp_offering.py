@@ -148,7 +148,7 @@ async def test_a_cancelled_call_cancels_the_run_and_that_is_on_record(
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     words = [sys.executable, "-m", "acc", "mcp", "mcp_office:office", "--http", "--port", "0"]
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603 - our own interpreter
         words, cwd=HERE, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
@@ -185,7 +185,7 @@ async def test_over_http_a_page_of_elsewhere_cannot_reach_it(url: str) -> None:
 
 def test_a_wrong_name_is_told_on_the_command_line() -> None:
     words = [sys.executable, "-m", "acc", "mcp", "mcp_office:nobody"]
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - our own interpreter
         words,
         cwd=HERE,
         env={**os.environ, **ENVIRONMENT},

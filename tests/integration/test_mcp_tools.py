@@ -74,7 +74,21 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-async def test_an_agent_uses_what_a_server_offers_in_both_languages(tmp_path: Path) -> None:
+async def seen(path: Path, line: str) -> None:
+    """Wait until a server has written down a line."""
+    for _ in range(500):
+        if line in lines(path):
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail(f"the server never wrote {line!r}: {lines(path)}")
+
+
+def is_running(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().split()[2] != "Z"
+
+
+async def test_an_agent_uses_what_a_server_offers_in_both_languages() -> None:
     model = ScriptedModel(
         [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶"), call("odd_name_with_spaces")],
         call("add", a=1, b=-5),
@@ -115,7 +129,7 @@ async def test_a_destructive_tool_waits_for_a_person_and_runs_once_in_another_pr
     def agent(*script: Any) -> Agent:
         return Agent(name="cleaner", model=ScriptedModel(*script), tools=[source])
 
-    both = [call("add", a=4, b=4), call("wipe", path="/tmp/x")]
+    both = [call("add", a=4, b=4), call("wipe", path="/shop")]
     async with runner_of(agent(both), store=store) as runner:
         paused = await said(runner)
     assert paused.status == "input_required"
@@ -127,7 +141,7 @@ async def test_a_destructive_tool_waits_for_a_person_and_runs_once_in_another_pr
     assert done.text == "wiped"
     assert [line for line in lines(log) if not line.startswith("start")] == [
         "add 4 4",
-        "wipe /tmp/x",
+        "wipe /shop",
     ]
 
 
@@ -176,9 +190,9 @@ async def test_one_connection_serves_many_runs_at_once(tmp_path: Path) -> None:
             arguments = {"a": int(prompt.query), "b": 1}
             return ModelAnswer(calls=(ToolCall(id="1", name="add", arguments=arguments),))
 
-    async with runner_of(Agent(name="a", model=Calls(), tools=[source])) as runner:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(said(runner, str(n), f"s{n}")) for n in range(20)]
+    agent = Agent(name="a", model=Calls(), tools=[source])
+    async with runner_of(agent) as runner, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(said(runner, str(n), f"s{n}")) for n in range(20)]
     assert [task.result().text for task in tasks] == [str(n + 1) for n in range(20)]
     assert len([line for line in lines(log) if line.startswith("start")]) == 1
 
@@ -193,11 +207,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(tmp_path: P
         assert done.text == "went on"
         progress = [event.text for event in done.events if event.kind is EventKind.PROGRESS]
         assert progress == ["半分まで来ました"]
-        for _ in range(100):
-            if "slow was cancelled" in lines(log):
-                break
-            await asyncio.sleep(0.02)
-    assert "slow was cancelled" in lines(log)
+        await seen(log, "slow was cancelled")
 
 
 async def test_a_cancelled_run_cancels_its_call_and_leaves_the_connection(tmp_path: Path) -> None:
@@ -205,16 +215,11 @@ async def test_a_cancelled_run_cancels_its_call_and_leaves_the_connection(tmp_pa
     source = McpTools(command=[*SHOP, "--log", str(log)])
     model = ScriptedModel(call("slow", seconds=60), call("add", a=2, b=2), "fine")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(60) as bound:
-                task = asyncio.get_running_loop().create_task(said(runner))
-                while "slow begins 60.0" not in lines(log):
-                    await asyncio.sleep(0.02)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                bound.reschedule(0)
-                await asyncio.sleep(1)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(said(runner))
+            await seen(log, "slow begins 60.0")
+            task.cancel()
+        assert task.cancelled()
         done = await said(runner)
     assert done.text == "fine"
     assert "slow was cancelled" in lines(log)
@@ -224,9 +229,8 @@ async def test_a_cancelled_run_cancels_its_call_and_leaves_the_connection(tmp_pa
 async def test_a_server_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     # A blocking tool of this SDK runs in a thread, so the call hangs and the server does not.
-    script = [call("hang"), call("hang"), call("hang"), call("add", a=1, b=1), "alive"]
     source = McpTools(command=[*SHOP, "--log", str(log)], timeout={"hang": 0.3})
-    model = ScriptedModel(*script)
+    model = ScriptedModel(*[call("hang")] * 3, call("add", a=1, b=1), "alive")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
     assert [result.is_error for result in results(done)] == [True, True, True, False]
@@ -359,8 +363,7 @@ async def test_a_server_that_ignores_signals_and_its_children_are_gone_in_the_en
         await said(runner)
     child = int(next(line for line in lines(log) if line.startswith("child")).split()[1])
     for _ in range(100):
-        state = Path(f"/proc/{child}/stat")
-        if not state.exists() or state.read_text().split()[2] == "Z":
+        if not is_running(child):
             break
         await asyncio.sleep(0.02)
     else:
@@ -407,7 +410,7 @@ def test_a_run_that_ends_with_its_loop_leaves_no_server() -> None:
         "    found = [e.result.content['result'] for e in done.events if e.result]\n"
         "    print(found[0], done.text)\n"
     )
-    ran = subprocess.run(
+    ran = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-X", "dev", "-c", code],
         capture_output=True,
         text=True,
@@ -439,7 +442,9 @@ class HttpShop:
 
     def start(self) -> None:
         words = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
-        self._process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(  # noqa: S603 - our own server
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         for _ in range(600):
             with socket.socket() as one:
                 if one.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -473,15 +478,11 @@ async def test_over_http_an_agent_does_the_same(http_shop: HttpShop, tmp_path: P
     source = McpTools(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
-        for _ in range(100):
-            if "slow was cancelled" in lines(tmp_path / "log"):
-                break
-            await asyncio.sleep(0.02)
+        await seen(tmp_path / "log", "slow was cancelled")
     found = results(done)
     assert [found[0].content, found[1].content["item"]] == [{"result": 3}, "お茶"]
     assert "did not finish" in found[2].content["error"]
     assert found[4].content == {"result": "boo"}
-    assert "slow was cancelled" in lines(tmp_path / "log")
     assert "t0p" not in repr(source) and "t0p" not in str(done.events)
 
 
@@ -542,3 +543,57 @@ async def test_a_run_with_a_bound_is_not_stuck_on_a_server_that_hangs() -> None:
         with pytest.raises(Exception, match="timeout"):
             await said(runner)
         assert time.monotonic() - begun < 12
+
+
+@asynccontextmanager
+async def raw_http(answer: bytes | None) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Answer every request with the same bytes, or never."""
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            if answer is None:
+                await reader.read()
+            else:
+                writer.write(answer)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", heads
+
+
+def http_answer(status: str, kind: str, body: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
+    return (head + "connection: close\r\n\r\n" + body).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (http_answer("401 Unauthorized", "text/plain", "no"), "it wants another token"),
+        (http_answer("500 Oops", "text/plain", "no"), "it answered 500"),
+        (http_answer("200 OK", "text/html", "<html>"), "Unexpected content type"),
+        (http_answer("200 OK", "application/json", "{]"), "cannot be used"),
+        (http_answer("200 OK", "application/json", "x" * 5000), "more than 4000 bytes"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{", "("),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "cannot be reached"),
+        (None, "was not ready within 2 seconds"),
+    ],
+)
+async def test_over_http_whatever_answers_the_run_ends_with_the_reason(
+    answer: bytes | None, told: str
+) -> None:
+    async with raw_http(answer) as (url, heads):
+        source = McpTools(
+            url=url, allow=["127.0.0.1"], token="t0p", start_timeout=2, max_bytes=4_000
+        )
+        agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
+        async with runner_of(agent) as runner:
+            with pytest.raises(RemoteFailed) as raised:
+                await said(runner)
+    assert told in str(raised.value) and "t0p" not in str(raised.value)
+    assert b"authorization: bearer t0p" in heads[0].lower()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from acc.adapters.runtime.machine import SystemClock
 from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import TaskQuery, TaskState
 
 ANN = Owner("acme", "ann")
@@ -19,7 +19,7 @@ from acc.adapters.runtime.machine import SystemClock
 from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
 from acc.domain.errors import MoveForbidden
 from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import *
 
 path, name = sys.argv[1:]

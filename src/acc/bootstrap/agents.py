@@ -14,7 +14,7 @@ from acc.bootstrap.mcp import LateMcpConnections
 from acc.bootstrap.models import check_model_name, check_model_ready, make_model
 from acc.bootstrap.parts import RULES, compressor_of, is_memory, make_memory, token_counter
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.card import RemoteAddress
+from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort

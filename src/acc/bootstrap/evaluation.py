@@ -18,7 +18,6 @@ from acc.bootstrap.models import EpisodeModels, make_model
 from acc.bootstrap.parts import MEMORIES, RULES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
-from acc.domain.value_objects.card import RemoteAddress, check_remote_url
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
@@ -26,6 +25,7 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
+from acc.domain.value_objects.remote import RemoteAddress, check_remote_url
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
 from acc.ports.outbound.model_ports import LanguageModelPort
 
@@ -165,8 +165,6 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
 
 def check_compressor(name: str) -> None:
     """Refuse a compressor that could not be asked, before an episode needs it."""
-    from acc.bootstrap.agents import make_model
-
     if name != RULES:
         make_model(name)
 

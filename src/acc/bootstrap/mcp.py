@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.parts import version
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.mcp import McpAddress
+from acc.domain.value_objects.remote import McpAddress
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 
@@ -118,7 +118,7 @@ def offer_over_http(
 ) -> bool:
     """Listen on this machine alone until a signal comes; return whether that could start."""
     server = make_mcp_server(agent, options)
-    from acc.adapters.a2a.http_server import bind, run
+    from acc.adapters.a2a.serving.http_server import bind, run
 
     listening = bind("127.0.0.1", port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput, RemoteFailed, Unauthenticated
-from acc.domain.value_objects.card import AgentCard, RemoteAddress
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.remote import RemoteAddress
 
 if TYPE_CHECKING:
     import httpx

@@ -28,7 +28,6 @@ from acc.cli.conversation import console_on, shown, write_json
 from acc.cli.screen import say_error
 from acc.cli.turns import WAITING
 from acc.domain.errors import AddressRefused, InvalidInput
-from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.event import (
     InputAnswer,
     InputRequest,
@@ -39,6 +38,7 @@ from acc.domain.value_objects.event import (
     text_part,
     words,
 )
+from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,

@@ -9,8 +9,8 @@ from typing import Any
 
 from acc.adapters.a2a.calling.client import A2AClient
 from acc.bootstrap.remotes import make_remote
-from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.task import Message, Role
 
 

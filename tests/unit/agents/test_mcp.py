@@ -11,7 +11,7 @@ from acc.application.agents.toolset import GoneTool
 from acc.bootstrap.agents import Runner, make_services
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import EventKind, Part, ToolResult
-from acc.domain.value_objects.mcp import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.remote import McpAddress, McpAnswer, McpToolInfo
 from acc.ports.outbound.mcp_ports import HearProgress
 from acc.testing import ScriptedModel, call
 
@@ -253,8 +253,10 @@ async def test_a_server_that_is_away_ends_the_run_unless_it_is_not_required() ->
 
 
 async def test_without_connections_the_run_says_so() -> None:
+    runner = runner_of(None, "x")
     with pytest.raises(InvalidInput, match="no connections to MCP servers"):
-        await ran(runner_of(None, "x"))
+        await ran(runner)
+    await runner.aclose()
 
 
 async def test_a_resumed_run_takes_what_is_on_record_and_calls_only_what_is_open() -> None:

@@ -13,7 +13,7 @@ from acc.adapters.security.tokens import (
     token_hash,
 )
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.remote import Principal
 
 HASH = token_hash("acc_one")
 

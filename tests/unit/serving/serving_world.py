@@ -23,7 +23,7 @@ from acc.application.serving.streams import StreamItem, TaskStream
 from acc.application.use_cases.serve_tasks import ServeTasks
 from acc.bootstrap.agents import make_services
 from acc.domain.value_objects.event import Part, text_part, words
-from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.remote import Principal
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

@@ -13,7 +13,7 @@ from acc.application.use_cases.serve_tasks import ServeTasks
 from acc.bootstrap.serving import ServeOptions, make_server
 from acc.domain.errors import TaskNotCancelable
 from acc.domain.value_objects.event import Part, text_part
-from acc.domain.value_objects.identity import ANONYMOUS
+from acc.domain.value_objects.remote import ANONYMOUS
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

@@ -26,7 +26,7 @@ from serving_world import (
 
 from acc.application.serving.requests import TaskRequest
 from acc.domain.errors import MoveForbidden, TaskNotCancelable, TaskNotFound
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     MOVES,
     TERMINAL,

@@ -37,7 +37,7 @@ from acc.domain.errors import (
     TaskNotFound,
     Unauthenticated,
 )
-from acc.domain.value_objects.identity import ANONYMOUS, Principal
+from acc.domain.value_objects.remote import ANONYMOUS, Principal
 from acc.domain.value_objects.task import TaskQuery, TaskState
 
 Verb = Callable[[ServeTasks, Principal, str], Awaitable[object]]

@@ -15,7 +15,7 @@ from acc.adapters.stores.sqlite import SqliteSessionStore
 from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
 from acc.domain.errors import InvalidInput, StorageFailed
 from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     PushConfig,

@@ -155,13 +155,7 @@ def _lines(agent: BaseAgent) -> Iterator[str]:
         yield f"model: {_model_name(agent.model)}"
         if agent.memory not in (None, "transcript"):
             yield f"memory: {agent.memory if isinstance(agent.memory, str) else 'own'}"
-        tools = [tool for tool in agent.own_tools.values() if not isinstance(tool, AgentTool)]
-        free = [tool.name for tool in tools if not tool.confirm]
-        asking = [tool.name for tool in tools if tool.confirm]
-        if free:
-            yield f"tools: {', '.join(free)}"
-        if asking:
-            yield f"asks first: {', '.join(asking)}"
+        yield from _tool_lines(agent)
         if agent.output_key:
             yield f"writes: {agent.output_key}"
         if agent.returns_control:
@@ -170,6 +164,18 @@ def _lines(agent: BaseAgent) -> Iterator[str]:
         yield f"model: {_model_name(agent.model)}"
     if _peers_all_round(agent):
         yield "sub-agents may transfer to each other"
+
+
+def _tool_lines(agent: LlmAgent) -> Iterator[str]:
+    tools = [tool for tool in agent.own_tools.values() if not isinstance(tool, AgentTool)]
+    free = [tool.name for tool in tools if not tool.confirm]
+    asking = [tool.name for tool in tools if tool.confirm]
+    if free:
+        yield f"tools: {', '.join(free)}"
+    if asking:
+        yield f"asks first: {', '.join(asking)}"
+    if agent.toolsets:
+        yield f"tools from: {', '.join(source.name for source in agent.toolsets)}"
 
 
 def _model_name(model: object) -> str:

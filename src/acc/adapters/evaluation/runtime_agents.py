@@ -122,6 +122,7 @@ def _is_plain(agent: LlmAgent) -> bool:
     return not (
         agent.sub_agents
         or agent.own_tools
+        or agent.toolsets
         or agent.confirm
         or agent.before_agent_callback
         or agent.after_agent_callback

@@ -15,7 +15,7 @@ from referencing.exceptions import Unresolvable
 
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.mcp import McpAnswer, McpToolInfo
+from acc.domain.value_objects.remote import McpAnswer, McpToolInfo
 
 log = logging.getLogger("acc.mcp")
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from acc.adapters.mcp_tools.link import Link, Source
 from acc.adapters.mcp_tools.reading import MOST_TOOLS, fault_in, read_answer, read_tools
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
-from acc.domain.value_objects.mcp import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.remote import McpAddress, McpAnswer, McpToolInfo
 from acc.ports.outbound.mcp_ports import HearProgress
 
 _TRIES = 3

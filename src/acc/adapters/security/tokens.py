@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.remote import Principal
 from acc.domain.value_objects.value import Value
 
 PREFIX = "acc_"

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import PushConfig, TaskEvent
 from acc.ports.outbound.task_ports import Delivery
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from acc.adapters.stores.task_bookkeeping import is_told
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import PushConfig, TaskEvent, Update
 from acc.ports.outbound.task_ports import Delivery
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from acc.adapters.stores.sqlite_tasks import column, find_owner, read_task
 from acc.adapters.stores.task_bookkeeping import page_token
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import TaskPage, TaskQuery, TaskState
 
 _STATES = tuple(TaskState)

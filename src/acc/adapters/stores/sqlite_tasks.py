@@ -11,7 +11,7 @@ from acc.adapters.stores.encoding import encoded
 from acc.adapters.stores.sqlite_deliveries import add_deliveries, drop_pushes
 from acc.adapters.stores.task_bookkeeping import Advance, advanced, folded
 from acc.domain.errors import ContextNotFound, InvalidInput
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     TERMINAL,

@@ -20,7 +20,7 @@ from acc.domain.errors import (
     MoveForbidden,
     TaskNotFound,
 )
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     ACTIVE,
     TERMINAL,

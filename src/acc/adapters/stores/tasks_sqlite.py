@@ -14,7 +14,7 @@ from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
 from acc.adapters.stores.sqlite_task_lists import list_tasks
 from acc.adapters.stores.task_bookkeeping import check_active, digest_of, place_of
 from acc.domain.errors import MoveForbidden, TaskNotFound
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     Message,
     MessageAdded,

@@ -16,7 +16,7 @@ from acc.application.agents.transfer import TRANSFER
 from acc.application.context import RunContext
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
 from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.mcp import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.remote import McpAddress, McpAnswer, McpToolInfo
 from acc.ports.outbound.mcp_ports import McpServerPort
 from acc.ports.outbound.model_ports import ToolSpec
 

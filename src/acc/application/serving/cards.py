@@ -7,14 +7,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.serving.admission import JSON, input_modes, output_modes
 from acc.application.serving.telling import INPUT_REQUEST, MEMORY_FOOTPRINT
-from acc.domain.value_objects.card import (
-    HTTP_JSON,
-    JSONRPC,
-    AgentCard,
-    Extension,
-    Interface,
-    Skill,
-)
+from acc.domain.value_objects.card import HTTP_JSON, JSONRPC, AgentCard, Extension, Interface, Skill
 
 EXTENSIONS = (
     Extension(

@@ -20,7 +20,7 @@ from acc.domain.errors import (
     TaskNotFound,
 )
 from acc.domain.value_objects.event import InputAnswer, InputRequest, text_part
-from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.remote import Principal
 from acc.domain.value_objects.run import CallContext
 from acc.domain.value_objects.session import StoredArtifact
 from acc.domain.value_objects.task import (

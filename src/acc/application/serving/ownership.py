@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 from acc.domain.errors import PermissionDenied, TaskNotFound
-from acc.domain.value_objects.identity import Owner, Principal
+from acc.domain.value_objects.remote import Owner, Principal
 from acc.domain.value_objects.task import Task
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.task_ports import TaskStorePort

@@ -16,7 +16,7 @@ from acc.application.serving.requests import SendRequest
 from acc.application.serving.telling import Teller, asking
 from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden, UnsupportedOperation
 from acc.domain.value_objects.event import InputAnswer, InputRequest, Part
-from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.remote import Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,

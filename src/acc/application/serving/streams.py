@@ -6,7 +6,7 @@ from typing import NamedTuple
 from acc.application.serving.hub import Hub
 from acc.application.serving.limits import ServeLimits
 from acc.domain.errors import LimitExceeded
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     TERMINAL,

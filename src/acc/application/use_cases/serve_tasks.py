@@ -28,7 +28,7 @@ from acc.domain.errors import (
     Unauthenticated,
     UnsupportedOperation,
 )
-from acc.domain.value_objects.identity import Owner, Principal
+from acc.domain.value_objects.remote import Owner, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from acc.domain.value_objects.identity import Principal
+from acc.domain.value_objects.remote import Principal
 
 
 class TokenVerifierPort(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from acc.domain.value_objects.identity import Owner
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     Message,
     PushConfig,

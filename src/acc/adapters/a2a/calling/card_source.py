@@ -11,7 +11,8 @@ import httpx
 from acc.adapters.a2a.calling.channel import CallFailed, Unreachable
 from acc.adapters.a2a.codec.cards import read_card
 from acc.domain.errors import PermissionDenied, RemoteFailed, Unauthenticated
-from acc.domain.value_objects.card import AgentCard, origin_of
+from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.remote import origin_of
 
 _PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})")

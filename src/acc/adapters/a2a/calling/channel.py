@@ -21,7 +21,8 @@ from acc.adapters.a2a.codec.wire_zero_three import WIRE_ZERO_THREE
 from acc.adapters.a2a.codec.wire_zero_three_rest import WIRE_ZERO_THREE_REST
 from acc.application.serving.requests import Request
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.card import HTTP_JSON, JSONRPC, Interface, origin_of
+from acc.domain.value_objects.card import HTTP_JSON, JSONRPC, Interface
+from acc.domain.value_objects.remote import origin_of
 from acc.domain.value_objects.value import changed
 
 MAX_EVENT = 16 * 1024 * 1024

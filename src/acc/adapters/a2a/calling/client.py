@@ -17,7 +17,8 @@ from acc.adapters.a2a.calling.following import Follower
 from acc.application.serving.requests import SendRequest
 from acc.application.serving.telling import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.domain.errors import AccError, ExtensionRequired, RemoteFailed
-from acc.domain.value_objects.card import AgentCard, Interface, RemoteAddress, origin_of
+from acc.domain.value_objects.card import AgentCard, Interface
+from acc.domain.value_objects.remote import RemoteAddress, origin_of
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
 from acc.ports.outbound.remote_ports import Hear
 

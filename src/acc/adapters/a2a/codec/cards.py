@@ -9,14 +9,7 @@ from acc.adapters.a2a.codec.schemes import merged_form, one_form, open_form
 from acc.adapters.a2a.shapes.one_content import Shape
 from acc.adapters.a2a.shapes.reading import decoded, from_remote, required
 from acc.adapters.a2a.shapes.writing import encoded
-from acc.domain.value_objects.card import (
-    JSONRPC,
-    AgentCard,
-    Extension,
-    Interface,
-    Provider,
-    Skill,
-)
+from acc.domain.value_objects.card import JSONRPC, AgentCard, Extension, Interface, Provider, Skill
 
 LEGACY = "0.3"
 _LEGACY_VERSION = "0.3.0"

@@ -23,7 +23,7 @@ from acc.domain.errors import (
     VersionNotSupported,
 )
 from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.identity import ANONYMOUS, Principal
+from acc.domain.value_objects.remote import ANONYMOUS, Principal
 from acc.ports.outbound.security_ports import TokenVerifierPort
 
 log = logging.getLogger("acc.serve")

@@ -1,0 +1,168 @@
+"""Who calls us, whom we call, and on which terms."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.value import Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteAddress:
+    """Where a remote agent is found, and on which terms it is called.
+
+    `url` is where its card is: a URL that ends in .json is the card itself, any other the place
+    under which the well-known paths are. `token` goes to that URL's origin and to those of `trust`
+    and nowhere else; "env:NAME" takes it from the environment when it is needed. `allow` lists
+    hosts and networks that may be called although they are not public. `timeout` is for one message
+    and all that comes of it. `retries` is how often a call is repeated that may not have arrived;
+    a message keeps its id, by which a server can tell that it has it already. `streaming` of None
+    is what the card says.
+    """
+
+    url: str
+    token: str = field(default="", repr=False)
+    allow: Sequence[str] = ()
+    trust: Sequence[str] = ()
+    timeout: float = 600.0
+    retries: int = 5
+    streaming: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_remote_url(self.url)
+        for name in ("allow", "trust"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise InvalidInput(f'{name} takes several entries, such as ("{given}",)')
+            object.__setattr__(self, name, tuple(given))
+        if not self.timeout > 0 or self.retries < 0:
+            raise InvalidInput("timeout must be above 0, and retries not below it")
+        if not isinstance(self.token, str) or not (self.token.isascii() and _is_line(self.token)):
+            raise InvalidInput("token must be a text without spaces or line breaks")
+
+    @property
+    def place(self) -> str:
+        """Return the origin, which may be shown: no path, query or credentials."""
+        return origin_of(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpAddress:
+    """Where an MCP server is found, and on which terms it is used.
+
+    Either a `command`, which is started and spoken to by its standard streams, or a `url`. A
+    started server gets hardly anything of our environment, and what `env` gives; a value or token
+    of "env:NAME" is taken from the environment when it is needed. `allow` lists hosts and networks
+    that may be called although they are not public. `start_timeout` bounds how long a server may
+    take to be ready, retries included. An answer of more than `max_bytes` is not taken.
+    """
+
+    command: Sequence[str] = ()
+    url: str = ""
+    token: str = field(default="", repr=False)
+    env: Sequence[tuple[str, str]] = field(default=(), repr=False)
+    cwd: str = ""
+    allow: Sequence[str] = ()
+    start_timeout: float = 30.0
+    max_bytes: int = 4 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if isinstance(self.command, str):
+            raise InvalidInput('command is a list of words, such as ["python", "server.py"]')
+        if isinstance(self.allow, str):
+            raise InvalidInput(f'allow takes several entries, such as ("{self.allow}",)')
+        for name in ("command", "allow", "env"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if bool(self.command) == bool(self.url):
+            raise InvalidInput("an MCP server has either a command that starts it or a url")
+        words = (*self.command, self.cwd, *(text for pair in self.env for text in pair))
+        if not all(isinstance(word, str) and "\0" not in word for word in words):
+            raise InvalidInput("command, cwd and env hold texts")
+        if self.url:
+            check_remote_url(self.url)
+        if self.token and not (self.token.isascii() and self.token.isprintable()):
+            raise InvalidInput("token must be a text without line breaks")
+        if " " in self.token or (self.token and not self.url):
+            raise InvalidInput("a token is one word, and for a url; give a command its env")
+        if not 0 < self.start_timeout < math.inf or self.max_bytes <= 0:
+            raise InvalidInput("start_timeout and max_bytes must be above 0, and have an end")
+
+    @property
+    def place(self) -> str:
+        """Return what may be shown: the program or the origin, no arguments and no secrets."""
+        return origin_of(self.url) if self.url else self.command[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpToolInfo:
+    """A tool as its server describes it; the hints are what the server says, and no promise."""
+
+    name: str
+    description: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    destructive: bool | None = None
+    read_only: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpAnswer:
+    """What a call gave: parts in their order, and data where the server structures its answers."""
+
+    parts: tuple[Part, ...] = ()
+    structured: Any = None
+    is_error: bool = False
+
+
+def _is_line(token: str) -> bool:
+    return token.isprintable() and " " not in token
+
+
+def check_remote_url(url: str) -> None:
+    """Refuse what is not the URL of an agent, and say what is."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidInput(f"{url!r} is no URL; write it like https://agents.example.com") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise InvalidInput(f"{url!r} is no URL of an agent; write https://agents.example.com")
+    if parts.username is not None or parts.password is not None:
+        raise InvalidInput("the URL holds credentials; give them as token instead")
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL, the port only if it is not the usual one."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    host = f"[{host}]" if ":" in host else host
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    is_usual = parts.port is None or parts.port == usual
+    return f"{parts.scheme}://{host}" if is_usual else f"{parts.scheme}://{host}:{parts.port}"
+
+
+class Owner(NamedTuple):
+    """Whose a task is: a caller within a tenant. For anyone else it does not exist."""
+
+    tenant: str = ""
+    caller: str = ""
+
+
+class Principal(Value, frozen=True, kw_only=True):
+    """A caller whose credentials were checked. `permissions` of None are all of them."""
+
+    caller: str
+    tenant: str = ""
+    permissions: Collection[str] | None = None
+    is_anonymous: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        """Return whose the caller's tasks are."""
+        return Owner(self.tenant, self.caller)
+
+
+ANONYMOUS = Principal(caller="anonymous", is_anonymous=True)
