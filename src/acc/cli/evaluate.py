@@ -13,10 +13,12 @@ from cyclopts import Parameter
 
 from acc.adapters.runs.results import GATE_METRICS
 from acc.adapters.runs.run_directory import RunDirectory
-from acc.bootstrap import evaluation
+from acc.adapters.runs.votes import policy_of
+from acc.bootstrap import evaluation, judges
 from acc.bootstrap.parts import version
 from acc.cli.screen import (
     RunScreen,
+    agreement_lines,
     comparison_table,
     console,
     paired_table,
@@ -48,7 +50,36 @@ class EvaluationOptions:
             "its token is taken from ACC_TOKEN_NAME, or ACC_TOKEN."
         ),
     ] = "baseline,retrieval,acc,oracle"
-    judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
+    judge: Annotated[
+        str,
+        Parameter(
+            help="Who judges: rubric, model:NAME for a language model, or python:MODULE:NAME for a "
+            "judge or a model of your own."
+        ),
+    ] = "rubric"
+    judge_votes: Annotated[
+        int, Parameter(help="How often a model that judges is asked; their agreement is reported.")
+    ] = 1
+    judge_both_orders: Annotated[
+        bool,
+        Parameter(
+            help="Have answers scored in both orders, and report the difference.", negative=()
+        ),
+    ] = False
+    judge_temperature: Annotated[
+        float, Parameter(help="The temperature of a model that judges.")
+    ] = 0.0
+    judge_drives: Annotated[
+        bool,
+        Parameter(
+            help="Have the model that judges write the queries, from the scenario's topics and its "
+            "memory.",
+            negative=(),
+        ),
+    ] = False
+    force_judge: Annotated[
+        bool, Parameter(help="Let a model judge that is known to be too small.", negative=())
+    ] = False
     episodes: Annotated[
         int, Parameter(help="Episodes of each scenario; each has its own seed.")
     ] = 2
@@ -150,8 +181,16 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
     ):
         if value is not None and not least <= value < math.inf:
             raise InvalidInput(f"--{name} must be at least {least}, not {value}")
-    if options.judge not in evaluation.JUDGES:
-        raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(evaluation.JUDGES)}")
+    judging = judges.judging_of(
+        options.judge,
+        judges.JudgeOptions(
+            votes=options.judge_votes,
+            both_orders=options.judge_both_orders,
+            temperature=options.judge_temperature,
+            drives=options.judge_drives,
+            force=options.force_judge,
+        ),
+    )
     return RunConfiguration(
         version=version(),
         scenarios=evaluation.choose_scenarios(options.scenario),
@@ -163,6 +202,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
         window=options.window,
         budget=options.budget,
         timeout=options.timeout,
+        judging=judging,
     )
 
 
@@ -216,11 +256,9 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     for agent, error in results.first_errors.items():
         count = summary["agents"][agent]["failed"] + summary["agents"][agent]["unscored"]
         screen.print(f"{agent}: {count} turns without a score, the first: {error}", markup=False)
-    screen.print(
-        "Embedded model and rubric judge: this shows how memories behave under one fixed policy, "
-        "and claims nothing about any language model.",
-        style="dim",
-    )
+    for line in agreement_lines(summary):
+        screen.print(line, markup=False)
+    screen.print(policy_of(summary), style="dim", markup=False)
     if results.report:
         screen.print(
             "report: ", results.report.resolve().as_uri(), sep="", soft_wrap=True, markup=False

@@ -11,15 +11,27 @@ import msgspec
 
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
+from acc.adapters.runs.votes import Agreement
 from acc.domain.evaluation_metrics import METRIC_NAMES, spread
 from acc.domain.statistics import PairedDifference, paired_difference
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, Spread, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
-GATE_METRICS = (*METRIC_NAMES, "last_memory_tokens", "scored", "failed", "unscored")
+GATE_METRICS = (*METRIC_NAMES, "last_memory_tokens", "scored", "failed", "unscored", "flagged")
 #: Metrics in which agents are compared turn by turn.
 PAIRED_METRICS = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
-_FIELDS = ("scenario", "domain", "seed", "turn", "topic", "agent", "status", *METRIC_NAMES, "error")
+_FIELDS = (
+    "scenario",
+    "domain",
+    "seed",
+    "turn",
+    "topic",
+    "agent",
+    "status",
+    *METRIC_NAMES,
+    "error",
+    "flags",
+)
 
 
 def metrics_of(agent: AgentLine) -> tuple[float, ...]:
@@ -42,6 +54,8 @@ class Tally:
         self.places: list[tuple[int, int, str]] = []
         self.episodes: list[EpisodeJob] = []
         self.first_errors: dict[str, str] = {}
+        self.flagged: dict[str, int] = dict.fromkeys(agents, 0)
+        self.agreement = Agreement()
 
     def add(self, job: EpisodeJob, lines: Sequence[TurnLine]) -> None:
         """Take in an episode."""
@@ -53,6 +67,9 @@ class Tally:
                 self.values[agent.name].extend(metrics_of(agent))
                 counts = self.statuses[agent.name]
                 counts[agent.status] = counts.get(agent.status, 0) + 1
+                self.flagged[agent.name] += bool(agent.flags)
+                if agent.votes is not None:
+                    self.agreement.add(agent.votes)
                 if agent.error:
                     self.first_errors.setdefault(agent.name, agent.error)
         if lines:
@@ -171,6 +188,7 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         overall[agent]["last_memory_tokens"] = _spread(last)
         for status in TurnStatus:
             overall[agent][status.value] = counts.get(status, 0)
+        overall[agent]["flagged"] = tally.flagged[agent]
     wanted = len(run.jobs())
     return {
         "configuration": msgspec.to_builtins(run.configuration),
@@ -183,6 +201,7 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         },
         "by_turn": by_turn(tally),
         "paired": paired(tally, run.configuration.seed),
+        "agreement": tally.agreement.measured(),
     }
 
 
@@ -201,7 +220,7 @@ def gate_measures(summary: Mapping[str, Any]) -> dict[str, dict[str, float | Non
     for agent, metrics in summary["agents"].items():
         found[agent] = {}
         for name in GATE_METRICS:
-            value = metrics[name]
+            value = metrics.get(name)
             found[agent][name] = value["mean"] if isinstance(value, dict) else value
     return found
 
@@ -222,6 +241,7 @@ def record_rows(run: RunDirectory) -> Iterator[dict[str, Any]]:
                     "status": agent.status.value,
                     **dict(zip(METRIC_NAMES, numbers, strict=True)),
                     "error": agent.error,
+                    "flags": "; ".join(agent.flags),
                 }
 
 
