@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.domain.errors import InvalidInput
@@ -10,6 +11,7 @@ from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySo
 from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
+    from acc.application.use_cases.check_judge import Reading
     from acc.domain.value_objects.scenario import Scenario
 
 _MODEL = "model:"
@@ -125,6 +127,18 @@ def open_judge(
     return made
 
 
+async def check_judge(
+    file: Path | None, judge: str, options: JudgeOptions | None = None
+) -> "list[Reading]":
+    """Return what a judge says of the labelled examples of a file, or of ours."""
+    from acc.adapters.evaluation.calibration_files import load_cases
+    from acc.application.use_cases.check_judge import CheckJudgeUseCase
+
+    judging = judging_of(judge, options)
+    cases = load_cases(file)
+    return await CheckJudgeUseCase(lambda case: open_judge(judge, judging)).run(cases)
+
+
 def make_examiner(
     judge: str, judging: JudgeConfiguration, *, scenario: "Scenario", turns: int | None
 ) -> QuerySourcePort:
@@ -132,7 +146,7 @@ def make_examiner(
     from acc.adapters.evaluation.judging.asking import SchemaAsker
     from acc.adapters.evaluation.judging.driving import ModelExaminer
 
-    asker: SchemaAsker = SchemaAsker(
+    asker = SchemaAsker(
         _judging_model(judge, judging), repairs=judging.repairs, timeout=judging.timeout
     )
     return ModelExaminer(asker, scenario, turns=turns)
