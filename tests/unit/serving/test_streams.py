@@ -115,9 +115,7 @@ async def test_who_comes_back_in_the_middle_sees_no_task_again(worlds: World, do
         assert told(await read(beyond)) == ["answer waited", "completed"]
 
 
-async def test_who_missed_a_question_and_its_answer_is_told_both(
-    worlds: World, doer: Doer
-) -> None:
+async def test_who_missed_a_question_and_its_answer_is_told_both(worlds: World, doer: Doer) -> None:
     async with worlds.open(doer) as serve:
         items = await read(await serve.stream(ANN, said("ask", id="m1")))
         assert told(items)[-1] == "input-required What shall it be?"
@@ -238,9 +236,7 @@ _AT = TaskStatus(state=S.SUBMITTED)
 
 
 def _event(seq: int) -> TaskEvent:
-    return TaskEvent(
-        seq, ArtifactUpdate(artifact=TaskArtifact(artifact_id=str(seq), parts=()))
-    )
+    return TaskEvent(seq, ArtifactUpdate(artifact=TaskArtifact(artifact_id=str(seq), parts=())))
 
 
 async def test_what_others_stored_is_read_from_the_store() -> None:
@@ -274,9 +270,7 @@ async def test_waiting_for_news_ends_with_news_or_time() -> None:
     assert await hub.wait("t", since=news, seconds=1)
     assert not await hub.wait("t", since=hub.news("t"), seconds=0.01)
     async with asyncio.TaskGroup() as group:
-        waits = [
-            group.create_task(hub.wait("t", since=hub.news("t"), seconds=1)) for _ in range(2)
-        ]
+        waits = [group.create_task(hub.wait("t", since=hub.news("t"), seconds=1)) for _ in range(2)]
         await asyncio.sleep(0)
         waits[0].cancel()
         hub.tell("t", [TaskEvent(1, StatusUpdate(status=_AT))])

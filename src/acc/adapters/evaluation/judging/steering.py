@@ -28,7 +28,7 @@ _TAGS = re.compile("[\U000e0020-\U000e007e]+")
 _SPACED = re.compile(r"(?<!\w)(?:[a-z][ ._*-]){4,}[a-z](?!\w)", re.I)
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 
-_JUDGE = r"(?:judge|grader|evaluator|examiner|assessor|rater|scorer|reviewing model|auditor)"
+_JUDGE = r"(?:judge|grader|evaluator|examiner|assessor|rater|scorer|reviewing model)"
 _PATTERNS: dict[str, tuple[str, ...]] = {
     "overrides instructions": (
         r"\b(?:ignore|disregard|forget|override|bypass|drop|skip)\b[^.\n]{0,40}"
@@ -53,8 +53,8 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b(?:dear|note (?:to|for)|attention|message (?:to|for)|hey|to) (?:the |all |any )?"
         rf"(?:llm |ai |model )?{_JUDGE}s?\b",
         rf"\b(?:llm|ai|model)[ -]?{_JUDGE}\b",
-        rf"\b{_JUDGE}s?\b[,:：]? (?:please |you )?(?:must|should|give|award|assign|mark|rate|score|"
-        r"accept|note that)\b",
+        rf"\b{_JUDGE}s?\b[,:：]? (?:please |you )?(?:(?:must|should|shall|will) )?"
+        r"(?:give|award|assign|mark|rate|score|accept|note that)\b",
         r"\bif you are (?:an? |the )?(?:ai|llm|language model|judge|grader|evaluator)\b",
         r"(?:採点者|評価者|審査員|判定者|ジャッジ|採点AI|評価AI|審査AI)(?:の?(?:方|皆様|皆さん|さん))?"
         r"(?:へ|に告ぐ|、|は、|に伝え|への(?:注意|指示|メッセージ|お願い))",
