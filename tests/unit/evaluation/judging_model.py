@@ -29,7 +29,8 @@ def wants(prompt: Prompt) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    return [piece.strip() for piece in re.split(r"(?<=[.。?？!])\s*|\n", text) if piece.strip()]
+    pieces = re.split(r"(?<=[.?!])\s+|(?<=[。？])|\n", text)
+    return [piece.strip() for piece in pieces if piece.strip()]
 
 
 class JudgingModel:

@@ -15,6 +15,7 @@ from acc.application.use_cases.check_judge import (
     NOT_SUPPORTED,
     UNSCORED,
     CheckJudgeUseCase,
+    Reading,
     figures_of,
 )
 from acc.domain.errors import InvalidInput
@@ -32,6 +33,7 @@ from acc.domain.value_objects.live_evaluation import (
     JudgeAgentEvaluation,
     JudgeTurnResult,
 )
+from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort
 
 
 def item(
@@ -95,8 +97,12 @@ class Fixed:
         )
 
 
+async def readings_of(judge: JudgeEvaluatorPort, one: CalibrationCase) -> list[Reading]:
+    return await CheckJudgeUseCase(lambda _: judge).run([one])
+
+
 async def said(judge: Fixed, one: CalibrationItem) -> str:
-    (reading,) = await CheckJudgeUseCase(lambda _: judge).run([case(one)])
+    (reading,) = await readings_of(judge, case(one))
     return reading.said
 
 
@@ -180,7 +186,7 @@ async def test_a_judge_that_fails_leaves_examples_unscored() -> None:
             return JudgeTurnResult(canonical_memory={}, evaluations=(), unscored=why)
 
     for judge, reason in ((Broken(), "RuntimeError: down"), (Mute(), "no idea")):
-        readings = await CheckJudgeUseCase(lambda _, made=judge: made).run([case(item(Label.KEPT))])
+        readings = await readings_of(judge, case(item(Label.KEPT)))
         assert [(r.said, r.reason, r.scored) for r in readings] == [(UNSCORED, reason, False)]
         assert figures_of(readings).accuracy is None
         assert figures_of(readings).unscored == 1
@@ -189,8 +195,10 @@ async def test_a_judge_that_fails_leaves_examples_unscored() -> None:
 async def test_a_model_judge_and_the_rubric_judge_can_be_checked_alike() -> None:
     examples = case(item(Label.SUPPORTED), item(Label.UNSUPPORTED, "The fan is loud.", 2))
     configuration = judge_configuration("scripted")
-    for judge in (RubricJudge(), ModelJudge(JudgingModel(), configuration=configuration)):
-        readings = await CheckJudgeUseCase(lambda _, made=judge: made).run([examples])
+    model = ModelJudge(JudgingModel(), configuration=configuration)
+    judges: tuple[JudgeEvaluatorPort, ...] = (RubricJudge(), model)
+    for judge in judges:
+        readings = await readings_of(judge, examples)
         assert [reading.right for reading in readings] == [True, True]
 
 
