@@ -18,8 +18,8 @@ from acc.application.use_cases.check_judge import (
     Reading,
     figures_of,
 )
+from acc.domain.calibration import CalibrationCase, CalibrationItem, Label
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.calibration import CalibrationCase, CalibrationItem, Label
 from acc.domain.value_objects.evaluation import (
     ClaimVerdict,
     ConstraintFinding,
@@ -142,6 +142,8 @@ async def test_rules_are_read_from_what_the_judge_counts() -> None:
         )
 
     assert await said(Fixed(), one) == NO_RULE
+    (nothing,) = await readings_of(Fixed(), case(one))
+    assert not nothing.right
     assert await said(Fixed(drift=drift(0, 0)), one) == "kept"
     assert await said(Fixed(drift=drift(0, 1)), one) == "omitted"
     assert await said(Fixed(drift=drift(1, 1)), one) == "violated"

@@ -77,6 +77,8 @@ PLAIN = [
     "評価額は3,000万円で、10点の絵が含まれます。",
     "利用者の指示どおり、箇条書きにしました。",
     "審査は来週の予定です。監査人の承認はまだです。",
+    "The checksum is 0123456789abcdef0123456789abcdef0123456789abcdef.",
+    "The digest is AAAAAAAAAAAAAAAAAAAAAAAAAA and nothing else.",
     "The token is aGVsbG8gd29ybGQgaGVsbG8gd29ybGQh and it has expired.",
 ]
 

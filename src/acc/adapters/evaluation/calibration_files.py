@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.calibration import (
+from acc.domain.calibration import (
     CLAIM_LABELS,
     RULE_LABELS,
     CalibrationCase,

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from acc.domain.calibration import CalibrationCase, CalibrationItem, Label
 from acc.domain.language import terms
 from acc.domain.statistics import cohen_kappa
-from acc.domain.value_objects.calibration import CalibrationCase, CalibrationItem, Label
 from acc.domain.value_objects.evaluation import ClaimVerdict, DriftAudit
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,

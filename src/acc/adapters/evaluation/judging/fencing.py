@@ -27,14 +27,10 @@ class Fence:
     """
 
     def __init__(self, salt: str, texts: Iterable[str]) -> None:
-        enclosed = tuple(texts)
         digest = hashlib.sha256(salt.encode())
-        for text in enclosed:
+        for text in texts:
             digest.update(b"\x00" + text.encode("utf-8", "replace"))
         self.mark = digest.hexdigest()[:20]
-        while any(self.mark in text for text in enclosed):
-            digest.update(b"\x01")
-            self.mark = digest.hexdigest()[:20]
 
     def around(self, title: str, text: str) -> str:
         """Return the text between two marks, made harmless."""
