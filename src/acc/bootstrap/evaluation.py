@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
+from acc.bootstrap.judges import make_examiner, open_judge
 from acc.bootstrap.models import EpisodeModels, make_model
 from acc.bootstrap.parts import MEMORIES, RULES, make_memory
 from acc.domain.errors import InvalidInput
@@ -26,7 +27,11 @@ from acc.domain.value_objects.evaluation_run import (
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.domain.value_objects.remote import RemoteAddress, check_remote_url
-from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
+from acc.ports.outbound.live_evaluation_ports import (
+    AgentRunnerPort,
+    JudgeEvaluatorPort,
+    QuerySourcePort,
+)
 from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
@@ -37,7 +42,6 @@ if TYPE_CHECKING:
 
 #: `baseline` is what the literature calls transcript replay.
 AGENT_KINDS = {"baseline": "transcript", **{name: name for name in MEMORIES}}
-JUDGES = ("rubric",)
 
 
 #: What the built-in agents are told where a language model speaks for them: all the same.
@@ -123,10 +127,11 @@ def _remote_agent(name: str, url: str) -> AgentRunnerPort:
 def make_judge(configuration: RunConfiguration, scenario: "Scenario") -> JudgeEvaluatorPort:
     """Return the judge of one episode, blinded."""
     from acc.adapters.evaluation.blinding import BlindedJudge
-    from acc.adapters.evaluation.rubric_judge import RubricJudge
 
     return BlindedJudge(
-        RubricJudge(scenario),
+        open_judge(
+            configuration.judge, configuration.judging, scenario=scenario, seed=scenario.seed
+        ),
         seed=scenario.seed,
         visible_characters=configuration.visible_characters,
     )
@@ -221,7 +226,16 @@ def compose_episode(
 
     scenario = load_scenario(job.scenario.reference).render(job.seed)
     turns = scenario.turns[: configuration.turns]
-    journal = stack.enter_context(RecordedEpisode(run.journal(job), scenario))
+    judging = configuration.judging
+    drives = judging is not None and judging.drives
+    journal = stack.enter_context(RecordedEpisode(run.journal(job), scenario, driven=drives))
+    queries: Sequence[EvaluationTurnQuery] | QuerySourcePort = [
+        EvaluationTurnQuery(turn_id=t.turn_id, query=t.query) for t in turns
+    ]
+    if judging is not None and drives:
+        queries = make_examiner(
+            configuration.judge, judging, scenario=scenario, turns=configuration.turns
+        )
     return Episode(
         agents=[
             _made_agent(
@@ -238,7 +252,7 @@ def compose_episode(
             for choice in configuration.agents
         ],
         judge=make_judge(configuration, scenario),
-        queries=[EvaluationTurnQuery(turn_id=t.turn_id, query=t.query) for t in turns],
+        queries=queries,
         journal=journal,
     )
 

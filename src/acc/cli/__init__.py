@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError
 
 from acc.bootstrap.parts import version
 from acc.cli import agents, call, card, chat, doctor, evaluate, scenarios, serve, tokens
+from acc.cli.judging.check import app as judge_app
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
@@ -25,6 +26,7 @@ app.command(evaluate.run, name="eval")
 app.command(evaluate.report)
 app.command(evaluate.compare)
 app.command(scenarios.app)
+app.command(judge_app)
 app.command(agents.run)
 app.command(chat.chat)
 app.command(agents.graph)

@@ -11,14 +11,15 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from acc.adapters.runs.report import policy_of
 from acc.adapters.runs.results import GATE_METRICS, fallback_notes
 from acc.adapters.runs.run_directory import RunDirectory
-from acc.bootstrap import evaluation
+from acc.adapters.runs.votes import policy_of
+from acc.bootstrap import evaluation, judges
 from acc.bootstrap.models import check_model_name, check_model_ready, model_cache, model_of
 from acc.bootstrap.parts import compressor_of, version
 from acc.cli.screen import (
     RunScreen,
+    agreement_lines,
     comparison_table,
     console,
     paired_table,
@@ -66,7 +67,36 @@ class EvaluationOptions:
             "rules]"
         ),
     ] = ""
-    judge: Annotated[str, Parameter(help="Who judges: rubric.")] = "rubric"
+    judge: Annotated[
+        str,
+        Parameter(
+            help="Who judges: rubric, model:NAME for a language model, or python:MODULE:NAME for a "
+            "judge or a model of your own."
+        ),
+    ] = "rubric"
+    judge_votes: Annotated[
+        int, Parameter(help="How often a model that judges is asked; their agreement is reported.")
+    ] = 1
+    judge_both_orders: Annotated[
+        bool,
+        Parameter(
+            help="Have answers scored in both orders, and report the difference.", negative=()
+        ),
+    ] = False
+    judge_temperature: Annotated[
+        float, Parameter(help="The temperature of a model that judges.")
+    ] = 0.0
+    judge_drives: Annotated[
+        bool,
+        Parameter(
+            help="Have the model that judges write the queries, from the scenario's topics and its "
+            "memory.",
+            negative=(),
+        ),
+    ] = False
+    force_judge: Annotated[
+        bool, Parameter(help="Let a model judge that is known to be too small.", negative=())
+    ] = False
     episodes: Annotated[
         int, Parameter(help="Episodes of each scenario; each has its own seed.")
     ] = 2
@@ -183,13 +213,21 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
     ):
         if value is not None and not least <= value < math.inf:
             raise InvalidInput(f"--{name} must be at least {least}, not {value}")
-    if options.judge not in evaluation.JUDGES:
-        raise InvalidInput(f"no judge {options.judge!r}: choose {', '.join(evaluation.JUDGES)}")
     agents = evaluation.parse_agents(options.agents)
     model = options.model or model_of("agent")
     check_model_name(model)
     compressor = compressor_of("acc", options.compressor)
     evaluation.check_compressor(compressor)
+    judging = judges.judging_of(
+        options.judge,
+        judges.JudgeOptions(
+            votes=options.judge_votes,
+            both_orders=options.judge_both_orders,
+            temperature=options.judge_temperature,
+            drives=options.judge_drives,
+            force=options.force_judge,
+        ),
+    )
     return RunConfiguration(
         version=version(),
         scenarios=evaluation.choose_scenarios(options.scenario),
@@ -203,6 +241,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
         budget=options.budget,
         timeout=options.timeout,
         compressor=compressor,
+        judging=judging,
     )
 
 
@@ -258,6 +297,8 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     for agent, error in results.first_errors.items():
         count = summary["agents"][agent]["failed"] + summary["agents"][agent]["unscored"]
         screen.print(f"{agent}: {count} turns without a score, the first: {error}", markup=False)
+    for line in agreement_lines(summary):
+        screen.print(line, markup=False)
     screen.print(policy_of(summary), style="dim", markup=False)
     if results.report:
         screen.print(

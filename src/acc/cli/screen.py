@@ -162,14 +162,37 @@ def result_table(summary: Mapping[str, Any]) -> Table:
     for name in names:
         table.add_column(_TITLES[name], justify="right")
     odd = any(m["failed"] or m["unscored"] for m in summary["agents"].values())
+    flagged = any(m.get("flagged") for m in summary["agents"].values())
     if odd:
         table.add_column("failed / unscored", justify="right", style="red")
+    if flagged:
+        table.add_column("flagged", justify="right", style="red")
     for agent, measures in summary["agents"].items():
         cells = [figure(name, measures[name]["mean"] if measures[name] else None) for name in names]
         if odd:
             cells.append(f"{measures['failed']} / {measures['unscored']}")
+        if flagged:
+            cells.append(str(measures.get("flagged", 0)))
         table.add_row(agent, *cells)
     return table
+
+
+def agreement_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return how far the judge agreed with itself, in a line for votes and one for order."""
+    found = summary.get("agreement") or {}
+    lines = []
+    if "alpha" in found:
+        parts = [
+            f"{_TITLES.get(name, name)} "
+            + ("no variation" if a["value"] is None else f"{a['value']:.2f}")
+            for name, a in found["alpha"].items()
+            if a["units"]
+        ]
+        lines.append(f"agreement of the judge's votes (Krippendorff's alpha): {', '.join(parts)}")
+    if "order" in found:
+        parts = [f"{_TITLES[name]} {o['mean_absolute']:.2f}" for name, o in found["order"].items()]
+        lines.append(f"the opposite order changed the scores on average by: {', '.join(parts)}")
+    return lines
 
 
 def paired_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -79,6 +79,11 @@ class Gate:
             if _number(side) is None
         }
         explanation = ", ".join(named.values()) or "names no agent"
+        for agent in dict.fromkeys(side.rsplit(".", 1)[0] for side in named):
+            counts = [measures[agent].get(status) or 0 for status in ("failed", "unscored")]
+            if any(counts):
+                turns = sum(counts) + (measures[agent].get("scored") or 0)
+                explanation += f"; {sum(counts):g} of {turns:g} turns of {agent} have no score"
         return GateResult(gate=self.text, failed=failed, explanation=explanation)
 
 

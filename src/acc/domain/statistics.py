@@ -1,8 +1,9 @@
-"""Paired differences between agents, with bootstrap intervals."""
+"""Paired differences between agents, with bootstrap intervals; agreement between judges."""
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -94,3 +95,54 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     # Clamped, because rounding may carry an interpolation past its two ends.
     value = ordered[below] * (1 - (place - below)) + ordered[above] * (place - below)
     return min(max(value, ordered[below]), ordered[above])
+
+
+def nominal_alpha(units: Sequence[Sequence[Hashable]]) -> float | None:
+    """Return Krippendorff's alpha of labels, each unit with those it was given.
+
+    Units with fewer than two labels say nothing about agreement. Where nothing ever differs alpha
+    is not defined, and None: agreement cannot be told from a judge that says one thing always.
+    """
+    pairable = [unit for unit in units if len(unit) > 1]
+    total = sum(map(len, pairable))
+    counts = Counter(label for unit in pairable for label in unit)
+    expected = total**2 - sum(count**2 for count in counts.values())
+    if not expected:
+        return None
+    observed = math.fsum(
+        (len(unit) ** 2 - sum(count**2 for count in Counter(unit).values())) / (len(unit) - 1)
+        for unit in pairable
+    )
+    return 1 - (total - 1) * observed / expected
+
+
+def interval_alpha(units: Sequence[Sequence[float]]) -> float | None:
+    """Return Krippendorff's alpha of numbers, with the square of a difference as distance."""
+    pairable = [unit for unit in units if len(unit) > 1]
+    values = [value for unit in pairable for value in unit]
+    expected = _squares(values)
+    if not expected:
+        return None
+    observed = math.fsum(_squares(unit) / (len(unit) - 1) for unit in pairable)
+    return 1 - (len(values) - 1) * observed / expected
+
+
+def _squares(values: Sequence[float]) -> float:
+    """Return the sum of the squared differences of all ordered pairs."""
+    if not values:
+        return 0.0
+    mean = math.fsum(values) / len(values)
+    return 2 * len(values) * math.fsum((value - mean) ** 2 for value in values)
+
+
+def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
+    """Return the agreement of two label givers beyond chance; None where chance explains all."""
+    if not pairs:
+        return None
+    first = Counter(one for one, _ in pairs)
+    second = Counter(other for _, other in pairs)
+    chance = sum(count * second[label] for label, count in first.items()) / len(pairs) ** 2
+    if chance == 1:
+        return None
+    agreed = sum(one == other for one, other in pairs) / len(pairs)
+    return (agreed - chance) / (1 - chance)

@@ -47,6 +47,7 @@ class BlindedJudge:
         )
         result = await self._judge.evaluate_turn(query, canonical_memory, blinded)
         returned = [verdict.agent_name for verdict in result.evaluations]
+        returned += result.unscored
         if sorted(returned) != sorted(labels):
             raise JudgeContractBroken(query.turn_id, list(labels), returned)
         verdicts = {
@@ -55,6 +56,14 @@ class BlindedJudge:
             )
             for verdict in result.evaluations
         }
+        names = {label: response.agent_name for label, response in labels.items()}
         return replace(
-            result, evaluations=tuple(verdicts[response.agent_name] for response in responses)
+            result,
+            evaluations=tuple(
+                verdicts[response.agent_name]
+                for response in responses
+                if response.agent_name in verdicts
+            ),
+            unscored={names[label]: why for label, why in result.unscored.items()},
+            flags={names[label]: flags for label, flags in result.flags.items()},
         )

@@ -14,7 +14,7 @@ def junit_of(
     """Return the XML: a test case for each gate, each agent and each episode that ended early."""
     suites = ElementTree.Element("testsuites", name="acc eval")
     suite = ElementTree.SubElement(suites, "testsuite", name="acc eval")
-    failures = errors = 0
+    failures = errors = skipped = 0
     for gate in gates:
         case = ElementTree.SubElement(suite, "testcase", classname="gate", name=clean(gate.gate))
         if gate.failed:
@@ -25,6 +25,13 @@ def junit_of(
         if count:
             failures += 1
             ElementTree.SubElement(case, "failure", message=f"{count} turns without an answer")
+    for agent, measures in summary["agents"].items():
+        if measures.get("unscored"):
+            case = ElementTree.SubElement(suite, "testcase", classname="judge", name=agent)
+            # Nobody's fault in what was tested, but no result either.
+            message = f"{measures['unscored']} turns could not be scored"
+            ElementTree.SubElement(case, "skipped", message=message)
+            skipped += 1
     for episode, error in summary["errors"].items():
         case = ElementTree.SubElement(suite, "testcase", classname="episode", name=episode)
         errors += 1
@@ -32,6 +39,8 @@ def junit_of(
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(failures))
     suite.set("errors", str(errors))
+    if skipped:
+        suite.set("skipped", str(skipped))
     ElementTree.indent(suites)
     data: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return data + b"\n"

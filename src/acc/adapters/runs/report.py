@@ -11,6 +11,7 @@ from acc.adapters.runs.page import drawing, sections, standing, turns
 from acc.adapters.runs.page.phrasing import listed, plain
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import TurnLine
+from acc.adapters.runs.votes import policy_of
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 
@@ -51,21 +52,8 @@ def page_of(
         worse=sections.worse_section(summary, losses, worst),
         losses_link=' <a href="#worse">Losses</a>' if focus else "",
         paired=sections.paired_section(summary),
+        agreement=sections.agreement_section(summary),
         shown=_shown(len(shown), len(recorded)),
-    )
-
-
-def policy_of(summary: Mapping[str, Any]) -> str:
-    """Return in a sentence who answered and who judged, and what that can show."""
-    model = summary["configuration"].get("model", "embedded")
-    if model == "embedded":
-        return (
-            "Embedded model and rubric judge: this shows how memories behave under one fixed "
-            "policy, and claims nothing about any language model."
-        )
-    return (
-        f"The built-in agents answered with {model}; the rubric judge scored their words by fixed "
-        "rules."
     )
 
 
@@ -86,7 +74,7 @@ def _part(name: str) -> str:
 def _own_agents(summary: Mapping[str, Any]) -> str:
     agents = summary["configuration"]["agents"]
     own = [plain(agent["name"]) for agent in agents if agent["kind"].startswith("python:")]
-    return f" {', '.join(own)}: your own code, judged by the same rubric." if own else ""
+    return f" {', '.join(own)}: your own code, judged like the others." if own else ""
 
 
 def _shown(shown: int, recorded: int) -> str:

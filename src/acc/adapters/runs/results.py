@@ -11,12 +11,21 @@ import msgspec
 
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
+from acc.adapters.runs.votes import Agreement
 from acc.domain.evaluation_metrics import METRIC_NAMES, spread
 from acc.domain.statistics import PairedDifference, paired_difference
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, Spread, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
-GATE_METRICS = (*METRIC_NAMES, "last_memory_tokens", "scored", "failed", "unscored", "fallbacks")
+GATE_METRICS = (
+    *METRIC_NAMES,
+    "last_memory_tokens",
+    "scored",
+    "failed",
+    "unscored",
+    "fallbacks",
+    "flagged",
+)
 #: Metrics in which agents are compared turn by turn.
 PAIRED_METRICS = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
 _FIELDS = (
@@ -30,6 +39,7 @@ _FIELDS = (
     *METRIC_NAMES,
     "fallback",
     "error",
+    "flags",
 )
 
 
@@ -61,6 +71,8 @@ class Tally:
         self.first_errors: dict[str, str] = {}
         #: Turns whose state the rules wrote because a compressor's model could not be used.
         self.fallbacks = dict.fromkeys(agents, 0)
+        self.flagged: dict[str, int] = dict.fromkeys(agents, 0)
+        self.agreement = Agreement()
 
     def add(self, job: EpisodeJob, lines: Sequence[TurnLine]) -> None:
         """Take in an episode."""
@@ -73,6 +85,9 @@ class Tally:
                 counts = self.statuses[agent.name]
                 counts[agent.status] = counts.get(agent.status, 0) + 1
                 self.fallbacks[agent.name] += bool(fallback_of(agent))
+                self.flagged[agent.name] += bool(agent.flags)
+                if agent.votes is not None:
+                    self.agreement.add(agent.votes)
                 if agent.error:
                     self.first_errors.setdefault(agent.name, agent.error)
         if lines:
@@ -192,6 +207,7 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         for status in TurnStatus:
             overall[agent][status.value] = counts.get(status, 0)
         overall[agent]["fallbacks"] = tally.fallbacks[agent]
+        overall[agent]["flagged"] = tally.flagged[agent]
     wanted = len(run.jobs())
     return {
         "configuration": msgspec.to_builtins(run.configuration),
@@ -204,6 +220,7 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         },
         "by_turn": by_turn(tally),
         "paired": paired(tally, run.configuration.seed),
+        "agreement": tally.agreement.measured(),
     }
 
 
@@ -232,7 +249,7 @@ def gate_measures(summary: Mapping[str, Any]) -> dict[str, dict[str, float | Non
     for agent, metrics in summary["agents"].items():
         found[agent] = {}
         for name in GATE_METRICS:
-            value = metrics[name]
+            value = metrics.get(name)
             found[agent][name] = value["mean"] if isinstance(value, dict) else value
     return found
 
@@ -254,6 +271,7 @@ def record_rows(run: RunDirectory) -> Iterator[dict[str, Any]]:
                     **dict(zip(METRIC_NAMES, numbers, strict=True)),
                     "fallback": fallback_of(agent),
                     "error": agent.error,
+                    "flags": "; ".join(agent.flags),
                 }
 
 

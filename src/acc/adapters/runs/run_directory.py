@@ -192,5 +192,7 @@ def _short(value: object) -> str:
     if isinstance(value, dict):
         if "digest" in value:
             return f"{value['id']} ({value['digest'][:8]})"
-        return f"{value['name']}={value['kind']}"
+        if "kind" in value:
+            return f"{value['name']}={value['kind']}"
+        return " ".join(f"{name}={item}" for name, item in value.items())
     return str(value)

@@ -15,6 +15,7 @@ from acc.domain.value_objects.evaluation import (
     ConstraintFinding,
     DriftAudit,
     HallucinationAudit,
+    JudgeVotes,
     OutcomeScores,
     TurnStatus,
 )
@@ -43,6 +44,8 @@ class AgentLine(msgspec.Struct, frozen=True, omit_defaults=True):
     broken: tuple[int, int] = (0, 0)
     findings: tuple[ConstraintFinding, ...] = ()
     trace: dict[str, Any] = {}
+    flags: tuple[str, ...] = ()
+    votes: JudgeVotes | None = None
 
 
 class TurnLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,6 +117,8 @@ def _agent_line(response: AgentTurnResponse, record: AgentTurnEvaluationRecord) 
         broken=(drift.violations, drift.omissions) if drift else (0, 0),
         findings=drift.findings if drift else (),
         trace=dict(response.trace),
+        flags=record.flags,
+        votes=record.votes,
     )
 
 
@@ -161,6 +166,8 @@ def record_of(turn_id: int, agent: AgentLine) -> AgentTurnEvaluationRecord:
         else None,
         memory_tokens=agent.memory_tokens,
         error=agent.error,
+        flags=agent.flags,
+        votes=agent.votes,
     )
 
 

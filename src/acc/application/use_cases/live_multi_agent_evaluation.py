@@ -121,30 +121,14 @@ class LiveMultiAgentEvaluationUseCase:
         )
         answered = tuple(response for response in responses if not response.error)
         judged, fault = await self._evaluate(query, memory, answered)
-        verdicts = {}
         if judged is not None:
-            verdicts = {verdict.agent_name: verdict for verdict in judged.evaluations}
             memory = judged.canonical_memory
-        records = []
-        for response in responses:
-            verdict = verdicts.get(response.agent_name)
-            status = TurnStatus.SCORED if verdict else TurnStatus.UNSCORED
-            records.append(
-                AgentTurnEvaluationRecord(
-                    agent_name=response.agent_name,
-                    turn_id=query.turn_id,
-                    status=TurnStatus.FAILED if response.error else status,
-                    outcome=verdict.outcome if verdict else None,
-                    hallucination=verdict.hallucination if verdict else None,
-                    drift=verdict.drift if verdict else None,
-                    memory_tokens=response.memory_tokens,
-                    error=response.error or ("" if verdict else fault),
-                )
-            )
         return TurnResult(
             query=query,
             responses=responses,
-            records=tuple(records),
+            records=tuple(
+                _record(query.turn_id, response, judged, fault) for response in responses
+            ),
             canonical_memory=copy_plain(memory),
         )
 
@@ -205,6 +189,7 @@ class LiveMultiAgentEvaluationUseCase:
                 continue
             asked = {response.agent_name for response in answered}
             returned = [verdict.agent_name for verdict in result.evaluations]
+            returned += result.unscored
             if set(returned) != asked or len(returned) != len(asked):
                 raise JudgeContractBroken(query.turn_id, asked, returned)
             return result, ""
@@ -217,6 +202,38 @@ class LiveMultiAgentEvaluationUseCase:
                 raise InvalidInput(f"agent {agent.agent_name!r} cannot take up a cut-off episode")
             response = by_name[agent.agent_name]
             await agent.replay_turn(turn.query, copy_plain(memory), response)
+
+
+def _record(
+    turn_id: int, response: AgentTurnResponse, judged: JudgeTurnResult | None, fault: str
+) -> AgentTurnEvaluationRecord:
+    """Return what is on record of one agent in one turn; without a verdict it has no score."""
+    name = response.agent_name
+    verdict = None
+    flags: tuple[str, ...] = ()
+    if judged is not None:
+        verdict = next((one for one in judged.evaluations if one.agent_name == name), None)
+        flags = judged.flags.get(name, ())
+        fault = judged.unscored.get(name, "") or "judge: no reason given"
+    if response.error or verdict is None:
+        return AgentTurnEvaluationRecord(
+            agent_name=name,
+            turn_id=turn_id,
+            status=TurnStatus.FAILED if response.error else TurnStatus.UNSCORED,
+            memory_tokens=response.memory_tokens,
+            error=response.error or fault,
+            flags=flags,
+        )
+    return AgentTurnEvaluationRecord(
+        agent_name=name,
+        turn_id=turn_id,
+        outcome=verdict.outcome,
+        hallucination=verdict.hallucination,
+        drift=verdict.drift,
+        memory_tokens=response.memory_tokens,
+        flags=flags,
+        votes=verdict.votes,
+    )
 
 
 def _is_cancelled() -> bool:

@@ -40,12 +40,16 @@ class OutcomeScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimVerdict:
-    """One atomic claim, whether it is supported, and by what that is known."""
+    """One atomic claim, whether it is supported, and by what that is known.
+
+    `verdict` is a judge's finer word (contradicted, outdated), empty where it has none.
+    """
 
     claim: str
     supported: bool
     reason: str = ""
     evidence: str = ""
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +99,26 @@ class DriftAudit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeVotes:
+    """What a judge said each time it was asked about the same answer.
+
+    A claim or a constraint has one verdict a vote; a vote that failed is left out. `scores` are
+    those of one order of the answers, `turned` those of the opposite order, vote by vote.
+    """
+
+    claims: tuple[tuple[str, ...], ...] = ()
+    constraints: tuple[tuple[str, ...], ...] = ()
+    scores: tuple[OutcomeScores, ...] = ()
+    turned: tuple[OutcomeScores, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTurnEvaluationRecord:
     """What one agent did in one turn and what the judge made of it.
 
     A failed turn has an error and no judgement; an unscored one has an answer, the judge's error
-    and no judgement. Neither ever counts as a 0.
+    and no judgement. Neither ever counts as a 0. `flags` say how an answer tried to steer the
+    judge, scored or not.
     """
 
     agent_name: str
@@ -110,6 +129,8 @@ class AgentTurnEvaluationRecord:
     drift: DriftAudit | None = None
     memory_tokens: int | None = None
     error: str = ""
+    flags: tuple[str, ...] = ()
+    votes: JudgeVotes | None = None
 
     def __post_init__(self) -> None:
         if self.turn_id < 1:

@@ -23,6 +23,28 @@ class AgentChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeConfiguration:
+    """How a model judges: another one of these is another judge.
+
+    `prompts` is a digest of its instructions and schemas. A temperature of None is the model's own.
+    """
+
+    model: str
+    temperature: float | None
+    votes: int
+    both_orders: bool
+    drives: bool
+    repairs: int
+    timeout: float
+    prompts: str
+    schema: int
+
+    def __post_init__(self) -> None:
+        if self.votes < 1 or self.repairs < 0 or self.timeout <= 0:
+            raise ValueError(f"a judge needs a vote, repairs of 0 or more, and time: {self!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfiguration:
     """Everything that decides what a run records.
 
@@ -45,6 +67,7 @@ class RunConfiguration:
     vocabulary: str = "o200k_base"
     model: str = "embedded"
     compressor: str = "rules"
+    judging: JudgeConfiguration | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

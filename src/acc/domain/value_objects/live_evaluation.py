@@ -8,6 +8,7 @@ from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
     DriftAudit,
     HallucinationAudit,
+    JudgeVotes,
     OutcomeScores,
 )
 
@@ -47,20 +48,27 @@ class AgentTurnResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeAgentEvaluation:
-    """The judge's verdict on one agent's answer."""
+    """The judge's verdict on one agent's answer, and its single votes where it took several."""
 
     agent_name: str
     outcome: OutcomeScores
     hallucination: HallucinationAudit
     drift: DriftAudit
+    votes: JudgeVotes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTurnResult:
-    """The judge's verdict on all answers of one turn, and its memory after it."""
+    """The judge's verdict on all answers of one turn, and its memory after it.
+
+    `unscored` names the agents whose answers it could not score, each with the reason; `flags` the
+    ways in which an agent's answer tried to steer it.
+    """
 
     canonical_memory: Mapping[str, object]
     evaluations: tuple[JudgeAgentEvaluation, ...]
+    unscored: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

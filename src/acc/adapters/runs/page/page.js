@@ -172,6 +172,7 @@
     if (!agent) return box;
     if (agent.error) box.append(said("p", agent.error, "error"));
     box.append(agent.answer ? said("p", agent.answer, "answer") : el("p", { class: "answer" }, "No answer."));
+    if (agent.flags) box.append(said("p", "Flagged: the answer " + agent.flags.join(", "), "error"));
     box.append(figures(agent));
     const claims = agent.claims || [];
     const findings = agent.findings || [];

@@ -122,6 +122,55 @@ def _neutral_headline(summary: Mapping[str, Any]) -> str:
     return f'<p class="claim">On the mean, {"; ".join(parts)}.</p>' if parts else ""
 
 
+def _judge_notes(summary: Mapping[str, Any]) -> list[str]:
+    """Return how many turns have no score, which answers were flagged, and how votes agreed."""
+    notes = []
+    for agent, measures in summary["agents"].items():
+        turns = sum(measures[status] for status in ("scored", "failed", "unscored"))
+        if measures["unscored"]:
+            notes.append(
+                f"{measures['unscored']} of {turns} turns of {agent} could not be scored by the "
+                "judge; no mean, difference or gate counts them."
+            )
+        if measures.get("flagged"):
+            notes.append(
+                f"{measures['flagged']} of {turns} answers of {agent} try to steer the judge."
+            )
+    return notes
+
+
+def agreement_section(summary: Mapping[str, Any]) -> str:
+    """Return how far the judge agreed with itself, empty where it was asked once."""
+    found = summary.get("agreement") or {}
+    html = ""
+    if "alpha" in found:
+        head = [cell("what was judged", kind="col")]
+        head += [cell(title, kind="col", number=True) for title in ("alpha", "units")]
+        rows = [
+            cell(plain(name.replace("_", " ")), kind="row")
+            + cell("no variation" if a["value"] is None else f"{a['value']:.3f}", number=True)
+            + cell(f"{a['units']:,}", number=True)
+            for name, a in found["alpha"].items()
+        ]
+        html += table("Agreement of the judge's votes: Krippendorff's alpha", head, rows)
+    if "order" in found:
+        head = [cell("score", kind="col")]
+        titles = ("mean difference", "mean absolute difference", "answers that changed", "answers")
+        head += [cell(title, kind="col", number=True) for title in titles]
+        rows = [
+            cell(TITLES[name], kind="row")
+            + cell(f"{o['mean']:+.3f}", number=True)
+            + cell(f"{o['mean_absolute']:.3f}", number=True)
+            + cell(f"{o['changed']:,}", number=True)
+            + cell(f"{o['answers']:,}", number=True)
+            for name, o in found["order"].items()
+        ]
+        html += table("What the opposite order of the answers changed", head, rows)
+    return (
+        f'<section id="agreement"><h2>The judge against itself</h2>{html}</section>' if html else ""
+    )
+
+
 def warnings_of(summary: Mapping[str, Any]) -> str:
     """Return what a reader must know before any number: what is missing or failed."""
     notes = []
@@ -135,6 +184,7 @@ def warnings_of(summary: Mapping[str, Any]) -> str:
         if gate["failed"]
     ]
     notes += fallback_notes(summary)
+    notes += _judge_notes(summary)
     if not notes:
         return ""
     return f'<ul class="warnings">{"".join(f"<li>{plain(note)}</li>" for note in notes)}</ul>'
@@ -191,10 +241,17 @@ def run_section(summary: Mapping[str, Any], slots: Mapping[str, int]) -> str:
         "Window": f"{configuration['window']:,} tokens for transcript replay",
         "Budget": f"{configuration['budget']:,} tokens for an ACC state",
         "Judge": f"{plain(configuration['judge'])}, blinded: it reads answers under letters, "
-        "shuffled anew each turn, without any trace of who gave them",
+        "shuffled anew each turn, without any trace of who gave them" + _judging(configuration),
         "Version": f"acc {plain(configuration['version'])}",
     }
     return "".join(f"<div><dt>{term}</dt><dd>{html}</dd></div>" for term, html in facts.items())
+
+
+def _judging(configuration: Mapping[str, Any]) -> str:
+    judging = configuration.get("judging")
+    if not judging:
+        return ""
+    return "; " + plain(", ".join(f"{name} {value}" for name, value in judging.items()))
 
 
 def charts_section(charts: Sequence[Chart], *, by_turn: bool) -> str:

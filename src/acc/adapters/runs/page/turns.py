@@ -9,7 +9,7 @@ import msgspec
 
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
-from acc.domain.value_objects.evaluation import OUTCOME_NAMES, TurnStatus
+from acc.domain.value_objects.evaluation import OUTCOME_NAMES, ClaimVerdict, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 WORST = 10
@@ -138,9 +138,9 @@ def _agent(agent: AgentLine) -> dict[str, Any]:
             "hallucination": _rounded(agent.hallucination),
             "drift": _rounded(agent.drift),
             "claims": [
-                [claim.claim, int(claim.supported), claim.reason, claim.evidence]
+                [claim.claim, int(claim.supported), _reason(claim), claim.evidence]
                 if claim.evidence != claim.claim
-                else [claim.claim, int(claim.supported), claim.reason]
+                else [claim.claim, int(claim.supported), _reason(claim)]
                 for claim in agent.claims
             ],
             "counts": agent.counts if any(agent.counts) else None,
@@ -148,8 +148,15 @@ def _agent(agent: AgentLine) -> dict[str, Any]:
             "broken": agent.broken if any(agent.broken) else None,
             "findings": [[f.constraint, int(f.omission), f.reason] for f in agent.findings],
             "trace": agent.trace,
+            "flags": list(agent.flags),
         }
     )
+
+
+def _reason(claim: ClaimVerdict) -> str:
+    if claim.supported or not claim.verdict:
+        return claim.reason
+    return f"{claim.verdict}: {claim.reason}" if claim.reason else claim.verdict
 
 
 def _rounded(value: float | None) -> float | None:

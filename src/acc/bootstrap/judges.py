@@ -1,0 +1,193 @@
+"""Who judges: by rubric, by a model's name, or by code of anyone's."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.evaluation_run import JudgeConfiguration
+from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySourcePort
+from acc.ports.outbound.model_ports import LanguageModelPort
+
+if TYPE_CHECKING:
+    from acc.application.use_cases.check_judge import Reading
+    from acc.domain.value_objects.scenario import Scenario
+
+_MODEL = "model:"
+_PYTHON = "python:"
+_MOST_VOTES = 25
+#: Models that are too small to judge, by the start of their names, each with the reason.
+TOO_SMALL = {
+    "local": "the small local model misjudges claims; it can serve as an agent, not as a judge",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """How a model is to judge."""
+
+    votes: int = 1
+    both_orders: bool = False
+    temperature: float = 0.0
+    drives: bool = False
+    force: bool = False
+
+
+def may_judge(model_name: str) -> str | None:
+    """Return why a model should not judge, or None if nothing speaks against it."""
+    for prefix, reason in TOO_SMALL.items():
+        if model_name == prefix or model_name.startswith((f"{prefix}:", f"{prefix}?")):
+            return reason
+    return None
+
+
+def judging_of(judge: str, options: JudgeOptions | None = None) -> JudgeConfiguration | None:
+    """Return a model judge's configuration, None for another judge, or raise InvalidInput."""
+    options = options or JudgeOptions()
+    if not 1 <= options.votes <= _MOST_VOTES:
+        raise InvalidInput(f"--judge-votes must be from 1 to {_MOST_VOTES}, not {options.votes}")
+    if not 0 <= options.temperature < math.inf:
+        raise InvalidInput(f"--judge-temperature must be 0 or more, not {options.temperature}")
+    if judge.startswith(_MODEL):
+        return _named(judge.removeprefix(_MODEL), options)
+    if judge.startswith(_PYTHON):
+        if _is_model(_made(judge)):
+            return _configuration(judge, None, options)
+    elif judge != "rubric":
+        raise InvalidInput(f"no judge {judge!r}: choose rubric, model:NAME or python:MODULE:NAME")
+    if options != JudgeOptions(temperature=options.temperature, force=options.force):
+        raise InvalidInput(
+            "--judge-votes, --judge-both-orders and --judge-drives need a model that judges: "
+            "--judge model:NAME"
+        )
+    return None
+
+
+def _named(name: str, options: JudgeOptions) -> JudgeConfiguration:
+    if not name:
+        raise InvalidInput("--judge model:NAME needs the name of a model")
+    if name == "embedded":
+        raise InvalidInput(
+            "the embedded model cannot judge: it answers from statements and finds no claims, so "
+            "every turn would be unscored. Without a model of your own take --judge rubric"
+        )
+    if "|" in name:
+        raise InvalidInput("a judge is one model; a fallback would be another judge in mid-run")
+    reason = may_judge(name)
+    if reason and not options.force:
+        raise InvalidInput(f"{name} is refused as a judge: {reason}. --force-judge takes it anyway")
+    temperature, name = _pinned(name, options.temperature)
+    _model(name)
+    return _configuration(name, temperature, options)
+
+
+def _pinned(name: str, temperature: float) -> tuple[float | None, str]:
+    """Return the temperature and the name that sets it; what a name sets itself stands."""
+    head, question, settings = name.partition("?")
+    given = dict(part.partition("=")[::2] for part in settings.split("&") if part)
+    if "temperature" in given:
+        try:
+            return float(given["temperature"]), name
+        except ValueError:
+            raise InvalidInput(f"{name}: temperature is a number") from None
+    if ":" not in head:
+        return None, name  # a model without settings
+    return temperature, f"{name}{'&' if question else '?'}temperature={temperature:g}"
+
+
+def _configuration(
+    model: str, temperature: float | None, options: JudgeOptions
+) -> JudgeConfiguration:
+    from acc.adapters.evaluation.model_judge import judge_configuration
+
+    made = judge_configuration(
+        model, temperature=temperature, votes=options.votes, both_orders=options.both_orders
+    )
+    return replace(made, drives=options.drives)
+
+
+def open_judge(
+    judge: str,
+    judging: JudgeConfiguration | None,
+    *,
+    scenario: "Scenario | None" = None,
+    seed: int = 0,
+) -> JudgeEvaluatorPort:
+    """Return the judge that a choice names, not blinded yet."""
+    if judge == "rubric":
+        from acc.adapters.evaluation.rubric_judge import RubricJudge
+
+        return RubricJudge(scenario)
+    if judging is not None:
+        from acc.adapters.evaluation.model_judge import ModelJudge
+
+        return ModelJudge(_judging_model(judge, judging), configuration=judging, seed=seed)
+    made: JudgeEvaluatorPort = _made(judge)
+    return made
+
+
+async def check_judge(
+    file: Path | None, judge: str, options: JudgeOptions | None = None
+) -> "list[Reading]":
+    """Return what a judge says of the labelled examples of a file, or of ours."""
+    from acc.adapters.evaluation.calibration_files import load_cases
+    from acc.application.use_cases.check_judge import CheckJudgeUseCase
+
+    judging = judging_of(judge, options)
+    cases = load_cases(file)
+    return await CheckJudgeUseCase(lambda case: open_judge(judge, judging)).run(cases)
+
+
+def make_examiner(
+    judge: str, judging: JudgeConfiguration, *, scenario: "Scenario", turns: int | None
+) -> QuerySourcePort:
+    """Return the one who writes the queries where the judge drives."""
+    from acc.adapters.evaluation.judging.asking import SchemaAsker
+    from acc.adapters.evaluation.judging.driving import ModelExaminer
+
+    asker = SchemaAsker(
+        _judging_model(judge, judging), repairs=judging.repairs, timeout=judging.timeout
+    )
+    return ModelExaminer(asker, scenario, turns=turns)
+
+
+def _judging_model(judge: str, judging: JudgeConfiguration) -> LanguageModelPort:
+    if judge.startswith(_PYTHON):
+        made: LanguageModelPort = _made(judge)
+        return made
+    return _model(judging.model)
+
+
+def _model(name: str) -> LanguageModelPort:
+    from acc.bootstrap.models import make_model
+
+    return make_model(name)
+
+
+def _made(judge: str) -> Any:
+    """Return the judge or the model that MODULE:NAME names, made anew where it can be."""
+    from acc.adapters.evaluation.python_agents import load_object
+
+    reference = judge.removeprefix(_PYTHON)
+    found = load_object(reference)
+    if callable(found) and not _is_judge(found) and not _is_model(found) or isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise InvalidInput(
+                f"cannot make {reference}: {type(error).__name__}: {error}"
+            ) from error
+    if not _is_judge(found) and not _is_model(found):
+        raise InvalidInput(
+            f"{reference} is neither a judge with evaluate_turn nor a model with complete"
+        )
+    return found
+
+
+def _is_judge(found: object) -> bool:
+    return callable(getattr(found, "evaluate_turn", None))
+
+
+def _is_model(found: object) -> bool:
+    return callable(getattr(found, "complete", None)) and not _is_judge(found)

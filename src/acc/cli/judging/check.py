@@ -1,0 +1,162 @@
+"""`acc judge check`: how often a judge sees things as people do."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import App, Parameter
+from rich.table import Table
+
+from acc.application.use_cases.check_judge import Figures, Reading, figures_of
+from acc.bootstrap import judges
+from acc.cli.screen import console, print_json, say_error
+from acc.domain.errors import InvalidInput
+
+app = App(name="judge", help="Hold a judge against labelled examples.")
+
+
+@app.command
+def check(
+    file: Annotated[
+        Path | None,
+        Parameter(help="A .toml file of labelled examples, or a folder. [default: ours]"),
+    ] = None,
+    /,
+    *,
+    judge: Annotated[str, Parameter(help="rubric, model:NAME or python:MODULE:NAME.")] = "rubric",
+    judge_votes: Annotated[int, Parameter(help="How often a model is asked.")] = 1,
+    force_judge: Annotated[
+        bool, Parameter(help="Let a model judge that is known to be too small.", negative=())
+    ] = False,
+    show_wrong: Annotated[int, Parameter(help="How many wrong cases to print.")] = 10,
+    json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
+) -> int:
+    """Run a judge on labelled examples and say where it differs from people.
+
+    Exit status: 0; 1 where an example could not be scored; 2 for bad use.
+
+    Example: acc judge check --judge rubric --show-wrong 20
+    """
+    if show_wrong < 0:
+        raise InvalidInput(f"--show-wrong must be 0 or more, not {show_wrong}")
+    options = judges.JudgeOptions(votes=judge_votes, force=force_judge)
+    # What a judge prints is not our output.
+    with redirect_stdout(sys.stderr):
+        readings = asyncio.run(judges.check_judge(file, judge, options))
+    if json:
+        print_json(msgspec.json.format(msgspec.json.encode(_as_data(judge, readings)), indent=2))
+    else:
+        _show(judge, readings, show_wrong)
+    unscored = sum(not reading.scored for reading in readings)
+    if unscored:
+        first = next(reading for reading in readings if not reading.scored)
+        say_error(f"{unscored} of {len(readings)} examples are unscored, the first: {first.reason}")
+    return 1 if unscored else 0
+
+
+def _split(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
+    parts = {
+        "claims": [reading for reading in readings if reading.item.is_claim],
+        "constraints": [reading for reading in readings if not reading.item.is_claim],
+    }
+    return {name: found for name, found in parts.items() if found}
+
+
+def _groups(readings: Sequence[Reading]) -> dict[str, dict[str, list[Reading]]]:
+    found: dict[str, dict[str, list[Reading]]] = {"language": {}, "domain": {}, "kind": {}}
+    for reading in readings:
+        for group, value in (
+            ("language", reading.case.language),
+            ("domain", reading.case.domain),
+            ("kind", reading.item.kind),
+        ):
+            found[group].setdefault(value, []).append(reading)
+    return found
+
+
+def _as_data(judge: str, readings: Sequence[Reading]) -> dict[str, Any]:
+    return {
+        "judge": judge,
+        "all": figures_of(readings),
+        **{
+            part: {
+                "figures": figures_of(found),
+                **{
+                    group: {value: figures_of(some) for value, some in values.items()}
+                    for group, values in _groups(found).items()
+                },
+            }
+            for part, found in _split(readings).items()
+        },
+        "wrong": [
+            {
+                "id": reading.item.id,
+                "kind": reading.item.kind,
+                "label": reading.item.label,
+                "said": reading.said,
+                "reason": reading.reason,
+                "text": reading.item.text,
+                "context": reading.case.context,
+            }
+            for reading in readings
+            if reading.scored and not reading.right
+        ],
+    }
+
+
+def _show(judge: str, readings: Sequence[Reading], show_wrong: int) -> None:
+    screen = console()
+    screen.print(f"judge: {judge}, examples: {len(readings)}\n", markup=False)
+    for part, found in _split(readings).items():
+        screen.print(_figures_table(part, found), "")
+        screen.print(_confusion_table(part, figures_of(found)), "")
+    wrong = [reading for reading in readings if reading.scored and not reading.right]
+    scored = sum(reading.scored for reading in readings)
+    screen.print(f"wrong: {len(wrong)} of {scored}", markup=False)
+    for reading in wrong[:show_wrong]:
+        screen.print(
+            f"\n{reading.item.id} ({reading.item.kind}): {reading.item.label}, judged "
+            f"{reading.said}" + (f": {reading.reason}" if reading.reason else ""),
+            markup=False,
+        )
+        screen.print(f"  context: {' / '.join(reading.case.context)}", markup=False)
+        screen.print(f"  answer:  {reading.item.answer}", markup=False)
+    if len(wrong) > show_wrong:
+        screen.print(f"\n--show-wrong {len(wrong)} shows all of them", style="dim")
+
+
+def _plain_table(*titles: str) -> Table:
+    table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for place, title in enumerate(titles):
+        table.add_column(title, justify="right" if place else "left")
+    return table
+
+
+def _figures_table(part: str, readings: Sequence[Reading]) -> Table:
+    table = _plain_table(part, "examples", "unscored", "accuracy", "kappa")
+    table.add_row("all", *_cells(figures_of(readings)))
+    for group, values in _groups(readings).items():
+        for value, some in sorted(values.items()):
+            table.add_row(f"{group}: {value}", *_cells(figures_of(some)))
+    return table
+
+
+def _cells(figures: Figures) -> tuple[str, str, str, str]:
+    return (
+        str(figures.examples),
+        str(figures.unscored),
+        "-" if figures.accuracy is None else f"{100 * figures.accuracy:.1f} %",
+        "-" if figures.kappa is None else f"{figures.kappa:.2f}",
+    )
+
+
+def _confusion_table(part: str, figures: Figures) -> Table:
+    said = sorted({name for row in figures.confusion.values() for name in row})
+    table = _plain_table(f"{part}: label, then what the judge said", *said)
+    for label, row in figures.confusion.items():
+        table.add_row(label, *(str(row.get(name, 0)) for name in said))
+    return table

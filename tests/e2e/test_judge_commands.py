@@ -1,0 +1,103 @@
+"""A model as judge, and the calibration of judges, as people use them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from command import acc
+
+MODEL = Path(__file__).parent.parent / "unit" / "evaluation" / "judging_model.py"
+SMALL = ("--scenario", "it-operations", "--turns", "3", "--episodes", "1", "--workers", "1")
+JUDGE = ("--judge", "python:judging_model:JudgingModel")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    shutil.copy(MODEL, tmp_path)
+    return tmp_path
+
+
+def test_a_model_judges_a_run_with_votes_in_both_orders(here: Path) -> None:
+    again = ("eval", *SMALL, *JUDGE, "--agents", "baseline,acc", "--out", "run")
+    done = acc(*again, "--judge-votes", "2", "--judge-both-orders", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "Krippendorff" in done.stdout
+    assert "the opposite order changed" in done.stdout
+    summary = json.loads((here / "run" / "summary.json").read_text())
+    assert summary["agents"]["acc"]["scored"] == 3
+    assert summary["agreement"]["order"]["relevance"]["answers"] == 6
+    judging = json.loads((here / "run" / "run.json").read_text())["judging"]
+    assert judging["votes"] == 2
+    assert len(judging["prompts"]) == 16
+    assert "The judge against itself" in (here / "run" / "report.html").read_text()
+    other = acc(*again, "--judge-votes", "3", "--judge-both-orders", cwd=here)
+    assert other.returncode == 2
+    assert "votes=2" in other.stderr
+    assert "votes=3" in other.stderr
+
+
+def test_a_judge_drives_an_episode_to_its_end(here: Path) -> None:
+    done = acc(
+        "eval", *SMALL, *JUDGE, "--judge-drives", "--agents", "baseline", "--out", "run", cwd=here
+    )
+    assert done.returncode == 0, done.stderr
+    (episode,) = (here / "run" / "episodes").glob("*.jsonl")
+    lines = [json.loads(line) for line in episode.read_text().splitlines()]
+    assert [line["query"] for line in lines] == [
+        f"Depot number {turn} holds {turn} crates." for turn in (1, 2, 3)
+    ]
+
+
+def test_turns_that_a_model_cannot_judge_are_unscored_and_told(here: Path) -> None:
+    (here / "broken_model.py").write_text(
+        "from acc.testing import ScriptedModel\n\n\n"
+        "def model():\n    return ScriptedModel('nonsense', repeat=True)\n"
+    )
+    done = acc(
+        *("eval", *SMALL, "--judge", "python:broken_model:model", "--agents", "acc,baseline"),
+        *("--fail-if", "acc.outcome < 1", "--out", "run"),
+        cwd=here,
+    )
+    assert done.returncode == 1
+    assert "acc.outcome was not measured" in done.stderr
+    assert "0 / 3" in done.stdout
+    summary = json.loads((here / "run" / "summary.json").read_text())
+    assert summary["agents"]["acc"]["unscored"] == 3
+    assert summary["agents"]["acc"]["outcome"] is None
+    assert summary["paired"] == []
+    page = (here / "run" / "report.html").read_text()
+    assert "3 of 3 turns of acc could not be scored" in page
+    assert "could not be scored" in (here / "run" / "junit.xml").read_text()
+
+
+def test_models_that_cannot_judge_are_refused(tmp_path: Path) -> None:
+    for name, words in (("embedded", "cannot judge"), ("local", "--force-judge")):
+        done = acc("eval", *SMALL, "--judge", f"model:{name}", cwd=tmp_path)
+        assert done.returncode == 2
+        assert words in done.stderr
+
+
+def test_a_judge_is_checked_against_our_examples(tmp_path: Path) -> None:
+    done = acc("judge", "check", "--show-wrong", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "accuracy" in done.stdout
+    assert "kappa" in done.stdout
+    assert "language: ja" in done.stdout
+    data = json.loads(acc("judge", "check", "--json", cwd=tmp_path).stdout)
+    assert data["judge"] == "rubric"
+    assert data["all"]["examples"] >= 400
+    assert data["claims"]["language"].keys() == {"en", "ja"}
+    assert data["wrong"][0]["context"]
+
+
+def test_a_judge_is_checked_against_examples_of_ones_own(here: Path) -> None:
+    (here / "mine.toml").write_text(
+        '[[case]]\nid = "mine"\ncontext = ["The disk is full."]\nquestion = "How full?"\n'
+        'claims = [{ kind = "plain", verdict = "unsupported", text = "The fan is loud." }]\n'
+    )
+    done = acc("judge", "check", "mine.toml", *JUDGE, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "100.0 %" in done.stdout
+    assert acc("judge", "check", "none.toml", cwd=here).returncode == 2
+    assert acc("judge", "check", "--show-wrong", "-1", cwd=here).returncode == 2
