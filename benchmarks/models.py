@@ -15,8 +15,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from lines import Line
+from openai import AsyncOpenAI
+from pydantic_ai.messages import InstructionPart, ModelRequest
+from pydantic_ai.models import ModelRequestParameters
 
+from acc.adapters.providers.hosted import HostedModel
 from acc.bootstrap.models import make_model
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
@@ -56,10 +61,7 @@ async def cpu_of(calls: Callable[[], Awaitable[object]]) -> float:
     return (time.process_time() - started) / _CALLS * 1000
 
 
-async def measure_calls(url: str) -> Line:
-    import httpx2
-    from openai import AsyncOpenAI
-
+async def measure_calls(url: str) -> list[Line]:
     prompt = Prompt(query="What is the rollback window?", instruction="Answer briefly.")
     messages: list[Any] = [
         {"role": "system", "content": prompt.instruction},
@@ -75,19 +77,39 @@ async def measure_calls(url: str) -> Line:
         async def ours() -> object:
             return await model.complete(prompt)
 
-        for call in (raw, ours):
-            await cpu_of(call)
-        differences: list[float] = []
+        await ours()
+        hosted: Any = model
+        while not isinstance(hosted, HostedModel):
+            hosted = hosted._model
+        theirs, settings = hosted._opened(), hosted._settings
+
+        async def library() -> object:
+            asked: list[Any] = [ModelRequest.user_text_prompt(prompt.query)]
+            given = ModelRequestParameters(
+                instruction_parts=[InstructionPart(content=prompt.instruction)]
+            )
+            return await theirs.request(asked, settings, given)
+
+        calls = [raw, library, ours]
+        taken: dict[Any, list[float]] = {call: [await cpu_of(call)] for call in calls}
         gc.disable()
-        for number in range(_ROUNDS):
-            first, second = (raw, ours) if number % 2 else (ours, raw)
-            taken = {first: await cpu_of(first), second: await cpu_of(second)}
-            differences.append(taken[ours] - taken[raw])
+        for _ in range(_ROUNDS):
+            calls.append(calls.pop(0))
+            for call in calls:
+                taken[call].append(await cpu_of(call))
             gc.collect()
         gc.enable()
     await client.close()
-    added = statistics.median(differences)
-    return Line("a model call, over OpenAI's own client", added, 0.2, "ms CPU")
+
+    def added(over: Any) -> float:
+        pairs = zip(taken[ours][1:], taken[over][1:], strict=True)
+        return statistics.median(own - other for own, other in pairs)
+
+    return [
+        Line("a model call, over OpenAI's own client", added(raw), 0.2, "ms CPU"),
+        Line("the same, over pydantic-ai's model of OpenAI", added(library), 0.2, "ms CPU"),
+        Line("OpenAI's own client, a call", statistics.median(taken[raw]), 0, "ms CPU"),
+    ]
 
 
 async def measure_streams(url: str) -> list[Line]:
@@ -129,4 +151,4 @@ def resident() -> float:
 def bench_models() -> list[Line]:
     with stand_in() as root:
         url = f"{root}/v1"
-        return [asyncio.run(measure_calls(url)), *asyncio.run(measure_streams(url))]
+        return asyncio.run(measure_calls(url)) + asyncio.run(measure_streams(url))

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from pydantic_ai.messages import (
     BinaryContent,
+    InstructionPart,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
@@ -55,14 +56,13 @@ class Conversation:
 
     def messages(self, prompt: Prompt) -> list[ModelMessage]:
         """Return a prompt as messages."""
-        instructions = prompt.instruction
+        instructions = instruction_of(prompt)
         parts: list[ModelRequestPart] = []
         if prompt.memory:
-            instructions = f"{instructions}\n\n{_ABOUT_MEMORY}" if instructions else _ABOUT_MEMORY
             shown = prompt.memory.replace("</memory", "<\\/memory")
             parts.append(UserPromptPart(f"<memory>\n{shown}\n</memory>"))
         parts.append(UserPromptPart(prompt.query))
-        messages: list[ModelMessage] = [ModelRequest(parts, instructions=instructions or None)]
+        messages: list[ModelMessage] = [ModelRequest(parts, instructions=instructions)]
         said = prompt.messages
         for place, message in enumerate(said):
             follower = said[place + 1] if place + 1 < len(said) else None
@@ -75,7 +75,7 @@ class Conversation:
             if isinstance(last, ModelRequest):
                 last.parts = [*last.parts, *heard]
             else:
-                messages.append(ModelRequest(heard, instructions=instructions or None))
+                messages.append(ModelRequest(heard, instructions=instructions))
         return messages
 
     def _own_words(
@@ -95,6 +95,13 @@ class Conversation:
         parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
         parts += [ToolCallPart(call.name, dict(call.arguments), call.id) for call in calls]
         return ModelResponse(parts)
+
+
+def instruction_of(prompt: Prompt) -> str | None:
+    """Return what a model is told to do, and how to take what it remembers."""
+    if not prompt.memory:
+        return prompt.instruction or None
+    return f"{prompt.instruction}\n\n{_ABOUT_MEMORY}" if prompt.instruction else _ABOUT_MEMORY
 
 
 def _heard(message: PromptMessage) -> list[ModelRequestPart]:
@@ -134,21 +141,21 @@ def _json(content: object) -> str:
     return msgspec.json.encode(content, enc_hook=str).decode()
 
 
-def parameters(
-    prompt: Prompt, *, native: bool, native_with_tools: bool
-) -> ModelRequestParameters | None:
+def parameters(prompt: Prompt, *, native: bool, native_with_tools: bool) -> ModelRequestParameters:
     """Return the tools, and the schema of the answer by the means that the provider has."""
-    schema = prompt.output_schema
-    if not prompt.tools and schema is None:
-        return None
+    schema, instruction = prompt.output_schema, instruction_of(prompt)
+    given = None if instruction is None else [InstructionPart(content=instruction)]
+    if schema is None and not prompt.tools:
+        return ModelRequestParameters(instruction_parts=given)
     tools = [_tool(spec) for spec in prompt.tools]
     if schema is None:
-        return ModelRequestParameters(function_tools=tools)
+        return ModelRequestParameters(function_tools=tools, instruction_parts=given)
     natively = native and is_object(schema) and (native_with_tools or not tools)
     return ModelRequestParameters(
         function_tools=tools,
         output_mode="native" if natively else "prompted",
         output_object=OutputObjectDefinition(json_schema=dict(schema), name="answer"),
+        instruction_parts=given,
     )
 
 

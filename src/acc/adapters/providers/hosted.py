@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any, cast
 
 import httpx2
-from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import AgentRunError, UserError
 from pydantic_ai.messages import (
     ModelResponse,
@@ -16,7 +16,7 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ToolCallPart,
 )
-from pydantic_ai.models import Model
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from acc.adapters.providers.choice import MOVABLE, ModelChoice
@@ -55,12 +55,10 @@ class HostedModel:
         """Return the answer to a prompt."""
         model = self._opened()
         try:
-            response = await model_request(
-                model,
+            response = await model.request(
                 self._conversation.messages(prompt),
-                model_settings=self._settings,
-                model_request_parameters=self._parameters(model, prompt),
-                instrument=False,
+                self._settings,
+                self._parameters(model, prompt),
             )
         except _FAULTS as error:
             raise self._faults.of(error) from None
@@ -118,9 +116,9 @@ class HostedModel:
         except (UserError, ValueError, TypeError) as error:
             raise self._faults.of(error) from None
 
-    def _parameters(self, model: Model, prompt: Prompt) -> Any:
-        if prompt.output_schema is None and not prompt.tools:
-            return None
+    def _parameters(self, model: Model, prompt: Prompt) -> ModelRequestParameters:
+        if prompt.output_schema is None:
+            return parameters(prompt, native=False, native_with_tools=False)
         profile: Any = model.profile
         output = self.choice.output
         able = output != "prompted" and bool(profile.get("supports_json_schema_output"))
