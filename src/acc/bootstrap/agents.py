@@ -10,6 +10,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
+from acc.bootstrap.local_models import is_local_name, make_local_model
 from acc.bootstrap.parts import make_memory, token_counter
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.remote import RemoteAddress
@@ -22,7 +23,7 @@ from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
 if TYPE_CHECKING:
     from acc.ports.outbound.memory_ports import MemoryPort
 
-MODELS = ("embedded",)
+MODELS = ("embedded", "local")
 MEMORIES = ("transcript", "retrieval", "acc")
 
 
@@ -31,7 +32,7 @@ class Runner(SessionRunner):
 
     `store` says where sessions live: "memory", the path of a SQLite file, or a pair of stores of
     your own for sessions and artifacts. `models` answer to names of your choosing, beside
-    "embedded".
+    "embedded" and "local".
     """
 
     def __init__(
@@ -58,10 +59,14 @@ def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) ->
     """Refuse names of models and memories that nobody answers to, before a run needs them."""
     for found in agent.walk():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
-        if isinstance(model, str) and model not in models and model not in MODELS:
+        if isinstance(model, str) and model not in models and not _is_known_model(model):
             raise InvalidInput(f"agent {found.name!r}: {_unknown_model(model)}")
         if isinstance(memory, str) and memory not in MEMORIES:
             raise InvalidInput(f"agent {found.name!r}: {_unknown_memory(memory)}")
+
+
+def _is_known_model(name: str) -> bool:
+    return name in MODELS or is_local_name(name)
 
 
 def _unknown_model(name: str) -> str:
@@ -140,6 +145,8 @@ def make_model(name: str) -> LanguageModelPort:
         from acc.adapters.models.embedded import EmbeddedModel
 
         return EmbeddedModel()
+    if is_local_name(name):
+        return make_local_model(name)
     raise InvalidInput(_unknown_model(name))
 
 
