@@ -21,6 +21,7 @@ from acc.adapters.local_models.shared_files import Address, SharedFiles
 
 _LOOK_FOR_USERS = 0.5
 _LOOK_FOR_WORK = 2.0
+_GRACE = 10.0
 _CACHE_MEGABYTES = 64
 _ERRORS_ONLY = 1
 #: A proxy of the environment is for others than this machine.
@@ -107,8 +108,9 @@ def main(folder: str, server_id: str, file: str, written: str) -> int:
     if hold is None:
         tell(taken=True)
         return 0
-    # Loading holds up every other thread of Python; this one is not Python's.
-    faulthandler.dump_traceback_later(settings["start_seconds"], exit=True)
+    # Loading holds up every other thread of Python; this one is not Python's. Whoever waits for us
+    # gives up first, and says so; this is for when they are gone.
+    faulthandler.dump_traceback_later(settings["start_seconds"] + _GRACE, exit=True)
     tell(loading=True)
     key = secrets.token_urlsafe(32)
     try:
