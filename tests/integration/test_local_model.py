@@ -123,21 +123,19 @@ async def test_the_same_prompt_has_the_same_answer(model: LocalModel) -> None:
 
 
 class City(msgspec.Struct, forbid_unknown_fields=True):
-    name: Annotated[str, msgspec.Meta(max_length=20)]
+    name: Annotated[str, msgspec.Meta(max_length=12)]
     size: Literal["small", "large"]
     people: int
-    tags: Annotated[list[Annotated[str, msgspec.Meta(max_length=12)]], msgspec.Meta(max_length=2)]
 
 
 async def test_an_answer_fits_its_schema_five_times_in_a_row() -> None:
-    model = local("local?context=2048&max_tokens=300")
+    model = local("local?context=2048&max_tokens=100")
     schema = msgspec.json.schema(City)
     for place in ("Osaka", "Paris", "a village", "東京", "Lagos"):
         answer = await model.complete(
-            Prompt(query=f"Describe {place} as JSON, with one tag.", output_schema=schema)
+            Prompt(query=f"Describe {place} as JSON.", output_schema=schema)
         )
-        city = msgspec.json.decode(answer.text, type=City)
-        assert len(city.tags) <= 2
+        assert msgspec.json.decode(answer.text, type=City).name
     model.release()
 
 
@@ -302,7 +300,7 @@ def test_a_killed_parent_leaves_no_server_even_in_the_middle_of_an_answer(runtim
 
 async def test_a_server_that_was_killed_is_started_again(runtime: Path) -> None:
     before = set(servers(runtime))
-    model = local("local?context=640&max_tokens=300")
+    model = local("local?context=640&max_tokens=100")
     pieces = model.stream(Prompt(query=LONG))
     await anext(pieces)
     (server,) = set(servers(runtime)) - before
@@ -395,7 +393,7 @@ async def test_an_agent_with_compressed_memory_talks_for_three_turns() -> None:
 async def test_a_run_streams_what_the_model_says_and_structured_output_is_kept() -> None:
     agent = Agent(
         name="clerk",
-        model="local?context=2048&max_tokens=300",
+        model="local?context=2048&max_tokens=100",
         memory=None,
         output_schema=City,
         output_key="city",

@@ -12,6 +12,7 @@ import secrets
 import sys
 import time
 import traceback
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from acc.adapters.local_models.shared_files import Address, SharedFiles
 _LOOK_FOR_USERS = 0.5
 _LOOK_FOR_WORK = 2.0
 _GRACE = 10.0
+#: A server that is deep in work answers late; users must not go unseen meanwhile.
+_BRIEFLY = 1.0
 _CACHE_MEGABYTES = 64
 _ERRORS_ONLY = 1
 #: A proxy of the environment is for others than this machine.
@@ -52,6 +55,9 @@ def load(file: str, settings: dict[str, Any], key: str) -> Any:
     wanted.cpuparams_batch.n_threads = settings["threads"]
     wanted.cache_ram_mib = _CACHE_MEGABYTES
     wanted.offline = True
+    # Both load or run the model once more before it answers.
+    wanted.fit_params = False
+    wanted.warmup = False
     wanted.ui = False
     wanted.verbosity = _ERRORS_ONLY
     return engine.Server(wanted)
@@ -82,6 +88,12 @@ class Watch:
         try:
             slots = self._slots()
         except TimeoutError:
+            slots = None
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, TimeoutError):
+                raise  # nobody listens any more: it is over
+            slots = None
+        if slots is None:
             self._busy_at = now
             return False
         tasks = [slot.get("id_task") for slot in slots]
@@ -95,7 +107,7 @@ class Watch:
         request = urllib.request.Request(  # noqa: S310 - our own server
             f"{address.url}/slots", headers={"Authorization": f"Bearer {address.key}"}
         )
-        with _DIRECTLY.open(request, timeout=60) as answer:
+        with _DIRECTLY.open(request, timeout=_BRIEFLY) as answer:
             found: list[dict[str, Any]] = json.load(answer)
             return found
 
