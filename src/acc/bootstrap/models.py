@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acc.bootstrap.local_models import is_local_name, make_local_model
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from acc.adapters.providers.choice import ModelChoice
     from acc.adapters.providers.limiting import Limiter
 
-MODELS = ("embedded",)
+MODELS = ("embedded", "local")
 #: The variables that name the model of each part, where a command is not told.
 VARIABLES = {
     "agent": "ACC_AGENT_MODEL",
@@ -41,17 +42,24 @@ def unknown_model(name: str) -> str:
     )
 
 
+def _is_ours(name: str) -> bool:
+    """Tell whether a name is that of a model which needs no provider."""
+    return name in MODELS or is_local_name(name)
+
+
 def check_model_name(name: str) -> None:
     """Refuse a name that nobody answers to; neither a key nor a library is needed for that."""
     for one in _named(name):
-        if one not in MODELS:
+        if not _is_ours(one):
             _choice(one)
 
 
 def check_model_ready(name: str) -> None:
     """Refuse a model that could not be asked: no such name, no key, no library."""
     for one in _named(name):
-        if one not in MODELS:
+        if is_local_name(one):
+            make_local_model(one)
+        elif one not in MODELS:
             _choice(one).key()
             _check_installed(one)
 
@@ -210,6 +218,8 @@ def _core(name: str) -> LanguageModelPort:
             from acc.adapters.models.embedded import EmbeddedModel
 
             found.append(EmbeddedModel())
+        elif is_local_name(one):
+            found.append(make_local_model(one))
         else:
             found.append(ProviderModel(one))
     if len(found) == 1:
@@ -225,11 +235,11 @@ def _kept(
     """Return a model whose answers are kept on disk, if that is wanted and saves a call."""
     folder = cache or model_cache()
     names = _named(name)
-    if folder is None or all(one in MODELS for one in names):
+    if folder is None or all(_is_ours(one) for one in names):
         return model
     from acc.adapters.providers.cache import CachedModel
 
-    identities = [one if one in MODELS else _choice(one).identity for one in names]
+    identities = [one if _is_ours(one) else _choice(one).identity for one in names]
     return CachedModel(
         model, folder, identity={"models": identities}, name=" | ".join(names), sample=sample
     )

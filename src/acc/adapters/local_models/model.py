@@ -1,0 +1,127 @@
+"""The local model: asked over the server's HTTP on loopback."""
+
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+
+from acc.adapters.local_models.answers import Answer, fault_in
+from acc.adapters.local_models.choice import LocalChoice
+from acc.adapters.local_models.conversation import request_for
+from acc.adapters.local_models.shared_files import Address
+from acc.adapters.local_models.starting import ServerLease
+from acc.domain.errors import ModelFailed
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.runtime_ports import ThreadsPort
+
+log = logging.getLogger("acc.run")
+
+_TIMEOUT = httpx.Timeout(600.0, connect=10.0)
+#: Loopback speaks plain HTTP; without this httpx reads the certificates of the world each time.
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_GONE = (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
+
+
+class LocalModel:
+    """Asks a model on this machine, whose server is started or found when it is first asked.
+
+    Tools are offered to models whose file says that they can call them; to others they are not,
+    which is logged once. Whoever stops listening stops the server's work on the answer.
+    """
+
+    def __init__(self, choice: LocalChoice, *, threads: ThreadsPort) -> None:
+        self.choice = choice
+        self._threads = threads
+        self._lease = ServerLease(choice)
+        self._uses_tools: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the model's name."""
+        return self.choice.name
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        """Return the answer to a prompt."""
+        pieces = self.stream(prompt)
+        try:
+            async for piece in pieces:
+                if isinstance(piece, ModelAnswer):
+                    return piece
+        finally:
+            await pieces.aclose()  # type: ignore[attr-defined] # a generator, which mypy cannot see
+        raise ModelFailed(f"{self.name} gave no answer")
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give the text as it comes, and at the end the whole answer."""
+        answer = Answer(self.name)
+        async with self._client() as client:
+            response = await self._ask(client, prompt)
+            try:
+                async for text in answer.pieces(response.aiter_lines()):
+                    yield text
+            except httpx.TransportError:
+                pass  # the answer knows that it has no end
+            finally:
+                await response.aclose()
+        yield answer.whole()
+
+    def release(self) -> None:
+        """Let the server end, if nobody else uses it; asking again starts it again."""
+        self._lease.release()
+
+    def _client(self) -> httpx.AsyncClient:
+        # One for each question: connections belong to a loop, and to the server of the moment.
+        return httpx.AsyncClient(timeout=_TIMEOUT, verify=_NO_TLS, trust_env=False)
+
+    async def _ask(self, client: httpx.AsyncClient, prompt: Prompt) -> httpx.Response:
+        """Return the response as it begins; a server that has just ended is asked anew, once."""
+        try:
+            return await self._sent(client, prompt)
+        except _GONE:
+            log.info("the local server of %s is gone; looking again", self.name)
+        try:
+            return await self._sent(client, prompt)
+        except httpx.HTTPError as error:
+            raise ModelFailed(
+                f"{self.name}: the local server cannot be asked ({type(error).__name__})"
+            ) from None
+
+    async def _sent(self, client: httpx.AsyncClient, prompt: Prompt) -> httpx.Response:
+        address: Address = await self._threads.call(self._lease.address)
+        headers = {"Authorization": f"Bearer {address.key}"}
+        tools = bool(prompt.tools) and await self._may_use_tools(client, address.url, headers)
+        body = request_for(prompt, self.choice, tools=tools)
+        request = client.build_request(
+            "POST",
+            f"{address.url}/v1/chat/completions",
+            content=msgspec.json.encode(body),
+            headers=headers | {"Content-Type": "application/json"},
+        )
+        response = await client.send(request, stream=True)
+        if response.is_success:
+            return response
+        text = await response.aread()
+        await response.aclose()
+        raise ModelFailed(f"{self.name}: {_fault(text)}")
+
+    async def _may_use_tools(
+        self, client: httpx.AsyncClient, url: str, headers: dict[str, str]
+    ) -> bool:
+        if self._uses_tools is None:
+            response = await client.get(f"{url}/props", headers=headers)
+            found: dict[str, Any] = response.json().get("chat_template_caps", {})
+            self._uses_tools = bool(found.get("supports_tools"))
+            if not self._uses_tools:
+                log.warning("%s cannot call tools: it answers without them", self.name)
+        return self._uses_tools
+
+
+def _fault(text: bytes) -> str:
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return "the local server refused the request"
+    return fault_in(found) if isinstance(found, dict) else "the local server refused the request"

@@ -1,0 +1,439 @@
+"""The local model for real: a llama.cpp server that loads the small model and answers."""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import httpx
+import msgspec
+import pytest
+
+from acc import Agent, ModelFailed, Prompt, Runner, RunResult, tool
+from acc.adapters.local_models.choice import parse_local
+from acc.adapters.local_models.model import LocalModel
+from acc.bootstrap.agents import threads
+from acc.bootstrap.local_models import make_local_model
+from acc.domain.value_objects.event import EventKind
+from acc.ports.outbound.model_ports import ModelAnswer, ToolSpec
+
+HERE = Path(__file__).parent
+SMALL = "local?context=2048&max_tokens=24"
+LONG = "Count from one to one hundred, and say something about each number."
+
+
+def local(name: str = SMALL) -> LocalModel:
+    return LocalModel(parse_local(name), threads=threads())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give this file a folder, and so servers, of its own; its processes inherit it."""
+    folder = tmp_path_factory.mktemp("runtime")
+    before = os.environ.get("XDG_RUNTIME_DIR")
+    os.environ["XDG_RUNTIME_DIR"] = str(folder)
+    yield folder
+    if before is None:
+        del os.environ["XDG_RUNTIME_DIR"]
+    else:
+        os.environ["XDG_RUNTIME_DIR"] = before
+    make_local_model.cache_clear()
+    gc.collect()
+    assert eventually(lambda: not servers(folder)), "a server was left behind"
+
+
+@pytest.fixture(scope="module")
+def model(runtime: Path) -> Iterator[LocalModel]:
+    shared = local()
+    yield shared
+    shared.release()
+
+
+def servers(folder: Path) -> list[int]:
+    """Return the processes that serve from a folder."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"local_models.server" in command and str(folder).encode() in command:
+            found.append(int(entry.name))
+    return found
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+
+
+def eventually(holds: Any, patience: float = 15.0) -> bool:
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+async def slots_of(model: LocalModel) -> list[dict[str, Any]]:
+    address = model._lease.address()
+    headers = {"Authorization": f"Bearer {address.key}"}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        found: list[dict[str, Any]] = (
+            await client.get(f"{address.url}/slots", headers=headers)
+        ).json()
+    return found
+
+
+async def is_busy(model: LocalModel) -> bool:
+    return any(slot["is_processing"] for slot in await slots_of(model))
+
+
+async def seconds_until_idle(model: LocalModel) -> float:
+    began = time.monotonic()
+    while await is_busy(model):
+        assert time.monotonic() - began < 10, "the server goes on although nobody listens"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+async def test_an_answer_comes_in_pieces_and_at_the_end_as_a_whole(model: LocalModel) -> None:
+    found = [piece async for piece in model.stream(Prompt(query="Name three colours."))]
+    *pieces, answer = found
+    assert isinstance(answer, ModelAnswer)
+    assert len(pieces) > 10
+    assert "".join(map(str, pieces)) == answer.text
+    assert "Red" in answer.text
+    assert answer.usage.output_tokens == 24
+    assert 20 < answer.usage.input_tokens < 60
+
+
+async def test_the_same_prompt_has_the_same_answer(model: LocalModel) -> None:
+    prompt = Prompt(query="Name three animals.", instruction="Be brief.", memory="I am Mio.")
+    first = await model.complete(prompt)
+    await model.complete(Prompt(query="Something else."))
+    assert await model.complete(prompt) == first
+
+
+class City(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[str, msgspec.Meta(max_length=12)]
+    size: Literal["small", "large"]
+    people: int
+
+
+async def test_an_answer_fits_its_schema_five_times_in_a_row() -> None:
+    model = local("local?context=2048&max_tokens=100")
+    schema = msgspec.json.schema(City)
+    for place in ("Osaka", "Paris", "a village", "東京", "Lagos"):
+        answer = await model.complete(
+            Prompt(query=f"Describe {place} as JSON.", output_schema=schema)
+        )
+        assert msgspec.json.decode(answer.text, type=City).name
+    model.release()
+
+
+async def test_who_stops_listening_stops_the_server_at_work() -> None:
+    model = local("local?context=2048&max_tokens=1500")
+    pieces: Any = model.stream(Prompt(query=LONG))
+    await anext(pieces)
+    assert await is_busy(model)
+    await pieces.aclose()
+    assert await seconds_until_idle(model) < 2
+
+    async def ask() -> None:
+        await model.complete(Prompt(query=LONG))
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await ask()
+    assert await seconds_until_idle(model) < 2
+    model.release()
+
+
+async def test_two_are_answered_at_once_and_more_wait_their_turn(model: LocalModel) -> None:
+    busiest = 0
+    answers: list[ModelAnswer] = []
+
+    async def ask(query: str) -> None:
+        answers.append(await model.complete(Prompt(query=query)))
+
+    async def watch() -> None:
+        nonlocal busiest
+        while len(answers) < 3:
+            busy = sum(slot["is_processing"] for slot in await slots_of(model))
+            busiest = max(busiest, busy)
+            await asyncio.sleep(0.02)
+
+    async with asyncio.TaskGroup() as group:
+        for query in ("Name a fruit.", "Name a river.", "Name a tool."):
+            group.create_task(ask(query))
+        group.create_task(watch())
+    assert busiest == 2
+    assert all(answer.text for answer in answers)
+
+
+async def test_japanese_comes_in_and_out_in_whole_characters(model: LocalModel) -> None:
+    prompt = Prompt(
+        query="日本の首都はどこですか。", memory="利用者は澪さんです。", instruction="短く。"
+    )
+    pieces = [piece async for piece in model.stream(prompt)]
+    assert isinstance(pieces[-1], ModelAnswer)
+    assert pieces[-1].text
+    assert "\ufffd" not in "".join(map(str, pieces[:-1]))
+
+
+async def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(model: LocalModel) -> None:
+    with pytest.raises(ModelFailed, match=r"prompt has 3\d\d\d tokens and its window only 2048"):
+        await model.complete(Prompt(query="word " * 3000))
+    assert (await model.complete(Prompt(query="Hello."))).text
+
+
+async def test_tools_are_left_out_with_a_word_in_the_log_once(
+    model: LocalModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    weather = ToolSpec(name="weather", description="Tell the weather.")
+    for _ in range(2):
+        answer = await model.complete(Prompt(query="How is the weather?", tools=(weather,)))
+        assert answer.text
+        assert not answer.calls
+    assert [r.message for r in caplog.records if "tools" in r.message] == [
+        "local cannot call tools: it answers without them"
+    ]
+
+
+async def test_the_server_wants_its_key_and_only_its_user_can_read_it(
+    model: LocalModel, runtime: Path
+) -> None:
+    address = model._lease.address()
+    assert address.url.startswith("http://127.0.0.1:")
+    async with httpx.AsyncClient(trust_env=False) as client:
+        refused = await client.post(f"{address.url}/v1/chat/completions", json={"messages": []})
+    assert refused.status_code == 401
+    assert address.key not in repr(address)
+    folder = runtime / "acc-local"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert not any(address.key in command_of(pid) for pid in servers(runtime))
+
+
+# --- whose server it is --------------------------------------------------------------------------
+
+
+def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603 - our own interpreter
+        [sys.executable, str(HERE / "local_user.py"), name, what],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def heard(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert process.stdout is not None
+    found: dict[str, Any] = json.loads(process.stdout.readline())
+    return found
+
+
+def ended(process: "subprocess.Popen[str]", status: int) -> None:
+    with process:
+        pass
+    assert process.returncode == status
+
+
+async def test_a_second_process_uses_the_same_server(model: LocalModel, runtime: Path) -> None:
+    await model.complete(Prompt(query="Hello."))
+    before = servers(runtime)
+    process = user("answer")
+    assert heard(process)["url"] == model._lease.address().url
+    assert servers(runtime) == before
+    process.communicate("\n", timeout=20)
+    assert process.returncode == 0
+    assert (await model.complete(Prompt(query="Hello."))).text
+
+
+async def test_three_at_the_same_moment_start_one_server(runtime: Path) -> None:
+    name = "local?context=512&max_tokens=4"
+    models = [local(name) for _ in range(3)]
+    before = servers(runtime)
+    async with asyncio.TaskGroup() as group:
+        for each in models:
+            group.create_task(each.complete(Prompt(query="Hello.")))
+    assert len({each._lease.address().url for each in models}) == 1
+    assert len(set(servers(runtime)) - set(before)) == 1
+    for each in models:
+        each.release()
+    assert eventually(lambda: set(servers(runtime)) <= set(before))
+
+
+def test_a_server_outlives_its_starter_for_another_and_ends_with_the_last(runtime: Path) -> None:
+    before = set(servers(runtime))
+    name = "local?context=768&max_tokens=8"
+    starter = user("answer", name)
+    url = heard(starter)["url"]
+    other = user("answer", name)
+    assert heard(other)["url"] == url
+    starter.kill()
+    ended(starter, -signal.SIGKILL)
+    time.sleep(1.5)
+    assert len(set(servers(runtime)) - before) == 1
+    other.kill()
+    ended(other, -signal.SIGKILL)
+    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+
+
+def test_a_killed_parent_leaves_no_server_even_in_the_middle_of_an_answer(runtime: Path) -> None:
+    before = set(servers(runtime))
+    process = user("stream", "local?context=1024&max_tokens=900")
+    assert heard(process)["piece"]
+    assert len(set(servers(runtime)) - before) == 1
+    process.kill()
+    ended(process, -signal.SIGKILL)
+    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+
+
+async def test_a_server_that_was_killed_is_started_again(runtime: Path) -> None:
+    before = set(servers(runtime))
+    model = local("local?context=640&max_tokens=100")
+    pieces = model.stream(Prompt(query=LONG))
+    await anext(pieces)
+    (server,) = set(servers(runtime)) - before
+    os.kill(server, signal.SIGKILL)
+    with pytest.raises(ModelFailed, match="stopped in the middle of the answer"):
+        await _drained(pieces)
+    assert (await local("local?context=640&max_tokens=8").complete(Prompt(query="Hello."))).text
+    model.release()
+
+
+async def _drained(pieces: AsyncIterator[str | ModelAnswer]) -> None:
+    async for _ in pieces:
+        pass
+
+
+async def test_an_idle_server_ends_and_is_started_again_when_it_is_asked(runtime: Path) -> None:
+    before = set(servers(runtime))
+    model = local("local?context=512&max_tokens=8&idle_minutes=0.02")
+    await model.complete(Prompt(query="Hello."))
+    assert len(set(servers(runtime)) - before) == 1
+    assert eventually(lambda: set(servers(runtime)) <= before)
+    assert (await model.complete(Prompt(query="Hello."))).text
+    model.release()
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+async def test_a_file_that_is_missing_or_no_model_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ModelFailed, match="there is no such file"):
+        await local(f"local:{tmp_path}/none.gguf").complete(Prompt(query="Hello."))
+    other = tmp_path / "notes.gguf"
+    other.write_text("hello")
+    with pytest.raises(ModelFailed, match="is no GGUF file"):
+        await local(f"local:{other}").complete(Prompt(query="Hello."))
+    cut = tmp_path / "cut.gguf"
+    with parse_local("local").file().open("rb") as whole:
+        cut.write_bytes(whole.read(5_000_000))
+    with pytest.raises(ModelFailed, match="corrupted or incomplete"):
+        await local(f"local:{cut}").complete(Prompt(query="Hello."))
+
+
+def test_too_little_memory_is_told_as_such() -> None:
+    code = (
+        "import asyncio, sys; from acc import Prompt; from acc.bootstrap.agents import make_model;"
+        "asyncio.run(make_model('local?slots=16').complete(Prompt(query='Hello.')))"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        ["/bin/sh", "-c", 'ulimit -v 1500000; exec "$0" -c "$1"', sys.executable, code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "ModelFailed: local cannot be loaded: there is too little memory" in done.stderr
+
+
+def test_a_model_that_takes_too_long_to_load_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: Path
+) -> None:
+    before = set(servers(runtime))
+    slow = tmp_path / "xllamacpp"
+    slow.mkdir()
+    (slow / "__init__.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    model = local("local?context=600&start_seconds=1")
+    with pytest.raises(ModelFailed, match="not ready after 1 s"):
+        model._lease.address()
+    assert eventually(lambda: set(servers(runtime)) <= before, 5)
+
+
+# --- with agents ---------------------------------------------------------------------------------
+
+
+async def test_an_agent_with_compressed_memory_talks_for_three_turns() -> None:
+    agent = Agent(name="clerk", model=SMALL, memory="acc", instruction="Answer in one sentence.")
+    runner = Runner(agent)
+    results: list[RunResult] = []
+    for text in (
+        "My name is Mio and my train leaves at 09:40.",
+        "I must not spend more than 50 euros.",
+        "What do you know about me?",
+    ):
+        results.append(await runner.run(user_id="mio", session_id="s", message=text))
+    assert [result.status.value for result in results] == ["completed"] * 3
+    assert all(result.text for result in results)
+    assert results[-1].usage.input_tokens > results[0].usage.input_tokens
+    assert results[-1].usage.memory_tokens > 0
+
+
+async def test_a_run_streams_what_the_model_says_and_structured_output_is_kept() -> None:
+    agent = Agent(
+        name="clerk",
+        model="local?context=2048&max_tokens=100",
+        memory=None,
+        output_schema=City,
+        output_key="city",
+    )
+    runner = Runner(agent)
+    deltas: list[str] = []
+    async for event in runner.stream(user_id="u", session_id="s", message="Describe Osaka."):
+        if event.kind is EventKind.DELTA:
+            deltas.append(event.text)
+    assert len(deltas) > 5
+    city = msgspec.convert(msgspec.json.decode("".join(deltas)), City)
+    assert city.size in ("small", "large")
+
+
+async def test_an_agent_with_tools_answers_without_them() -> None:
+    @tool
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        return f"sunny in {city}"
+
+    agent = Agent(name="clerk", model=SMALL, tools=[weather], memory=None)
+    result = await Runner(agent).run(user_id="u", session_id="s", message="The weather in Osaka?")
+    assert result.text
+    assert result.usage.tool_calls == 0
+
+
+def test_the_command_line_runs_an_agent_with_the_local_model(tmp_path: Path, runtime: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from acc import Agent\n"
+        f"clerk = Agent(name='clerk', model={SMALL!r}, instruction='Be brief.')\n",
+        encoding="utf-8",
+    )
+    before = set(servers(runtime))
+    done = subprocess.run(
+        [sys.executable, "-m", "acc", "run", "shop:clerk", "Name three colours."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert eventually(lambda: set(servers(runtime)) <= before, 5)
