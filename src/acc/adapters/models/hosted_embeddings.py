@@ -72,7 +72,7 @@ def parse_embeddings(name: str) -> EmbeddingChoice:
     base_url, variables = PROVIDERS[provider]
     model, at, url = rest.partition("@http")
     if at and provider not in _MOVABLE:
-        raise InvalidInput(f"{name}: say openai-compatible:{model}@http{url} for another address")
+        raise InvalidInput(f"{provider}: say openai-compatible:{model}@URL for another address")
     base_url = f"http{url}" if at else base_url
     if not model.strip() or not model.isprintable():
         raise InvalidInput(
@@ -108,6 +108,8 @@ class HostedEmbedder:
         max_wait: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        if attempts < 1:
+            raise InvalidInput(f"{choice.name}: {attempts} attempts are none")
         choice.key()
         self._choice = choice
         self._timeout = timeout
@@ -144,16 +146,15 @@ class HostedEmbedder:
             await client.aclose()
 
     async def _asked(self, texts: Sequence[str]) -> "list[array[float]]":
-        wait = _FIRST_WAIT
-        for left in reversed(range(self._attempts)):
+        attempt = 1
+        while True:
             try:
                 return self._read(await self._post(texts), len(texts))
             except _Passing as fault:
-                if not left or fault.wait > self._max_wait:
+                if attempt == self._attempts or fault.wait > self._max_wait:
                     raise ModelFailed(f"{self._choice.name}: {fault}") from None
-                await self._sleep(max(wait, fault.wait))
-                wait *= 2
-        raise InvalidInput(f"{self._attempts} attempts are none")
+                await self._sleep(max(_FIRST_WAIT * 2 ** (attempt - 1), fault.wait))
+                attempt += 1
 
     async def _post(self, texts: Sequence[str]) -> bytes:
         choice = self._choice
