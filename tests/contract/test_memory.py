@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from acc.adapters.memory.hybrid import HybridEvidenceStore
 from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.adapters.models.embeddings import StaticEmbedder
 from acc.bootstrap.parts import MEMORIES, make_memory
@@ -63,8 +64,9 @@ async def test_the_same_turns_give_the_same_view(kind: str) -> None:
 
 @pytest.fixture(params=["bm25", "hybrid"])
 def store(request: pytest.FixtureRequest) -> Bm25EvidenceStore:
-    embedder = StaticEmbedder() if request.param == "hybrid" else None
-    return Bm25EvidenceStore(embedder=embedder)
+    if request.param == "hybrid":
+        return HybridEvidenceStore(embedder=StaticEmbedder())
+    return Bm25EvidenceStore()
 
 
 def artifact(number: int, text: str) -> Artifact:

@@ -136,7 +136,7 @@ class AccMemory:
         found: tuple[Candidate, ...] = ()
         if taken is not None:
             cue = " ".join(sorted(taken.subject))
-            found = await self._evidence.recall(cue, limit=_SUPERSEDE_LIMIT)
+            found = await self._evidence.recall(cue, limit=_SUPERSEDE_LIMIT, by_words=True)
         await self._evidence.add([artifact])
         for candidate in found:
             older = candidate.artifact

@@ -6,14 +6,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from acc.domain.errors import InvalidInput
-from acc.ports.outbound.memory_ports import CompressorPort, MemoryPort
-from acc.ports.outbound.model_ports import LanguageModelPort, TokenCounterPort
+from acc.ports.outbound.memory_ports import CompressorPort, EvidenceStorePort, MemoryPort
+from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 
 if TYPE_CHECKING:
     from acc.application.memory import AccMemory
 
 MEMORIES = ("transcript", "retrieval", "acc", "oracle")
-EMBEDDINGS = ("none", "static")
 #: The compressor that needs no model.
 RULES = "rules"
 #: The variable that names the model of the memory `acc`, where nothing else does.
@@ -46,31 +45,53 @@ class LateTokenCounter:
 def acc_memory(
     *,
     budget: int = 512,
-    embeddings: str = "none",
+    embeddings: str | EmbedderPort = "none",
     compressor: str | LanguageModelPort = RULES,
 ) -> "AccMemory":
-    """Return an ACC memory. `embeddings="static"` re-ranks recall.
+    """Return an ACC memory.
 
-    `compressor` says who writes the state: the rules, or a model, by its name or as it is.
+    `embeddings` lets recall go by meaning too: none, static, PROVIDER:MODEL such as
+    openai:text-embedding-3-small, or an embedder of your own. `compressor` says who writes the
+    state: the rules, or a model, by its name or as it is.
     """
     from acc.adapters.memory.qualifier import RuleQualifier
-    from acc.adapters.memory.recall import Bm25EvidenceStore
     from acc.application.memory import AccMemory
 
-    embedder = None
-    if embeddings == "static":
-        from acc.adapters.models.embeddings import StaticEmbedder
-
-        embedder = StaticEmbedder()
-    elif embeddings != "none":
-        raise InvalidInput(f"no embeddings {embeddings!r}: choose one of {', '.join(EMBEDDINGS)}")
+    embedder = make_embedder(embeddings) if isinstance(embeddings, str) else embeddings
     return AccMemory(
-        evidence=Bm25EvidenceStore(embedder=embedder),
+        evidence=_evidence(embedder),
         qualifier=RuleQualifier(),
         compressor=_compressor(compressor, budget),
         tokens=token_counter(),
         budget=budget,
     )
+
+
+def _evidence(embedder: EmbedderPort | None) -> EvidenceStorePort:
+    if embedder is None:
+        from acc.adapters.memory.recall import Bm25EvidenceStore
+
+        return Bm25EvidenceStore()
+    from acc.adapters.memory.hybrid import HybridEvidenceStore
+
+    return HybridEvidenceStore(embedder=embedder)
+
+
+def make_embedder(name: str) -> EmbedderPort | None:
+    """Return an embedder by its name: static, PROVIDER:MODEL, or none for none."""
+    if name == "none":
+        return None
+    if name == "static":
+        from acc.adapters.models.embeddings import StaticEmbedder
+
+        return StaticEmbedder()
+    from importlib.util import find_spec
+
+    if find_spec("httpx") is None:
+        raise InvalidInput(f"embeddings {name!r} need httpx: pip install 'acc[models]'")
+    from acc.adapters.models.hosted_embeddings import HostedEmbedder, parse_embeddings
+
+    return HostedEmbedder(parse_embeddings(name))
 
 
 def _compressor(choice: str | LanguageModelPort, budget: int) -> CompressorPort:

@@ -33,7 +33,8 @@ class RuntimeAgentRunner:
 
     A recorded turn is replayed without asking the model where the tree is a lone LlmAgent without
     tools and callbacks: a stand-in for its model gives the recorded answer, so its memory becomes
-    what it was, unless it had to answer twice because its first answer did not fit its schema. Any
+    what it was, unless it had to answer twice because its first answer did not fit its schema, or a
+    model that answers otherwise the second time writes that memory. Any
     other tree runs the turn again, for what its parts said to each other is not in the record: it
     continues to the same bytes only as far as it answers the same twice, and its tools are called
     again. A turn that had run out of time is not tried again but put down as failed.

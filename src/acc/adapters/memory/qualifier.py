@@ -138,6 +138,8 @@ def _off_decision(candidate: Candidate, asked: frozenset[str], best: float) -> _
     shared = terms(artifact.text) & asked
     if read_rule(artifact.text) is not None:
         return RefusalReason.OFF_DECISION, "a rule: rules are held in the state, never recalled"
+    if candidate.close:
+        return None
     if not shared:
         return RefusalReason.OFF_DECISION, "shares no term with what is asked"
     exact = bool(shared & values(artifact.text))

@@ -1,19 +1,19 @@
-"""Evidence in memory, found again by BM25, with embeddings to re-rank as an option.
+"""Evidence in memory, found again by BM25.
 
 The index grows one artifact at a time and never rebuilds. Terms are taken rarest first; once the
 commoner ones cannot lift a new artifact into the result, only those already found are scored on
 (MaxScore), so that a recall among 100,000 artifacts stays within a few milliseconds.
 """
 
-import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from math import log
+from typing import NamedTuple
 
 from acc.domain.language import term_list
 from acc.domain.value_objects.turn import Artifact, Candidate
-from acc.ports.outbound.model_ports import EmbedderPort
 
 _K1 = 1.2
 _B = 0.75
@@ -29,29 +29,26 @@ _MOST_ENTRIES = 300
 _MOST_CUE_TERMS = 48
 #: Artifacts that the commoner terms are still scored on.
 _MOST_REFINED = 64
-_RERANKED = 4
-_RANK_CONSTANT = 60
 
 
 class Bm25EvidenceStore:
     """Implements EvidenceStorePort in process memory."""
 
-    def __init__(self, *, embedder: EmbedderPort | None = None) -> None:
+    def __init__(self) -> None:
         self._artifacts: list[Artifact] = []
         self._places: dict[str, int] = {}
         self._entries: dict[str, array[int]] = {}
         self._total_length = 0
         self._replaced: dict[int, int] = {}
-        self._embedder = embedder
-        self._vectors: list[Sequence[float]] = []
 
     def __len__(self) -> int:
         return len(self._artifacts)
 
     async def add(self, artifacts: Sequence[Artifact]) -> None:
         """Keep artifacts; an id that is known already is left as it is."""
-        new = [artifact for artifact in artifacts if artifact.id not in self._places]
-        for artifact in new:
+        for artifact in artifacts:
+            if artifact.id in self._places:
+                continue
             place = len(self._artifacts)
             self._places[artifact.id] = place
             self._artifacts.append(artifact)
@@ -62,32 +59,29 @@ class Bm25EvidenceStore:
             for term, count in counts.items():
                 entry = first | min(count, _MOST_COUNT)
                 self._entries.setdefault(term, array("Q")).append(entry)
-        if self._embedder is not None and new:
-            self._vectors.extend(self._embedder.embed([artifact.text for artifact in new]))
 
     async def supersede(self, old_id: str, new_id: str) -> None:
         """Record that the newer artifact replaces the older."""
         self._replaced[self._places[old_id]] = self._places[new_id]
 
-    async def recall(self, cue: str, *, limit: int) -> tuple[Candidate, ...]:
+    async def recall(
+        self, cue: str, *, limit: int, by_words: bool = False
+    ) -> tuple[Candidate, ...]:
         """Return at most `limit` artifacts that match the cue, best first, newest on a tie."""
-        wanted = limit * _RERANKED if self._embedder is not None else limit
-        best = self._search(cue, wanted)
-        if self._embedder is not None and best:
-            best = self._rerank(cue, best)[:limit]
-        return tuple(self._candidate(place, score) for place, score in best)
+        return tuple(map(self._candidate, self._search(cue, limit)))
 
-    def _candidate(self, place: int, score: float) -> Candidate:
-        newest = place
+    def _candidate(self, found: "Found") -> Candidate:
+        place = newest = found.place
         while newest in self._replaced:
             newest = self._replaced[newest]
         return Candidate(
             artifact=self._artifacts[place],
-            score=round(score, 6),
+            score=round(found.score, 6),
+            close=found.close,
             superseded_by=self._artifacts[newest] if newest != place else None,
         )
 
-    def _search(self, cue: str, limit: int) -> list[tuple[int, float]]:
+    def _search(self, cue: str, limit: int) -> "list[Found]":
         weighted = self._weigh(cue)
         if not weighted or limit < 1:
             return []
@@ -102,7 +96,8 @@ class Bm25EvidenceStore:
         allowance = _MOST_ENTRIES
         for position, (weight, entries) in enumerate(weighted):
             if allowance <= 0 or remaining[position] < threshold:
-                scores = dict(_leaders(scores, max(limit, _MOST_REFINED)))
+                leaders = _leaders(scores, max(limit, _MOST_REFINED))
+                scores = {found.place: found.score for found in leaders}
                 _refine(scores, weighted[position:], shares)
                 break
             read = entries if len(entries) <= allowance else entries[-allowance:]
@@ -120,7 +115,7 @@ class Bm25EvidenceStore:
             entries = self._entries.get(term)
             if entries is not None:
                 share = (total - len(entries) + 0.5) / (len(entries) + 0.5)
-                weighted.append((math.log(1 + share), entries))
+                weighted.append((log(1 + share), entries))
         weighted.sort(key=lambda item: -item[0])
         return weighted[:_MOST_CUE_TERMS]
 
@@ -128,21 +123,13 @@ class Bm25EvidenceStore:
         slope = _K1 * _B * len(self._artifacts) / max(1, self._total_length)
         return _Shares(base=_K1 * (1 - _B), slope=slope)
 
-    def _rerank(self, cue: str, best: list[tuple[int, float]]) -> list[tuple[int, float]]:
-        """Join the lexical and the vector ranking by reciprocal rank."""
-        if self._embedder is None:
-            return best
-        meant = self._embedder.embed([cue])[0]
-        closeness = {
-            place: sum(a * b for a, b in zip(meant, self._vectors[place], strict=True))
-            for place, _ in best
-        }
-        by_vector = sorted(closeness, key=lambda place: -closeness[place])
-        joined = {
-            place: 1 / (_RANK_CONSTANT + lexical) + 1 / (_RANK_CONSTANT + by_vector.index(place))
-            for lexical, (place, _) in enumerate(best)
-        }
-        return sorted(best, key=lambda item: (-joined[item[0]], -item[0]))
+
+class Found(NamedTuple):
+    """A place with its score by words, and whether it stands out by meaning."""
+
+    place: int
+    score: float
+    close: bool = False
 
 
 class _Shares(dict[int, float]):
@@ -186,13 +173,13 @@ def _refine(
                 scores[place] += gain * shares[entries[position] & _MEASURES]
 
 
-def _leaders(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
+def _leaders(scores: dict[int, float], limit: int) -> "list[Found]":
     """Return the best places with their scores, the newer first on a tie."""
     # Numbers are sorted many times as fast as pairs, and nearly all pairs fall below.
     least = _worst_leader(scores, limit) if len(scores) > limit else 0.0
     best = [(score, place) for place, score in scores.items() if score >= least]
     best.sort(reverse=True)
-    return [(place, score) for score, place in best[:limit]]
+    return [Found(place, score) for score, place in best[:limit]]
 
 
 def _worst_leader(scores: dict[int, float], limit: int) -> float:

@@ -13,7 +13,7 @@ class StaticEmbedder:
         folder = Path(wordllama.__file__).parent
         self._model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
 
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return one unit vector of 256 numbers for each text."""
         vectors: list[list[float]] = self._model.embed(list(texts), norm=True).tolist()
         return vectors

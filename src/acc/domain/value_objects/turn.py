@@ -66,11 +66,15 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A recalled artifact, how well it matched, and what has replaced it since, if anything."""
+    """A recalled artifact, how well it matched, and what has replaced it since, if anything.
+
+    `close` says that it stands out by meaning, whatever words it shares with the cue.
+    """
 
     artifact: Artifact
     score: float
     superseded_by: Artifact | None = None
+    close: bool = False
 
 
 class RefusalReason(StrEnum):

@@ -71,8 +71,13 @@ class EvidenceStorePort(Protocol):
         """Keep artifacts; an id that is known already is left as it is."""
         ...
 
-    async def recall(self, cue: str, *, limit: int) -> tuple[Candidate, ...]:
-        """Return at most `limit` artifacts that match the cue, best first."""
+    async def recall(
+        self, cue: str, *, limit: int, by_words: bool = False
+    ) -> tuple[Candidate, ...]:
+        """Return at most `limit` artifacts that match the cue, best first.
+
+        `by_words` asks for those that share words with it, whatever else the store goes by.
+        """
         ...
 
     async def supersede(self, old_id: str, new_id: str) -> None:

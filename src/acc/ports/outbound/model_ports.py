@@ -81,6 +81,6 @@ class TokenCounterPort(Protocol):
 class EmbedderPort(Protocol):
     """Turns texts into vectors of unit length, so that a dot product is a cosine."""
 
-    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return one vector for each text."""
         ...

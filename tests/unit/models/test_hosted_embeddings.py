@@ -1,0 +1,293 @@
+"""Embeddings over HTTP, against a server that speaks the real shape and misbehaves."""
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from embedding_server import Answer, Server, good, raw, refusal, serving, vector_of
+
+from acc import acc_memory
+from acc.adapters.memory.hybrid import HybridEvidenceStore
+from acc.adapters.models.hosted_embeddings import (
+    COMPATIBLE_KEY,
+    PROVIDERS,
+    HostedEmbedder,
+    parse_embeddings,
+)
+from acc.bootstrap.parts import make_embedder
+from acc.domain.errors import InvalidInput, ModelFailed
+from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+
+KEY = "sk-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _, variables in PROVIDERS.values():
+        for variable in variables:
+            monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(COMPATIBLE_KEY, KEY)
+
+
+class Waits(list[float]):
+    """How long was waited, without waiting."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+@asynccontextmanager
+async def asking(
+    *answers: Answer, **how: Any
+) -> AsyncIterator[tuple[HostedEmbedder, Server, Waits]]:
+    waits = Waits()
+    async with serving(*answers) as server:
+        choice = parse_embeddings(f"openai-compatible:small@{server.url}")
+        embedder = HostedEmbedder(choice, sleep=waits.sleep, **how)
+        try:
+            yield embedder, server, waits
+        finally:
+            await embedder.aclose()
+
+
+async def test_texts_become_unit_vectors_in_their_order() -> None:
+    async with asking() as (embedder, server, _):
+        found = await embedder.embed(["The lead is Bo.", "責任者は佐伯さんです。"])
+        for text, vector in zip(server.asked[0]["input"], found, strict=True):
+            assert math.sqrt(sum(number**2 for number in vector)) == pytest.approx(1)
+            ratio = [a / b for a, b in zip(vector_of(text), vector, strict=True)]
+            assert ratio == pytest.approx([ratio[0]] * 4, rel=1e-4)
+        assert server.asked[0]["model"] == "small"
+        assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_without_a_key_none_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(COMPATIBLE_KEY)
+    async with asking() as (embedder, server, _):
+        await embedder.embed(["x"])
+        assert "authorization" not in server.headers[0]
+
+
+async def test_many_texts_go_in_batches_and_each_is_asked_for_once() -> None:
+    async with asking() as (embedder, server, _):
+        texts = [f"text {number}" for number in range(200)]
+        first = await embedder.embed([*texts, *texts])
+        assert [len(body["input"]) for body in server.asked] == [96, 96, 8]
+        assert await embedder.embed(texts) == first[:200]
+        assert len(server.asked) == 3
+        assert await embedder.embed([]) == []
+
+
+async def test_no_more_than_the_newest_vectors_are_kept() -> None:
+    async with asking() as (embedder, server, _):
+        await embedder.embed([f"text {number}" for number in range(4_100)])
+        await embedder.embed(["text 4099"])
+        assert len(server.asked) == 43
+        await embedder.embed(["text 0"])
+        assert len(server.asked) == 44
+
+
+async def test_odd_texts_can_be_sent() -> None:
+    async with asking() as (embedder, server, _):
+        await embedder.embed(["", "\ud83d", "x" * 10_000])
+        assert [len(text) for text in server.asked[0]["input"]] == [1, 1, 8_000]
+
+
+@pytest.mark.parametrize(
+    ("answer", "waited"),
+    [
+        (refusal(429, "slow down", retry_after="7"), 7.0),
+        (refusal(429, "slow down"), 0.5),
+        (refusal(429, "slow down", retry_after="soon"), 0.5),
+        (refusal(429, "slow down", retry_after="-3"), 0.5),
+        (refusal(500), 0.5),
+        (refusal(503, retry_after="2"), 2.0),
+        (raw(b'{"object": "list", "data": [{"ind', content_length="900"), 0.5),
+        (raw(b'{"object": "list", "data": [{"ind'), 0.5),
+        (raw(b'{"data": []}'), 0.5),
+        (raw(b'{"data": [{"index": 0, "embedding": [0.0, 0.0]}]}'), 0.5),
+        (raw(b'{"data": [{"index": 3, "embedding": [1.0, 0.0]}]}'), 0.5),
+        (raw(b"<html>busy</html>"), 0.5),
+    ],
+)
+async def test_a_passing_fault_is_tried_again_after_a_wait(answer: Answer, waited: float) -> None:
+    async with asking(answer) as (embedder, server, waits):
+        assert len(await embedder.embed(["x"])) == 1
+        assert waits == [waited]
+        assert len(server.asked) == 2
+
+
+async def test_a_fault_that_stays_is_told_after_the_last_attempt() -> None:
+    async with asking(*[refusal(502, "bad gateway")] * 4) as (embedder, server, waits):
+        with pytest.raises(ModelFailed, match="openai-compatible:small: HTTP 502: bad gateway"):
+            await embedder.embed(["x"])
+        assert waits == [0.5, 1.0, 2.0]
+        assert len(server.asked) == 4
+
+
+async def test_a_wait_that_is_too_long_is_not_waited() -> None:
+    async with asking(refusal(429, "daily limit", retry_after="86400")) as (embedder, _, waits):
+        with pytest.raises(ModelFailed, match="daily limit"):
+            await embedder.embed(["x"])
+        assert waits == []
+
+
+async def test_nobody_there_is_told_with_the_address() -> None:
+    async with asking(attempts=1) as (embedder, server, _):
+        pass
+    choice = parse_embeddings(f"openai-compatible:small@{server.url}")
+    with pytest.raises(ModelFailed, match=r"127\.0\.0\.1:\d+ could not be asked: ConnectError"):
+        await HostedEmbedder(choice, attempts=1).embed(["x"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (refusal(401, f"Incorrect API key provided: {KEY}"), f"check {COMPATIBLE_KEY}"),
+        (refusal(403, KEY), f"check {COMPATIBLE_KEY}"),
+        (refusal(404, "model not found"), "no such model at http://127"),
+        (refusal(400, f"bad input for {KEY}"), "HTTP 400: bad input for …"),
+        (raw(b'{"data": [{"index": 0, "embedding": "text"}]}'), "cannot be read"),
+    ],
+)
+async def test_an_error_says_what_to_do_and_never_shows_the_key(answer: Answer, told: str) -> None:
+    async with asking(*[answer] * 4) as (embedder, _, _):
+        with pytest.raises(ModelFailed) as caught:
+            await embedder.embed(["x"])
+        assert told in str(caught.value)
+        assert KEY not in f"{caught.value!r} {embedder!r} {embedder._choice!r}"
+
+
+async def test_vectors_of_another_size_are_refused() -> None:
+    async with asking(good, lambda body: good(body, size=5)) as (embedder, server, _):
+        await embedder.embed(["x"])
+        with pytest.raises(ModelFailed, match="5 numbers came where 4 were expected"):
+            await embedder.embed(["y"])
+        assert len(server.asked) == 2
+
+
+async def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acc.adapters.models.hosted_embeddings._MOST_BYTES", 1_000)
+    async with asking(raw(b" " * 5_000)) as (embedder, _, _):
+        with pytest.raises(ModelFailed, match="more than 1000 bytes"):
+            await embedder.embed(["x"])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("openai:text-embedding-3-small", "needs a key: set OPENAI_API_KEY"),
+        ("google:gemini-embedding-001", "set GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("openai:", "the model's name is missing"),
+        ("openai-compatible:small", "needs an address"),
+        ("openai-compatible:small@http://user:pw@host/v1", "needs an address"),
+        ("openai:small@http://user:pw@elsewhere/v1", "say openai-compatible:small@URL"),
+        ("nobody:small", "choose none, static, fireworks:MODEL"),
+        ("dense", "choose none, static"),
+    ],
+)
+def test_a_name_that_cannot_be_used_says_what_to_do(name: str, told: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        acc_memory(embeddings=name)
+    assert told in str(caught.value)
+    assert "pw" not in str(caught.value)
+
+
+def test_a_provider_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert repr(make_embedder("openai:text-embedding-3-small")) == (
+        "HostedEmbedder('openai:text-embedding-3-small')"
+    )
+    assert parse_embeddings("ollama:nomic-embed-text").base_url == "http://127.0.0.1:11434/v1"
+    assert make_embedder("none") is None
+
+
+def test_no_attempt_is_no_way_to_ask() -> None:
+    choice = parse_embeddings("ollama:nomic-embed-text")
+    with pytest.raises(InvalidInput, match="attempts"):
+        HostedEmbedder(choice, attempts=0)
+
+
+# --- a memory on it -----------------------------------------------------------------------------
+
+
+async def test_a_memory_goes_by_words_while_the_server_is_away_and_says_so() -> None:
+    async with asking(refusal(401)) as (embedder, server, _):
+        memory = acc_memory(embeddings=embedder)
+        signal = TurnSignal(turn_id=1, text="The lead is Bo.")
+        await memory.view(signal)
+        await memory.keep(signal, Decision(turn_id=1, text="Noted."))
+        assert server.asked == []
+        view = await memory.view(TurnSignal(turn_id=2, text="Who is the lead?"))
+        assert view.trace is not None
+        assert view.trace.recalled[0].artifact.text == "The lead is Bo."
+        assert "recall went by words alone" in view.trace.notes[-1]
+        again = await memory.view(TurnSignal(turn_id=3, text="Who is the lead?"))
+        assert again.trace is not None
+        assert again.trace.notes == ()
+
+
+async def test_a_turn_costs_one_request_however_many_sentences_it_has() -> None:
+    async with asking() as (embedder, server, _):
+        memory = acc_memory(embeddings=embedder)
+        for turn in range(1, 6):
+            text = " ".join(f"Item i-{turn}-{n} costs {n} EUR." for n in range(8))
+            signal = TurnSignal(turn_id=turn, text=f"{text} What costs item i-1-3?")
+            await memory.view(signal)
+            await memory.keep(signal, Decision(turn_id=turn, text="Noted."))
+        assert len(server.asked) == 4
+
+
+class _Directions:
+    """Says that texts about the same thing point the same way."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def embed(self, texts: Any) -> list[list[float]]:
+        self.asked += texts
+        return [[0.0, 1.0] if "revert" in t or "rollback" in t else [1.0, 0.0] for t in texts]
+
+
+async def test_what_stands_out_by_meaning_is_found_and_passes_the_gate() -> None:
+    memory = acc_memory(embeddings=_Directions())
+    texts = [
+        "The rollback window is 30 minutes.",
+        *(f"Item i-{n} costs {n} EUR." for n in range(14)),
+    ]
+    for turn, text in enumerate(texts, start=1):
+        signal = TurnSignal(turn_id=turn, text=text)
+        await memory.view(signal)
+        await memory.keep(signal, Decision(turn_id=turn, text=""))
+    for turn in range(20, 26):  # the state forgets it
+        await memory.view(TurnSignal(turn_id=turn, text=f"Room r-{turn} is on floor {turn}."))
+    memory.restore({**memory.snapshot(), "relational_map": []})
+    view = await memory.view(TurnSignal(turn_id=30, text="How much time to revert?"))
+    assert view.trace is not None
+    assert [a.text for a in view.trace.qualified] == ["The rollback window is 30 minutes."]
+    assert "fact(The rollback window is 30 minutes.)" in memory.state.relational_map
+
+
+async def test_vectors_are_kept_for_the_newest_and_asked_for_again_for_the_rest() -> None:
+    embedder = _Directions()
+    store = HybridEvidenceStore(embedder=embedder)
+    for number in range(6):
+        first = number * 300
+        await store.add(
+            [Artifact(id=f"{n}", turn_id=n, text=f"Unit u-{n}") for n in range(first, first + 300)]
+        )
+        await store.recall(f"Unit u-{first}", limit=2)
+    assert len(store._vectors) <= 1_024
+    assert len(embedder.asked) < 6 * 300
+
+
+async def test_only_words_are_asked_for_where_only_words_count() -> None:
+    embedder = _Directions()
+    store = HybridEvidenceStore(embedder=embedder)
+    assert await store.recall("revert", limit=3) == ()
+    await store.add([Artifact(id="1", turn_id=1, text="The rollback window is 30 minutes.")])
+    assert len(await store.recall("rollback", limit=3, by_words=True)) == 1
+    assert await store.recall("rollback", limit=0) == ()
+    assert embedder.asked == []
