@@ -7,7 +7,7 @@ WITNESS := .venv-witness
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval check test bench bench-peers witness-adk lock browser clean
+.PHONY: help setup eval lint check test bench bench-peers witness-adk lock browser clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -26,14 +26,16 @@ $(READY): requirements.lock pyproject.toml
 eval: $(READY) ## Run the shipped evaluation and write its report
 	@$(BIN)/acc eval
 
-check: $(READY) ## The fast half of the tests: format, lint, types, contracts, unit tests
+lint: $(READY) # What reads the code without running it
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+check: lint ## The fast half of the tests: format, lint, types, contracts, unit tests
 	$(BIN)/pytest -q -n 2 tests/unit tests/test_architecture.py tests/test_public_api.py
 
-test: check browser ## Everything CI runs
+test: lint browser ## Everything CI runs: what reads the code, then all tests, once
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 2 --cov --cov-report= --cov-fail-under=90
 	$(BIN)/coverage report --skip-covered --fail-under=100 --include='*/acc/domain/*,*/acc/application/*'
