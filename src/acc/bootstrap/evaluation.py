@@ -17,6 +17,7 @@ from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseC
 from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
+from acc.domain.value_objects.card import RemoteAddress, check_remote_url
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
@@ -24,7 +25,6 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
-from acc.domain.value_objects.remote import RemoteAddress, check_remote_url
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort, JudgeEvaluatorPort
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.a2a.card_checks import Weight, check_card
-from acc.adapters.a2a.cards import write_public_card
+from acc.adapters.a2a.calling.card_checks import Weight, check_card
+from acc.adapters.a2a.codec.cards import write_public_card
 from acc.application.agents.llm import LlmAgent
 from acc.application.serving.cards import card_of
 

@@ -54,7 +54,7 @@ async def send(serve: ServeTasks, message_id: str, *, task_id: str = "") -> Task
     return answer
 
 
-FILE = {"filename": "output.txt", "media_type": "text/plain"}
+FILE: dict[str, Any] = {"filename": "output.txt", "media_type": "text/plain"}
 
 
 @pytest.mark.parametrize(
