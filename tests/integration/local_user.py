@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from acc import Prompt
-from acc.bootstrap.agents import make_model
+from acc.bootstrap.models import make_model
 
 NAME, WHAT = sys.argv[1:3]
 

@@ -7,8 +7,8 @@ import pytest
 from acc import Agent, InvalidInput, ModelFailed, Runner
 from acc.adapters.local_models import choice
 from acc.adapters.local_models.choice import LocalChoice, is_local_name, parse_local
-from acc.bootstrap.agents import make_model
 from acc.bootstrap.judging import reason_not_to_judge
+from acc.bootstrap.models import make_model
 
 
 def test_a_name_says_which_file_and_how_its_server_runs() -> None:
