@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acc.bootstrap.judging import reason_not_to_judge
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySourcePort
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
 _MODEL = "model:"
 _PYTHON = "python:"
 _MOST_VOTES = 25
-#: Models that are too small to judge, by the start of their names, each with the reason.
-TOO_SMALL = {
-    "local": "the small local model misjudges claims; it can serve as an agent, not as a judge",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +29,6 @@ class JudgeOptions:
     temperature: float = 0.0
     drives: bool = False
     force: bool = False
-
-
-def may_judge(model_name: str) -> str | None:
-    """Return why a model should not judge, or None if nothing speaks against it."""
-    for prefix, reason in TOO_SMALL.items():
-        if model_name == prefix or model_name.startswith((f"{prefix}:", f"{prefix}?")):
-            return reason
-    return None
 
 
 def judging_of(judge: str, options: JudgeOptions | None = None) -> JudgeConfiguration | None:
@@ -74,7 +63,7 @@ def _named(name: str, options: JudgeOptions) -> JudgeConfiguration:
         )
     if "|" in name:
         raise InvalidInput("a judge is one model; a fallback would be another judge in mid-run")
-    reason = may_judge(name)
+    reason = reason_not_to_judge(name)
     if reason and not options.force:
         raise InvalidInput(f"{name} is refused as a judge: {reason}. --force-judge takes it anyway")
     temperature, name = _pinned(name, options.temperature)
