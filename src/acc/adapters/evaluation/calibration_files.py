@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from acc.domain.errors import InvalidInput
 from acc.domain.calibration import (
     CLAIM_LABELS,
     RULE_LABELS,
@@ -15,6 +14,7 @@ from acc.domain.calibration import (
     CalibrationItem,
     Label,
 )
+from acc.domain.errors import InvalidInput
 
 
 class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
