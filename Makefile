@@ -3,10 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+WITNESS := .venv-witness
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval check test bench bench-peers lock browser clean
+.PHONY: help setup eval lint check test bench bench-peers witness-adk lock browser clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -25,14 +26,16 @@ $(READY): requirements.lock pyproject.toml
 eval: $(READY) ## Run the shipped evaluation and write its report
 	@$(BIN)/acc eval
 
-check: $(READY) ## The fast half of the tests: format, lint, types, contracts, unit tests
+lint: $(READY) # What reads the code without running it
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+check: lint ## The fast half of the tests: format, lint, types, contracts, unit tests
 	$(BIN)/pytest -q -n 2 tests/unit tests/test_architecture.py tests/test_public_api.py
 
-test: check browser ## Everything CI runs
+test: lint browser ## Everything CI runs: what reads the code, then all tests, once
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 2 --cov --cov-report= --cov-fail-under=90
 	$(BIN)/coverage report --skip-covered --fail-under=100 --include='*/acc/domain/*,*/acc/application/*'
@@ -53,6 +56,15 @@ $(PEERS)/.ready: benchmarks/peers.txt
 	      || echo "cannot be installed: $$peer"; done
 	@touch $(PEERS)/.ready
 
+witness-adk: $(READY) $(WITNESS)/.ready ## Another framework's remote agent against our server
+	$(BIN)/pytest -q tests/integration/test_a2a_adk.py
+
+$(WITNESS)/.ready: tests/integration/adk.txt
+	@echo "setting up $(WITNESS), once"
+	@$(PYTHON) -m venv --clear $(WITNESS)
+	@$(WITNESS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/integration/adk.txt
+	@touch $(WITNESS)/.ready
+
 browser: # The report is tested in a real browser; Debian's is installed where there is none.
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
@@ -62,4 +74,4 @@ lock: $(READY) ## Renew requirements.lock
 	  --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements.lock
 
 clean: ## Remove what was set up; runs stay
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(WITNESS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from acc import BaseAgent
-from acc.adapters.a2a.http_server import bind
+from acc.adapters.a2a.serving.http_server import bind
 from acc.adapters.security.tokens import StaticTokens, TokenEntry, token_hash
 from acc.application.context import RunContext
 from acc.bootstrap import serving
@@ -70,7 +70,7 @@ def serve_acc(store: str, stored: int) -> None:
         asyncio.run(_fill(tasks, stored))
         return tasks
 
-    serving.make_task_store = filled
+    serving.make_task_store = filled  # type: ignore[assignment] # it takes what that takes
     entry = TokenEntry(sha256=token_hash(TOKEN), caller=CALLER)
     serving.serve_forever(
         Echo(name="echo", description="Echoes."),
@@ -149,8 +149,9 @@ def serve_sdk() -> None:
 
     class Executor(AgentExecutor):
         async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+            assert context.message is not None
             task = new_task_from_user_message(context.message)
-            task.id, task.context_id = context.task_id, context.context_id
+            task.id, task.context_id = context.task_id or "", context.context_id or ""
             await event_queue.enqueue_event(task)
             updater = TaskUpdater(event_queue, task.id, task.context_id)
             await updater.start_work()
@@ -161,6 +162,7 @@ def serve_sdk() -> None:
         async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
             raise NotImplementedError
 
+    logging.getLogger("a2a").setLevel(logging.ERROR)  # the card is not what is measured
     card = AgentCard(name="echo", version="1", capabilities=AgentCapabilities(streaming=True))
     handler = DefaultRequestHandler(
         agent_executor=Executor(), task_store=InMemoryTaskStore(), agent_card=card

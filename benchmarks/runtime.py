@@ -137,8 +137,8 @@ def conversation(turns: int, seed: int, names: Sequence[str] = EVERYDAY) -> list
 def _late_turns() -> list[Line]:
     """Compare turns about 500 with turns about 10, in three kinds of talk.
 
-    The bar is for shipped scenarios that follow each other. Told again and again, one scenario gets
-    cheaper, because sentences that were read before are remembered.
+    The bar is for shipped scenarios that follow each other. Told again and again, one scenario
+    grows least, because sentences that were read before are remembered.
     """
 
     async def costs(texts: list[str]) -> list[float]:

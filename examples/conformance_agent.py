@@ -18,8 +18,12 @@ Serve it / 起動方法: acc serve conformance_agent:agent --port 9999 --accept-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
+
+import httpx
 
 from acc import BaseAgent, Part, RunContext
+from acc.bootstrap.serving import ServeOptions, make_server
 
 OUTPUT = "output.txt"
 Scenario = Callable[[RunContext], Awaitable[str | None]]
@@ -120,3 +124,55 @@ agent = ConformanceAgent(
     name="conformance",
     description="Behaves as the official A2A conformance tests ask. TCK の求めるとおりに動きます。",
 )
+
+
+async def call(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
+    """Call a method of A2A 1.0 / A2A 1.0 のメソッドを呼び出します。"""
+    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = (await client.post("/", json=asked)).json()
+    return answer.get("result", answer.get("error"))
+
+
+def message(message_id: str, **more: str) -> dict[str, Any]:
+    """Return a message as the tests send it / テストと同じ形のメッセージを返します。"""
+    return {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": "hello"}], **more}
+
+
+async def try_out(client: httpx.AsyncClient) -> None:
+    """Try some of the scenarios / いくつかのシナリオを試します。"""
+    found = {}
+    for name in ("tck-artifact-file-url", "tck-artifact-data", "tck-message-response"):
+        result = await call(client, "SendMessage", message=message(f"{name}-1"))
+        holder = result.get("message") or result["task"]["artifacts"][0]
+        found[name] = holder["parts"][0]
+        print(f"{name}: {found[name]}")
+    assert found["tck-artifact-file-url"]["url"] == "https://example.com/output.txt"
+    assert found["tck-artifact-data"]["data"] == {"key": "value", "count": 42}
+    assert found["tck-message-response"]["text"] == "Direct message response"
+
+    asked = (await call(client, "SendMessage", message=message("tck-input-required-1")))["task"]
+    more = message("tck-complete-task-1", taskId=asked["id"])
+    done = (await call(client, "SendMessage", message=more))["task"]
+    print(f"{WAITING}: {asked['status']['state']}, then {done['status']['state']}")
+    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert (done["id"], done["status"]["state"]) == (asked["id"], "TASK_STATE_COMPLETED")
+
+    refused = await call(client, "CancelTask", id=done["id"])
+    print(f"CancelTask: {refused['code']} {refused['message']}")
+    assert refused["code"] == -32002
+
+
+async def main() -> None:
+    """Serve the agent in this process and call it / 同じプロセスで起動して呼び出します。"""
+    server = make_server(agent, ServeOptions(public_url="http://tck", push=False))
+    headers = {"A2A-Version": "1.0"}
+    transport = httpx.ASGITransport(server)
+    async with (
+        server.serve.open(),
+        httpx.AsyncClient(transport=transport, base_url="http://tck", headers=headers) as client,
+    ):
+        await try_out(client)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -69,6 +69,14 @@ async def test_a_holder_may_open_its_session_again(store: SessionStorePort) -> N
     assert (await store.open(KEY, holder="a")).seq == 1
 
 
+async def test_a_session_can_be_let_go_of_with_its_last_event(store: SessionStorePort) -> None:
+    await store.open(KEY, holder="a")
+    await store.append(KEY, [event(1)], holder="a", release=True)
+    with pytest.raises(SessionConflict):
+        await store.append(KEY, [event(2)], holder="a")
+    assert (await store.open(KEY, holder="b")).seq == 1
+
+
 async def test_a_released_session_can_be_opened_by_another(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     await store.release(KEY, holder="a")

@@ -72,8 +72,9 @@ def state(task: Task) -> str:
 
 
 def said(task: Task) -> str:
-    """Return the words of a task's artifacts, or else of its status."""
-    words = "".join(part.text for artifact in task.artifacts for part in artifact.parts)
+    """Return the words of a task's answer, or else of its status."""
+    answers = [artifact for artifact in task.artifacts if artifact.name == "answer"]
+    words = "".join(part.text for artifact in answers for part in artifact.parts)
     return words or "".join(part.text for part in task.status.message.parts)
 
 
@@ -88,6 +89,11 @@ class Copy:
     @classmethod
     def begun(cls) -> Self:
         return cls("", [], {})
+
+    def words(self, name: str) -> str:
+        """Return the text of the artifact of that name."""
+        named = [held for held in self.artifacts.values() if held.name == name]
+        return "".join(part.text for held in named for part in held.parts)
 
     def take(self, event: StreamResponse) -> str:
         """Apply an event and return its kind."""

@@ -3,17 +3,20 @@
 import asyncio
 import re
 
-from acc import Agent, Prompt, ToolCall, tool
+from acc import Agent, Prompt, ToolCall, ToolContext, tool
 from acc.testing import ScriptedModel, call, last_result
 
 PIECES = 6
-PAUSE = 0.4
+PAUSE = 0.25
 
 
 @tool
-async def count() -> str:
+async def count(tool_context: ToolContext) -> str:
     """Count slowly. ゆっくり数えます。"""
-    for _ in range(PIECES):
+    for number in range(1, PIECES + 1):
+        last = number == PIECES
+        publish = tool_context.artifacts.publish
+        await publish("numbers", f"{number} ", append=number > 1, last=last)
         await asyncio.sleep(PAUSE)
     return f"counted to {PIECES}"
 
@@ -33,8 +36,14 @@ def answer(prompt: Prompt) -> ToolCall | str:
     return call("count") if "slow" in prompt.query else f"echo: {prompt.query}"
 
 
+class Desk(Agent):
+    """Reads files too."""
+
+    input_modes = ("*/*",)
+
+
 def desk() -> Agent:
-    return Agent(
+    return Desk(
         name="desk",
         description="Echoes, counts and pays. 復唱し、数え、支払います。",
         model=ScriptedModel(answer, repeat=True),

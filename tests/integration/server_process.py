@@ -19,7 +19,7 @@ from acc.adapters.security.tokens import TokenEntry, append_entry, token_hash
 
 HERE = Path(__file__).parent
 ALICE, BOB = "acc_alice-token", "acc_bob-token"
-_STARTS_WITHIN = 30.0
+_STARTS_WITHIN = 60.0
 
 
 def tokens_file(folder: Path) -> Path:
@@ -31,11 +31,14 @@ def tokens_file(folder: Path) -> Path:
 
 
 class Server:
-    """A server on a free port of this machine; use it as a context manager."""
+    """A server on a free port of this machine, with `extra` variables; use it as a context."""
 
-    def __init__(self, folder: Path, *options: str, agent: str = "office:everything") -> None:
+    def __init__(
+        self, folder: Path, *options: str, agent: str = "office:everything", **extra: str
+    ) -> None:
         self._command = [sys.executable, "-m", "acc", "serve", agent, "--port", "0", *options]
         self._log = folder / f"server-{time.monotonic_ns()}.log"
+        self._extra = extra
         self.port = 0
 
     def __enter__(self) -> "Server":
@@ -45,7 +48,11 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=HERE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)])},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([*sys.path, str(HERE)]),
+                    **self._extra,
+                },
             )
         assert self._process.stdout is not None
         began = time.monotonic()

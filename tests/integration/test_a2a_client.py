@@ -25,12 +25,11 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.a2a.client import A2AClient
+from acc.adapters.a2a.calling.client import A2AClient
 from acc.bootstrap.remotes import make_remote
 from acc.domain.errors import TaskNotFound, Unauthenticated
-from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.card import AgentCard, RemoteAddress
 from acc.domain.value_objects.event import Part, words
-from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

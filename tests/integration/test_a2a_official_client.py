@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
+from uuid import uuid4
 
 import pytest
 from a2a.client import A2AClientError
@@ -19,19 +20,27 @@ from a2a.types.a2a_pb2 import (
     TaskState,
 )
 from a2a.utils.errors import A2AError, TaskNotCancelableError, TaskNotFoundError
-from acc_server import Receiver, Server, receiving, serving
 from google.protobuf.json_format import MessageToDict, ParseDict
 from official_client import MODES, MOVING, Copy, Mode, Witness, connect, message, said, state
+from server_process import ALICE, BOB, Server, tokens_file
+from webhook_receiver import Receiver, receiving, state_in
+
+from acc.adapters.security.notifications import NotificationVerifier
 
 APPROVAL = "承認します。処理を続けてください。"
+SECRET = "shared by server and receiver"
 ORDER = ["SUBMITTED", "WORKING", "COMPLETED"]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    with serving("served_agents:desk", folder, "--allow", "127.0.0.1") as started:
+    """A server that knows two callers, and may notify this machine."""
+    folder = tmp_path_factory.mktemp("witness")
+    options = ["--tokens", str(tokens_file(folder)), "--allow", "127.0.0.1"]
+    with Server(folder, *options, agent="served_agents:desk", ACC_PUSH_SECRET=SECRET) as started:
         yield started
+        started.terminate(within=30)
+        assert "Traceback" not in started.log
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +57,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
 
 @pytest.fixture
 async def witness(server: Server, mode: Mode) -> AsyncIterator[Witness]:
-    async with connect(server.url, mode, server.token) as connected:
+    async with connect(server.url, mode, ALICE) as connected:
         yield connected
 
 
@@ -115,7 +124,7 @@ async def test_messages_of_one_context_share_it(witness: Witness) -> None:
 
 
 async def test_list_gives_every_task_of_the_context_once(server: Server) -> None:
-    async with connect(server.url, MODES[0], server.token) as witness:
+    async with connect(server.url, MODES[0], ALICE) as witness:
         first = await witness.send(message("one"))
         for text in ("two", "three"):
             await witness.send(message(text, context_id=first.context_id))
@@ -124,7 +133,7 @@ async def test_list_gives_every_task_of_the_context_once(server: Server) -> None
 
 
 async def list_by_pages(server: Server, mode: Mode, context_id: str) -> None:
-    async with connect(server.url, mode, server.token) as witness:
+    async with connect(server.url, mode, ALICE) as witness:
         found: list[Task] = []
         request = ListTasksRequest(context_id=context_id, page_size=2)
         while True:
@@ -143,25 +152,28 @@ async def test_canceled_task_stays_canceled(witness: Witness) -> None:
     task = await witness.send(message("slow"), wait=False)
     canceled = await witness.client.cancel_task(CancelTaskRequest(id=task.id))
     assert state(canceled) == "CANCELED"
-    await asyncio.sleep(3)
+    await asyncio.sleep(2)
     assert state(await witness.get(task.id)) == "CANCELED"
     with pytest.raises(TaskNotCancelableError):
         await witness.client.cancel_task(CancelTaskRequest(id=task.id))
 
 
-async def test_subscriber_after_a_cut_ends_with_all_of_the_task(witness: Witness) -> None:
+async def test_subscriber_after_a_cut_gets_exactly_the_rest(witness: Witness) -> None:
     copy = Copy.begun()
     stream = witness.stream(message("slow"))
     async for event in stream:
-        copy.take(event)
-        if copy.id:
+        if copy.take(event) == "artifact_update":
             break
     await stream.aclose()
+    before = copy.words("numbers")
     kinds = [copy.take(event) async for event in witness.subscribe(copy.id)]
     assert kinds[0] == "task"
     assert copy.states[-1] == "COMPLETED"
+    assert kinds.count("artifact_update") > 1
+    assert before == "1 "
+    assert copy.words("numbers") == "1 2 3 4 5 6 "
     task = await witness.get(copy.id)
-    assert copy.artifacts == {held.artifact_id: held for held in task.artifacts}
+    assert copy.artifacts.keys() == {held.artifact_id for held in task.artifacts}
 
 
 async def test_client_that_leaves_does_not_stop_the_task(witness: Witness) -> None:
@@ -193,6 +205,25 @@ async def test_push_configurations_are_kept_until_deleted(
         await client.delete_task_push_notification_config(doomed)
     left = await client.list_task_push_notification_configs(listing)
     assert list(left.configs) == []
+
+
+async def test_receiver_verifies_what_it_is_sent(receiver: Receiver, witness: Witness) -> None:
+    path = f"/{uuid4()}"
+    asked = await witness.send(message("支払い 12000円"))
+    wanted = TaskPushNotificationConfig(
+        task_id=asked.id, url=receiver.url + path, token=f"for {path}"
+    )
+    await witness.client.create_task_push_notification_config(wanted)
+    await witness.send(message(APPROVAL, task=Task(id=asked.id)))
+    verifier = NotificationVerifier(secret=SECRET)
+    told = [
+        state_in(verifier.verify(got.body, got.headers))
+        for got in await receiver.told(path, "COMPLETED")
+    ]
+    assert told[-1] == "COMPLETED"
+    for got in receiver.at(path):
+        assert got.headers["X-A2A-Notification-Token"] == f"for {path}"
+        assert got.headers["A2A-Version"] == witness.mode.version
 
 
 async def test_webhook_to_a_private_address_is_refused(witness: Witness) -> None:
@@ -236,7 +267,7 @@ async def test_parts_of_every_kind_come_back_as_they_were_sent(witness: Witness)
 
 
 async def test_extended_card_is_for_those_who_authenticate(server: Server, mode: Mode) -> None:
-    async with connect(server.url, mode, server.token) as known:
+    async with connect(server.url, mode, ALICE) as known:
         card = await known.client.get_extended_agent_card(GetExtendedAgentCardRequest())
         assert card.name == known.card.name
     async with connect(server.url, mode) as stranger:
@@ -246,7 +277,7 @@ async def test_extended_card_is_for_those_who_authenticate(server: Server, mode:
 
 async def test_task_of_another_caller_does_not_exist(server: Server, witness: Witness) -> None:
     task = await witness.send(message("mine"))
-    async with connect(server.url, witness.mode, server.other_token) as other:
+    async with connect(server.url, witness.mode, BOB) as other:
         refusals = []
         for task_id in (task.id, "no-such-task"):
             with pytest.raises(TaskNotFoundError) as refusal:
@@ -257,16 +288,16 @@ async def test_task_of_another_caller_does_not_exist(server: Server, witness: Wi
 
 async def test_context_of_another_caller_is_refused(server: Server, witness: Witness) -> None:
     task = await witness.send(message("mine"))
-    async with connect(server.url, witness.mode, server.other_token) as other:
+    async with connect(server.url, witness.mode, BOB) as other:
         with pytest.raises((A2AError, A2AClientError)):
             await other.send(message("yours?", context_id=task.context_id))
 
 
 async def test_states_of_both_generations_are_the_same_states(server: Server) -> None:
-    async with connect(server.url, MODES[0], server.token) as first:
+    async with connect(server.url, MODES[0], ALICE) as first:
         task = await first.send(message("支払い 12000円"))
         for mode in MODES:
-            async with connect(server.url, mode, server.token) as witness:
+            async with connect(server.url, mode, ALICE) as witness:
                 found = await witness.get(task.id)
                 assert found.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
                 assert found.context_id == task.context_id

@@ -140,6 +140,39 @@ def test_a_client_that_leaves_within_its_body_does_no_harm(server: Server, side:
     assert b"echo: hello" in server.send(side.post(side.call(params))).body
 
 
+def test_an_answer_that_nobody_fetches_is_given_up(server: Server) -> None:
+    for number in range(8):
+        assert server.send(RPC.send("x" * 900_000, f"large-{number}")).status == 200
+    with server.connect(buffer=2048) as connection:
+        connection.sendall(head("GET", "/tasks?includeArtifacts=true", REST.headers()))
+        time.sleep(4 * PATIENCE)
+        got = closes_within(connection, 5 * PATIENCE)
+    declared = int(got.split(b"content-length: ")[1].split(b"\r\n")[0])
+    assert declared > 8 * 1_800_000
+    assert len(got) < declared
+
+
+@every_side
+def test_a_connection_goes_on_after_what_was_refused_on_it(server: Server, side: Side) -> None:
+    name = f"goes-on-{side}"
+    smuggled = side.send("smuggled", f"{name}-smuggled")
+    refused = [
+        side.post(b"{"),
+        side.post(smuggled, token=NOBODY),
+        side.post(smuggled, token=""),
+        side.post(smuggled, path="/nothing/at/all"),
+        side.post(smuggled, A2A_Version="7.0"),
+        side.post(smuggled, Content_Type="text/plain"),
+    ]
+    with server.connect() as connection:
+        for raw in refused:
+            connection.sendall(raw)
+            reply = read_reply(connection)
+            assert "smuggled" not in reply.body.decode()
+        connection.sendall(side.send("hello", name))
+        assert b"echo: hello" in read_reply(connection).body
+
+
 # Heads
 
 
@@ -300,6 +333,23 @@ def test_strange_names_of_tasks_are_names_of_no_task(server: Server, side: Side,
     assert error["code"] == (404 if side.is_new else -32001)
 
 
+@pytest.mark.parametrize("tenant", ["%00", "a%2Fb", "%C2%84", "a" * 129, "%E5%96%B6" * 30])
+def test_names_that_no_tenant_can_have_are_refused(server: Server, tenant: str) -> None:
+    raw = head("GET", f"/{tenant}/tasks", REST.headers())
+    error = check_error(server.send(raw), REST, status=400)
+    assert error["message"].startswith("tenant: ")
+
+
+def test_tasks_within_a_tenant_are_apart(server: Server) -> None:
+    body = REST.call({"message": REST.message("hello", "in-a-tenant")})
+    tenant = "%E5%96%B6%E6%A5%AD%E9%83%A8"
+    task = server.send(REST.post(body, path=f"/{tenant}/message:send")).json["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    within = head("GET", f"/{tenant}/tasks/{task['id']}", REST.headers())
+    assert server.send(within).json["id"] == task["id"]
+    check_error(server.send(REST.get(task["id"])), REST, status=404)
+
+
 def test_a_whole_url_is_understood_as_its_path(server: Server) -> None:
     raw = head("GET", "http://127.0.0.1/health", HOST)
     assert server.send(raw).json == {"status": "ok"}
@@ -422,8 +472,8 @@ def test_an_open_server_answers_to_its_own_names(open_server: Server) -> None:
         assert open_server.send(head("GET", "/health", [("Host", host)])).status == 200
 
 
-def test_listing_needs_someone_who_is_known(open_server: Server) -> None:
-    reply = open_server.send(head("GET", "/tasks", REST.headers("")))
+def test_listing_needs_someone_who_is_known(server: Server) -> None:
+    reply = server.send(head("GET", "/tasks", REST.headers("")))
     check_error(reply, REST, status=401)
 
 

@@ -97,7 +97,10 @@ def test_every_acknowledged_event_survives_a_kill(tmp_path: Path) -> None:
         for _ in range(40 + 7 * attempt):
             acknowledged = int(process.stdout.readline())
         process.kill()
-        rest, faults = process.communicate()
+        # Not by communicate(), which reads past what these lines were buffered with.
+        assert process.stderr is not None
+        with process:
+            rest, faults = process.stdout.read(), process.stderr.read()
         whole_lines = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
         acknowledged = max([acknowledged, *map(int, whole_lines)])
         assert faults == ""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 from acc.application.ledger import Ledger
 from acc.application.state import State
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.event import (
     Event,
     InputAnswer,
     Part,
 )
-from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.memory_ports import MemoryPort

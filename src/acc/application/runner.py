@@ -45,6 +45,8 @@ log = logging.getLogger("acc.run")
 #: Who keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
+_PARTS = msgspec.json.Decoder(tuple[Part, ...])
+_ANSWERS = msgspec.json.Decoder(tuple[InputAnswer, ...])
 _ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
 
 Message = str | Part | Sequence[Part]
@@ -312,7 +314,7 @@ class SessionRunner:
         """Return the answers that count, by request; what came too late is a no."""
         if not all(isinstance(answer, InputAnswer) for answer in answers):
             raise InvalidInput("an answer is what approve(...) or deny(...) returns")
-        _check_readable(answers, tuple[InputAnswer, ...], "this answer")
+        _check_readable(answers, _ANSWERS, "this answer")
         known = {request.id: request for request in waiting}
         given: dict[str, InputAnswer] = {}
         for answer in answers:
@@ -494,14 +496,14 @@ def _parts(message: Message) -> tuple[Part, ...]:
     parts = tuple(given) if isinstance(given, Sequence) else ()
     if not parts or not all(isinstance(part, Part) for part in parts):
         raise InvalidInput("a message is a text, a Part, or a list of Parts")
-    _check_readable(parts, tuple[Part, ...], "this message")
+    _check_readable(parts, _PARTS, "this message")
     return parts
 
 
-def _check_readable(value: object, kind: Any, what: str) -> None:
+def _check_readable(value: object, decoder: "msgspec.json.Decoder[Any]", what: str) -> None:
     """Refuse what could not be read from a record again, and so would spoil the session."""
     try:
-        msgspec.json.decode(msgspec.json.encode(value), type=kind)
+        decoder.decode(msgspec.json.encode(value))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"{what} cannot be kept: {error}") from None
 

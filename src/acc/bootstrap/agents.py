@@ -12,7 +12,7 @@ from acc.application.run import Services
 from acc.application.runner import SessionRunner
 from acc.bootstrap.parts import make_memory, token_counter
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import RemoteAgentPort

@@ -18,6 +18,7 @@ from acc.bootstrap.judges import make_examiner, open_judge
 from acc.bootstrap.parts import MEMORIES, make_memory
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
+from acc.domain.value_objects.card import RemoteAddress, check_remote_url
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
@@ -25,7 +26,6 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
-from acc.domain.value_objects.remote import RemoteAddress, check_remote_url
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     JudgeEvaluatorPort,

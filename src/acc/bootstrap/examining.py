@@ -16,7 +16,7 @@ async def examiner(
 
     A loopback URL that the user typed may be called.
     """
-    from acc.adapters.a2a.probe import HttpProbe
+    from acc.adapters.a2a.calling.probe import HttpProbe
     from acc.adapters.runtime.machine import RandomIds
     from acc.adapters.security.guarded_http import STREAMING, guarded_client
 

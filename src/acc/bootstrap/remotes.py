@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput, RemoteFailed, Unauthenticated
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.card import AgentCard, RemoteAddress
 
 if TYPE_CHECKING:
     import httpx
 
-    from acc.adapters.a2a.card_checks import CardFinding
-    from acc.adapters.a2a.client import A2AClient
+    from acc.adapters.a2a.calling.card_checks import CardFinding
+    from acc.adapters.a2a.calling.client import A2AClient
     from acc.adapters.security.signing_keys import SigningKey
 
 _REDIRECTS = 3
@@ -32,7 +31,7 @@ def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2ACli
     What may be called although it is not public is named by the address, by whoever runs this, and
     by ACC_ALLOW in the environment, separated by commas.
     """
-    from acc.adapters.a2a.client import A2AClient, Door
+    from acc.adapters.a2a.calling.client import A2AClient, Door
     from acc.adapters.security.guarded_http import STREAMING, Wiring, guarded_client
 
     allowed = (*address.allow, *allow, *allowed_by_environment())
@@ -116,8 +115,8 @@ class CardReport:
 
 async def inspect_card(address: RemoteAddress, *, key: Path | None = None) -> CardReport:
     """Return what there is to say about the card at an address."""
-    from acc.adapters.a2a.card_checks import CardFinding, Weight, check_card
-    from acc.adapters.a2a.cards import read_card
+    from acc.adapters.a2a.calling.card_checks import CardFinding, Weight, check_card
+    from acc.adapters.a2a.codec.cards import read_card
     from acc.adapters.security.card_signatures import load_key
 
     trusted = None if key is None else load_key(key)
@@ -143,7 +142,7 @@ def _signer(body: bytes, key: "SigningKey") -> str:
     """Return the name of the key that signed a card: as it was sent, or its 1.0 form alone."""
     import msgspec
 
-    from acc.adapters.a2a.cards import card_content, read_card
+    from acc.adapters.a2a.codec.cards import card_content, read_card
     from acc.adapters.security.card_signatures import verify
 
     try:

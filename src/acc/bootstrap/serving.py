@@ -25,8 +25,8 @@ from acc.ports.outbound.security_ports import NotificationSignerPort, TokenVerif
 from acc.ports.outbound.task_ports import TaskStorePort
 
 if TYPE_CHECKING:
-    from acc.adapters.a2a.http import ConnectionLimits
-    from acc.adapters.a2a.server import A2AServer
+    from acc.adapters.a2a.serving.http import ConnectionLimits
+    from acc.adapters.a2a.serving.server import A2AServer
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -58,10 +58,10 @@ class ServeOptions:
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
     """Return an ASGI application that serves an agent over A2A."""
-    from acc.adapters.a2a.cards import write_public_card
-    from acc.adapters.a2a.openapi import openapi_document
-    from acc.adapters.a2a.server import WIRES, A2AServer, Documents
-    from acc.adapters.a2a.webhook import Webhook
+    from acc.adapters.a2a.codec.cards import write_public_card
+    from acc.adapters.a2a.serving.openapi import openapi_document
+    from acc.adapters.a2a.serving.server import WIRES, A2AServer, Documents
+    from acc.adapters.a2a.serving.webhook import Webhook
     from acc.adapters.security.guarded_http import check_url, guarded_client
 
     options = options or ServeOptions()
@@ -173,7 +173,7 @@ def card_signer(path: Path | None) -> Callable[[AgentCard], AgentCard] | None:
     """Return who signs cards with the private key of a file."""
     if path is None:
         return None
-    from acc.adapters.a2a.cards import card_content, merged_card
+    from acc.adapters.a2a.codec.cards import card_content, merged_card
     from acc.adapters.security.card_signatures import load_key, sign, without_empty
 
     key = load_key(path)
@@ -202,7 +202,7 @@ def verifier_for(tokens: Path | None) -> TokenVerifierPort | None:
 
 def connection_limits(seconds: float) -> "ConnectionLimits":
     """Return how slow clients may be that take this long to send the head of a request."""
-    from acc.adapters.a2a.http import ConnectionLimits
+    from acc.adapters.a2a.serving.http import ConnectionLimits
 
     return ConnectionLimits(head=min(seconds, ConnectionLimits().head))
 
@@ -219,10 +219,14 @@ def serve_forever(
 
     The options are made once the address is known, which a port of 0 leaves to the machine.
     """
-    from acc.adapters.a2a.http_server import bind, run
+    from acc.adapters.a2a.serving.http_server import bind, run
 
     listening = bind(host, port)
     name = f"[{host}]" if ":" in host else host
-    chosen = options(f"http://{name}:{listening.getsockname()[1]}")
-    server = make_server(agent, chosen)
+    try:
+        chosen = options(f"http://{name}:{listening.getsockname()[1]}")
+        server = make_server(agent, chosen)
+    except BaseException:
+        listening.close()
+        raise
     return run(server, listening, limits=chosen.connections, on_ready=lambda: on_ready(chosen))

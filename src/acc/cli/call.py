@@ -28,6 +28,7 @@ from acc.cli.conversation import console_on, shown, write_json
 from acc.cli.screen import say_error
 from acc.cli.turns import WAITING
 from acc.domain.errors import AddressRefused, InvalidInput
+from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.event import (
     InputAnswer,
     InputRequest,
@@ -38,7 +39,6 @@ from acc.domain.value_objects.event import (
     text_part,
     words,
 )
-from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,

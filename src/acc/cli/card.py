@@ -16,8 +16,7 @@ from acc.cli.call import Allow, TokenEnv, Url
 from acc.cli.conversation import console_on, shown
 from acc.cli.screen import print_json
 from acc.domain.errors import AddressRefused
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.card import AgentCard, RemoteAddress
 
 _STYLES = {"fault": "bold red", "warning": "yellow"}
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.wire import Operation, Wire
-from acc.adapters.a2a.wire_one import WIRE_ONE
-from acc.adapters.a2a.wire_zero_three import WIRE_ZERO_THREE
-from acc.adapters.a2a.wire_zero_three_rest import WIRE_ZERO_THREE_REST
+from acc.adapters.a2a.codec.wire import Operation, Wire
+from acc.adapters.a2a.codec.wire_one import WIRE_ONE
+from acc.adapters.a2a.codec.wire_zero_three import WIRE_ZERO_THREE
+from acc.adapters.a2a.codec.wire_zero_three_rest import WIRE_ZERO_THREE_REST
 from acc.application.serving.requests import (
     CardRequest,
     GetRequest,

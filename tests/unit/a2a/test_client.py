@@ -21,8 +21,8 @@ from foreign_server import (
     task,
 )
 
-from acc.adapters.a2a import channel as channel_module
-from acc.adapters.a2a import exchange
+from acc.adapters.a2a.calling import channel as channel_module
+from acc.adapters.a2a.calling import exchange
 from acc.domain.errors import (
     AccError,
     AddressRefused,

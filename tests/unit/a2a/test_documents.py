@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from a2a_values import WIRES
 
-from acc.adapters.a2a.cards import card_content, merged_card
-from acc.adapters.a2a.queries import as_query
-from acc.adapters.a2a.wire import Operation, Wire
+from acc.adapters.a2a.codec.cards import card_content, merged_card
+from acc.adapters.a2a.codec.queries import as_query
+from acc.adapters.a2a.codec.wire import Operation, Wire
 from acc.application.serving.requests import (
     GetRequest,
     ListRequest,

@@ -7,16 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.envelope import call_id, read_answer, read_call, write_call, write_result
-from acc.adapters.a2a.faults import (
+from acc.adapters.a2a.codec.envelope import (
+    call_id,
+    read_answer,
+    read_call,
+    write_call,
+    write_result,
+)
+from acc.adapters.a2a.codec.faults import (
     InvalidCall,
     UnknownMethod,
     fault_of,
     http_error,
     rpc_error,
 )
-from acc.adapters.a2a.reading import BrokenJson
-from acc.adapters.a2a.remote_faults import from_http_error, from_rpc_error
+from acc.adapters.a2a.codec.remote_faults import from_http_error, from_rpc_error
+from acc.adapters.a2a.shapes.reading import BrokenJson
 from acc.domain import errors
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 

@@ -1,8 +1,8 @@
 """Clients may write fields as the protocol's definition does."""
 
-from acc.adapters.a2a.reading import in_camel_case
-from acc.adapters.a2a.wire import Operation
-from acc.adapters.a2a.wire_one import WireOne
+from acc.adapters.a2a.codec.wire import Operation
+from acc.adapters.a2a.codec.wire_one import WireOne
+from acc.adapters.a2a.shapes.reading import in_camel_case
 from acc.application.serving.requests import GetRequest, PushCreateRequest, SendRequest
 
 

@@ -25,8 +25,8 @@ from google.protobuf.json_format import MessageToDict, Parse, ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.cards import card_content, write_public_card
-from acc.adapters.a2a.wire import Operation
+from acc.adapters.a2a.codec.cards import card_content, write_public_card
+from acc.adapters.a2a.codec.wire import Operation
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.task import (

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from acc.adapters.a2a.probe import HttpProbe
+from acc.adapters.a2a.calling.probe import HttpProbe
 from acc.domain.errors import RemoteFailed
 from acc.ports.outbound.probe_ports import ProbeRequest
 

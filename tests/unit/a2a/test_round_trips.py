@@ -17,8 +17,8 @@ from a2a_values import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.cards import card_content, read_card, write_public_card
-from acc.adapters.a2a.wire import Operation, Wire
+from acc.adapters.a2a.codec.cards import card_content, read_card, write_public_card
+from acc.adapters.a2a.codec.wire import Operation, Wire
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.event import Part, ToolCall, ToolResult
 from acc.domain.value_objects.task import (

@@ -27,8 +27,8 @@ from acc import (
 from acc.application.serving.telling import INPUT_REQUEST
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import AddressRefused, InvalidInput, Unauthenticated
+from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.event import InputAnswer, Verdict
-from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.run import CallContext, Grant
 from acc.domain.value_objects.task import (
     ArtifactUpdate,

@@ -1,6 +1,7 @@
 """Streams: the task first, then each event once and in order, for as many as listen."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
@@ -24,6 +25,7 @@ from serving_world import (
 
 from acc.application.serving.hub import Hub
 from acc.application.serving.requests import TaskRequest
+from acc.application.serving.streams import StreamItem
 from acc.domain.errors import LimitExceeded, UnsupportedOperation
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
@@ -35,7 +37,7 @@ from acc.domain.value_objects.task import (
 )
 
 
-def numbered(items: list[tuple[int, object]]) -> list[int]:
+def numbered(items: Sequence[StreamItem]) -> list[int]:
     return [seq for seq, item in items if item is not None]
 
 

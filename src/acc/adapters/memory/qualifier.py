@@ -146,6 +146,6 @@ def _off_decision(candidate: Candidate, asked: frozenset[str], best: float) -> _
     return None
 
 
-@lru_cache(maxsize=2_048)
+@lru_cache(maxsize=512)
 def _key(text: str) -> str:
     return " ".join(sorted(terms(text))) or text

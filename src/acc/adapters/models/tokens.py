@@ -15,7 +15,7 @@ class BpeTokenCounter:
 
     def __init__(self, encoding: str = "o200k_base") -> None:
         self._encoding = bpe_openai.get_encoding(encoding)
-        self._known = lru_cache(maxsize=4_096)(self._count)
+        self._known = lru_cache(maxsize=2_048)(self._count)
 
     def count(self, text: str) -> int:
         """Return how many tokens `text` has."""

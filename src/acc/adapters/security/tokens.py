@@ -45,6 +45,8 @@ class TokenEntry(Value, frozen=True, kw_only=True):
             raise InvalidInput("sha256: not 64 hexadecimal digits; token_hash makes them")
         if not self.caller.strip():
             raise InvalidInput("caller: must not be empty")
+        if not all(self.permissions or ("all",)):
+            raise InvalidInput('permissions: must be a list of names, as ["tasks:send"]')
 
 
 def new_token() -> str:
@@ -173,15 +175,13 @@ def append_entry(path: Path, entry: TokenEntry) -> None:
 
     What stands in it, comments too, stays as it is.
     """
-    before = b""
-    if path.exists():
-        before = path.read_bytes()
+    text = _table(entry)
+    try:
+        before = path.read_bytes() if path.exists() else b""
         if before.strip():
             read_entries(path)
-    text = _table(entry)
-    if before and not before.endswith(b"\n"):
-        text = f"\n{text}"
-    try:
+        if before and not before.endswith(b"\n"):
+            text = f"\n{text}"
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         with os.fdopen(handle, "ab") as file:
             os.fchmod(file.fileno(), 0o600)

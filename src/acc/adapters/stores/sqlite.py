@@ -12,6 +12,7 @@ from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_or
 from acc.adapters.stores.encoding import encoded, readable
 from acc.adapters.stores.processes import Process, this_process
 from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
+from acc.domain.errors import SessionConflict
 from acc.domain.value_objects.event import Event, EventKind, RunStatus
 from acc.domain.value_objects.session import (
     Scope,
@@ -34,7 +35,8 @@ _READ = (
 )
 _MAKE = (
     "INSERT INTO sessions (app_name, user_id, session_id, seq, turns, run_id, status, updated_at,"
-    " lease_until) VALUES (?, ?, ?, 0, 0, '', ?, ?, 0)"
+    " holder, holder_host, holder_pid, holder_started, lease_until)"
+    " VALUES (?, ?, ?, 0, 0, '', ?, ?, ?, ?, ?, ?, ?)"
 )
 _HOLD = (
     "UPDATE sessions SET holder = ?, holder_host = ?, holder_pid = ?, holder_started = ?,"  # noqa: S608 - constants
@@ -48,9 +50,9 @@ _LIST = (
 )
 # The fence: whoever was put out, or counts from another number, changes nothing.
 _ADVANCE = (
-    "UPDATE sessions SET seq = ?, turns = turns + ?, run_id = coalesce(?, run_id),"
+    "UPDATE sessions SET seq = ?, turns = turns + ?, run_id = coalesce(?, run_id),"  # noqa: S608 - constants
     " status = coalesce(?, status), updated_at = ?, lease_until = ?, holder = ?"
-    " WHERE id = ? AND seq = ? AND holder = ?"
+    f" WHERE {_THIS_SESSION} AND seq = ? AND holder = ? RETURNING id"
 )
 _ADD = "INSERT INTO events (session, seq, kind, author, run_id, body) VALUES (?, ?, ?, ?, ?, ?)"
 _NEWEST = (
@@ -87,14 +89,15 @@ class SqliteSessionStore:
 
         def take(connection: sqlite3.Connection) -> Session:
             row = connection.execute(_READ, _names(key)).fetchone()
+            mine = (holder, me.host, me.pid, me.started, now + self._lease)
             if row is None:
                 fresh = (RunStatus.COMPLETED.value, now)
-                connection.execute(_MAKE, (*_names(key), *fresh))
+                connection.execute(_MAKE, (*_names(key), *fresh, *mine))
                 row = (0, 0, "", *fresh)
             elif _is_held_by_another(row, holder, me, now):
                 raise busy(key, row[5])
-            mine = (holder, me.host, me.pid, me.started, now + self._lease)
-            connection.execute(_HOLD, (*mine, *_names(key)))
+            else:
+                connection.execute(_HOLD, (*mine, *_names(key)))
             return _session(key, row, _state(connection, key))
 
         return await self.database.write(take)
@@ -112,15 +115,16 @@ class SqliteSessionStore:
         now = self._clock.now()
 
         def store(connection: sqlite3.Connection) -> None:
-            found = connection.execute(_FIND, _names(key)).fetchone()
-            number, seq, held_by = found or (0, 0, None)
-            before = events[0].seq - 1 if events else seq
+            before = events[0].seq - 1 if events else _seq(connection, key)
             kept = None if release else holder
             moved = (before + len(events), *progress, now, now + self._lease, kept)
-            fence = (number, before, holder)
-            if not is_gapless or connection.execute(_ADVANCE, (*moved, *fence)).rowcount != 1:
-                raise not_held(key, holder) if held_by != holder else out_of_order(key, seq, events)
-            connection.executemany(_ADD, [(number, *row) for row in rows])
+            found = None
+            if is_gapless:
+                fence = (*_names(key), before, holder)
+                found = connection.execute(_ADVANCE, (*moved, *fence)).fetchone()
+            if found is None:
+                raise _refusal(connection, key, events, holder)
+            connection.executemany(_ADD, [(found[0], *row) for row in rows])
             for statement, values in changes:
                 connection.execute(statement, values)
 
@@ -287,6 +291,19 @@ def events_query(
     values += [after, -1 if limit is None else max(limit, 0)]
     query = f"SELECT body FROM events{index} WHERE {where} AND seq > ? ORDER BY seq LIMIT ?"  # noqa: S608 - placeholders only
     return query, values
+
+
+def _seq(connection: sqlite3.Connection, key: SessionKey) -> int:
+    found = connection.execute(_FIND, _names(key)).fetchone()
+    return 0 if found is None else found[1]
+
+
+def _refusal(
+    connection: sqlite3.Connection, key: SessionKey, events: Sequence[Event], holder: str
+) -> SessionConflict:
+    """Return why events cannot be stored."""
+    _, seq, held_by = connection.execute(_FIND, _names(key)).fetchone() or (0, 0, None)
+    return not_held(key, holder) if held_by != holder else out_of_order(key, seq, events)
 
 
 def _names(key: SessionKey) -> tuple[str, str, str]:

@@ -170,8 +170,9 @@ class SqliteDatabase:
 
     Jobs that wait for the thread together are committed together, and answered after that. Where
     one fails halfway, all are undone and done again one by one, so a job must change nothing but
-    the database. The file is opened when first used. A job that was submitted is done even if nobody waits for it
-    any more. Commits survive the death of the process; a power cut may take the last ones.
+    the database. The file is opened when first used. A job that was submitted is done even if
+    nobody waits for it any more. Commits survive the death of the process; a power cut may take the
+    last ones.
     """
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 5.0) -> None:

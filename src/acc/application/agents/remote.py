@@ -18,6 +18,7 @@ from acc.application.context import RunContext
 from acc.application.control import RunPaused
 from acc.application.serving.telling import ANSWER
 from acc.domain.errors import AccError, AddressRefused, InvalidInput, InvalidTree, RemoteFailed
+from acc.domain.value_objects.card import RemoteAddress
 from acc.domain.value_objects.event import (
     Event,
     EventKind,
@@ -27,7 +28,6 @@ from acc.domain.value_objects.event import (
     text_part,
     words,
 )
-from acc.domain.value_objects.remote import RemoteAddress
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,

@@ -68,7 +68,7 @@ def media_type(part: Part) -> str:
 
 def reads(kind: str, modes: Sequence[str]) -> bool:
     """Tell whether one of the modes covers a media type; who reads plain text reads any text."""
-    return any(
+    return kind in modes or any(
         fnmatchcase(kind, mode) or (mode == TEXT and kind.startswith("text/")) for mode in modes
     )
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from acc.application.context import RunResult
 from acc.application.runner import SessionRunner
 from acc.application.serving.hub import Hub
+from acc.application.serving.limits import ServeLimits
 from acc.application.serving.ownership import user_of
 from acc.application.serving.telling import ANSWER, Teller
 from acc.domain.errors import (
@@ -36,12 +37,17 @@ from acc.domain.value_objects.task import (
     Update,
     applied,
 )
+from acc.ports.outbound.runtime_ports import ClockPort
 from acc.ports.outbound.task_ports import TaskStorePort
 
 log = logging.getLogger("acc.serve")
 
 _STOPPED = "the server was stopped before this task was done; send the message again (interrupted)"
 _INTERRUPTED = "the server was interrupted in this task; send the message again (interrupted)"
+
+_LOOK_EVERY = 0.2
+_RENEW_EVERY = 10.0
+_SWEEP_EVERY = 15.0
 
 T = TypeVar("T")
 
@@ -57,14 +63,14 @@ class Work:
         self.session_id = task.context_id
         self.teller: Teller
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.handle: asyncio.Task[None] | None = None
+        self.handle: asyncio.Task[None]
         #: Whether someone else has decided how the task ends.
         self.yielded = False
 
     def give_way(self) -> None:
         """Stop; the task has been moved on by someone else."""
         # Only once: a second cancellation would cut off how agents clean up after the first.
-        if not self.yielded and self.handle is not None:
+        if not self.yielded:
             self.handle.cancel()
         self.yielded = True
 
@@ -104,8 +110,7 @@ class Execution:
         if pending:
             await asyncio.wait(pending, timeout=grace)
         for work in list(self._works.values()):
-            if work.handle is not None:
-                work.handle.cancel()
+            work.handle.cancel()
 
     @property
     def is_open(self) -> bool:
@@ -358,3 +363,26 @@ def trace_of(message: Message, otherwise: str) -> str:
     """Return the trace that a message says it belongs to."""
     told = message.metadata.get("traceId", message.metadata.get("trace_id"))
     return told if isinstance(told, str) and 0 < len(told) <= 128 else otherwise
+
+
+async def keep_house(
+    execution: Execution, *, tasks: TaskStorePort, clock: ClockPort, limits: ServeLimits
+) -> None:
+    """Do all of it, for as long as the server lives."""
+    loop = asyncio.get_running_loop()
+    renewed = swept = loop.time() - _SWEEP_EVERY
+    while True:
+        try:
+            now = loop.time()
+            if now - swept >= _SWEEP_EVERY:
+                swept = now
+                await execution.fail_orphans()
+                await tasks.forget(before=clock.now() - limits.keep)
+            if now - renewed >= _RENEW_EVERY:
+                renewed = now
+                await tasks.renew(execution.running)
+            if tasks.is_shared:
+                await execution.notice_others()
+        except AccError:
+            log.exception("housekeeping failed and goes on")
+        await asyncio.sleep(_LOOK_EVERY if tasks.is_shared else 1.0)

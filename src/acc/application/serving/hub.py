@@ -25,8 +25,7 @@ class _Watched:
         self.news += 1
         waiting, self.waiting = self.waiting, []
         for future in waiting:
-            if not future.done():
-                future.set_result(None)
+            future.set_result(None)
 
 
 class Hub:
@@ -100,14 +99,11 @@ class Hub:
         watched = self._watched[task_id]
         if watched.news != since:
             return True
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         watched.waiting.append(future)
         try:
-            async with asyncio.timeout(seconds):
-                await future
-        except TimeoutError:
-            return False
+            done, _ = await asyncio.wait([future], timeout=seconds)
         finally:
             if future in watched.waiting:
                 watched.waiting.remove(future)
-        return True
+        return bool(done)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from acc.application.context import RunResult
-from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute, SessionWaiting
+from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute
 from acc.domain.value_objects.event import (
     Event,
     EventKind,
@@ -42,10 +42,6 @@ _FLUSH_AT = 2048
 #: Errors whose words were written for who asked. Others may quote what is no business of theirs.
 _PUBLIC = (BudgetExceeded, NoRoute)
 _FAILED = "the agent could not finish this task"
-_WAITING = (
-    "another task of this context waits for input: answer it with its taskId, or cancel it, or "
-    "send this without a contextId"
-)
 _INTERRUPTED_BY = {
     RequestKind.AUTHORIZATION: TaskState.AUTH_REQUIRED,
 }
@@ -203,8 +199,6 @@ class Teller:
         # What is wrong with the message itself shows before anything happens.
         if isinstance(error, _PUBLIC) or (isinstance(error, InvalidInput) and not self._has_begun):
             told = str(error)
-        elif isinstance(error, SessionWaiting):
-            told = _WAITING
         failed = text_part(f"{told} ({code})")
         return [*self._unsaid(), self._status(TaskState.FAILED, failed, metadata={"code": code})]
 

@@ -7,10 +7,8 @@ from typing import Any
 
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import input_modes, output_modes
-from acc.application.serving.execution import Execution, Work
-from acc.application.serving.following import Following
+from acc.application.serving.execution import Execution, Work, keep_house
 from acc.application.serving.hub import Hub
-from acc.application.serving.keeping import keep_house
 from acc.application.serving.limits import ServeLimits
 from acc.application.serving.notifying import CheckUrl, Notifying
 from acc.application.serving.ownership import own_task, owner_of, within
@@ -23,7 +21,7 @@ from acc.application.serving.requests import (
     TaskRequest,
 )
 from acc.application.serving.sending import Sending
-from acc.application.serving.streams import TaskStream
+from acc.application.serving.streams import Following, TaskStream
 from acc.domain.errors import (
     MoveForbidden,
     TaskNotCancelable,

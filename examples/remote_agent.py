@@ -1,0 +1,97 @@
+"""An agent of another server works in a tree of yours, and its questions reach you (section 6, 8).
+
+A payment agent is served over A2A by a process of its own. Here it is a sub-agent like any other:
+its answer is heard by the agent after it, and when it wants a person's approval, the run here
+pauses with that very question. Another process of yours could answer it; what is needed is stored.
+
+別サーバーのAgentを、自分のツリーの一員として使います。支払いAgentはA2Aで別プロセスとして動いています。
+ここでは普通のサブAgentと同じです。その回答は次のAgentに伝わり、承認が必要になると、こちらの実行が同じ質問で
+一時停止します。回答は別のプロセスからでもできます。
+
+Run it / 実行方法: python examples/remote_agent.py
+"""
+
+import asyncio
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from acc import Agent, Prompt, RemoteAgent, Runner, SequentialAgent, ToolCall, approve, tool
+from acc.testing import ScriptedModel, call, last_result
+
+
+@tool(confirm=lambda arguments: arguments["amount"] >= 10_000)
+def pay(amount: int) -> str:
+    """Pay an amount in yen. 円で支払います。"""
+    return f"{amount:,}円を支払いました / {amount:,} yen paid"
+
+
+def clerk(prompt: Prompt) -> ToolCall | str:
+    """Do what a real model would. 実際のモデルの代わりです。"""
+    if not prompt.messages:
+        return call("pay", amount=int(re.findall(r"\d+", prompt.query)[0]))
+    return str(last_result(prompt))
+
+
+#: What the other server serves / 相手のサーバーが提供するAgent
+payment = Agent(
+    name="payment",
+    description="Pays invoices. 請求書を支払います。",
+    model=ScriptedModel(clerk, repeat=True),
+    tools=[pay],
+)
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """Serve the payment agent and give its URL / 支払いAgentを起動し、URLを返します。"""
+    command = [sys.executable, "-m", "acc", "serve", "remote_agent:payment", "--port", "0"]
+    folder = Path(__file__).parent
+    with subprocess.Popen(  # noqa: S603 - our own command
+        command, cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+
+
+def office(url: str, store: Path) -> Runner:
+    """Return the tree of this side / こちら側のツリー。
+
+    An address of one's own machine has to be allowed; public ones need nothing.
+    自分のマシンのアドレスには許可が必要です。公開アドレスには不要です。
+    """
+    reporter = Agent(
+        name="reporter",
+        model=ScriptedModel(lambda prompt: f"報告 / report: {prompt.messages[-1].parts[0].text}"),
+    )
+    remote = RemoteAgent(name="payment", url=url, description="Pays.", allow=["127.0.0.1"])
+    return Runner(SequentialAgent(name="office", sub_agents=[remote, reporter]), store=store)
+
+
+async def main(url: str, store: Path) -> None:
+    """Ask, then answer as another process would / 依頼し、別のプロセスとして回答します。"""
+    first = office(url, store)
+    waiting = await first.run(user_id="ann", session_id="s1", message="pay 50000")
+    (request,) = waiting.requests
+    print(f"asked / 質問: {request.message} {request.tool} {dict(request.arguments)}")
+    assert (request.tool, request.arguments) == ("pay", {"amount": 50_000})
+    await first.aclose()
+
+    second = office(url, store)
+    less = approve(request.id, arguments={"amount": 20_000}, by="部長")
+    done = await second.resume(user_id="ann", session_id="s1", answers=[less])
+    print(f"{done.answered_by}: {done.text}")
+    assert done.text == "報告 / report: 20,000円を支払いました / 20,000 yen paid"
+    await second.aclose()
+
+
+if __name__ == "__main__":
+    with served() as address, tempfile.TemporaryDirectory() as home:
+        asyncio.run(main(address, Path(home) / "office.db"))

@@ -1,0 +1,170 @@
+"""Running the application over HTTP: uvicorn, with bounds on how slow and large a head may be."""
+
+import asyncio
+import gc
+import math
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from acc.adapters.a2a.serving.http import BODY_HAS_COME, ConnectionLimits
+from acc.domain.errors import InvalidInput
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Drops connections whose request does not begin in time, or whose head has no end.
+
+    uvicorn bounds neither with this parser: a connection that sends nothing, or a header without
+    end, would be kept and grow for as long as its client likes. Nor does it ever give up an answer
+    that nobody fetches.
+    """
+
+    limits = ConnectionLimits()
+
+    @classmethod
+    def within(cls, limits: ConnectionLimits) -> type["BoundedProtocol"]:
+        """Return the protocol with these limits."""
+        return type("BoundedProtocol", (cls,), {"limits": limits})
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Give the client a while to send the head of a request."""
+        super().connection_made(transport)
+        self._head = 0
+        self._unfinished: list[RequestResponseCycle] = []
+        self._in_head = True
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection, and let every request of it know; uvicorn tells the last only."""
+        self._head_timer.cancel()
+        for cycle in self._unfinished:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+            cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what comes before the head is complete."""
+        if self._in_head:
+            self._head += len(data)
+            most = self.limits.head_size
+            if self._head > most and b"\r\n\r\n" not in data[: most + 4]:
+                self.send_400_response("The head of the request is too large.")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """Begin to count anew."""
+        super().on_message_begin()
+        self._in_head = True
+        self._head = 0
+
+    def on_headers_complete(self) -> None:
+        """Stop the clock: the body has bounds of its own."""
+        self._in_head = False
+        self._head_timer.cancel()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._unfinished = [held for held in self._unfinished if not held.response_complete]
+            self._unfinished.append(self.cycle)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Say that the body has come, so that nobody has to time how long it takes."""
+        self.scope[BODY_HAS_COME] = True  # type: ignore[literal-required]
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, which keep-alive bounds until its first byte."""
+        super().on_response_complete()
+        self._head_timer.cancel()
+        if self.cycle.response_complete:
+            self._await_head()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Leave it to the other clock, which also sees whether the answer is fetched."""
+
+    def shutdown(self) -> None:
+        """Let an answer that is being sent come to its end, for as long as there is."""
+        super().shutdown()
+        self.loop.call_later(self.limits.stop / 2, self.transport.abort)
+
+    def _await_head(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        self._head_timer = self.loop.call_later(self.limits.head, self._too_slow)
+
+    def _too_slow(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent == 0:
+            self.transport.close()
+        elif unsent < self._unsent:
+            self._await_head()
+        else:
+            self.transport.abort()  # closing would wait for who does not fetch the answer
+
+
+class _Server(uvicorn.Server):
+    """Tells the application to end its streams as soon as it is to stop."""
+
+    def __init__(self, config: uvicorn.Config, *, on_ready: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._on_ready is not None:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        stop = getattr(self.config.app, "stop", None)
+        if stop is not None:
+            await stop()
+        await super().shutdown(sockets)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; InvalidInput says why there can be none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise InvalidInput(
+            f"cannot listen on {host} port {port} ({error}); choose another --port, or 0"
+        ) from None
+    return listening
+
+
+def run(
+    app: Any,
+    listening: socket.socket,
+    *,
+    limits: ConnectionLimits | None = None,
+    on_ready: Callable[[], None] | None = None,
+) -> bool:
+    """Serve until a signal comes; return whether the server could start."""
+    limits = limits or ConnectionLimits()
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol.within(limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="error",  # anyone can send what is no HTTP as often as they like
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nothing here depends on the client's address
+        timeout_keep_alive=math.ceil(limits.head),
+        timeout_graceful_shutdown=math.ceil(limits.stop),
+        backlog=2048,
+    )
+    server = _Server(config, on_ready=on_ready)
+    # What was imported lives as long as the process; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    server.run(sockets=[listening])
+    return server.started

@@ -1,0 +1,71 @@
+"""Sending one notification to the address that a client gave."""
+
+from collections.abc import Mapping
+
+import httpx
+
+from acc.adapters.a2a.codec.wire import Wire
+from acc.domain.errors import AccError, RemoteFailed
+from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task
+from acc.ports.outbound.security_ports import NotificationSignerPort
+from acc.ports.outbound.task_ports import Delivery
+
+_TOKEN = "X-A2A-Notification-Token"  # noqa: S105 - the name of a header
+_ID = "X-A2A-Notification-Id"
+
+
+class Webhook:
+    """Posts updates as the generation of the configuration writes them, signed if there is a key.
+
+    The id in the header names task and event, so that a receiver can tell a repeat.
+    """
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        *,
+        wires: Mapping[str, Wire],
+        signer: NotificationSignerPort | None = None,
+    ) -> None:
+        self._client = client
+        self._wires = wires
+        self._signer = signer
+
+    async def __call__(self, delivery: Delivery, task: Task) -> None:
+        """Return once the receiver has taken the notification, raise RemoteFailed otherwise."""
+        config = delivery.config
+        body = self._body(delivery, task)
+        headers = {
+            "Content-Type": "application/json" if config.generation == "0.3" else _A2A_JSON,
+            "A2A-Version": config.generation,
+            _ID: f"{task.id}:{delivery.event.seq}",
+        }
+        if config.token:
+            headers[_TOKEN] = config.token
+        if self._signer is not None:
+            headers |= self._signer.headers(body, audience=config.url)
+        if config.scheme and config.credentials:
+            headers["Authorization"] = f"{config.scheme} {config.credentials}"
+        try:
+            # Who answers at length has nothing to say that we want; the head is enough.
+            async with self._client.stream(
+                "POST", config.url, content=body, headers=headers
+            ) as response:
+                status = response.status_code
+        except AccError:
+            raise
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise RemoteFailed(f"the receiver cannot be reached: {type(error).__name__}") from error
+        if not 200 <= status < 300:
+            raise RemoteFailed(f"the receiver answered {status}", remote_code=str(status))
+
+    def _body(self, delivery: Delivery, task: Task) -> bytes:
+        wire = self._wires[delivery.config.generation]
+        update = delivery.event.update
+        if delivery.config.generation == "0.3":  # which sends the task, whatever happened to it
+            return wire.write_task(task)
+        assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - others are not queued
+        return wire.write_stream_item(task.id, task.context_id, update)
+
+
+_A2A_JSON = "application/a2a+json"

@@ -1,0 +1,49 @@
+"""ADK's remote agent in a process of its own: `adk_caller.py URL TOKEN TEXT ...`.
+
+It sends the texts one after the other in one session and reports each event as a line of JSON.
+"""
+
+import asyncio
+import json
+import sys
+import warnings
+
+import httpx
+
+warnings.simplefilter("ignore")
+
+from google.adk.agents.remote_a2a_agent import (  # noqa: E402 - it warns of its own experiments
+    AGENT_CARD_WELL_KNOWN_PATH,
+    RemoteA2aAgent,
+)
+from google.adk.runners import Runner  # noqa: E402
+from google.adk.sessions import InMemorySessionService  # noqa: E402
+from google.genai import types  # noqa: E402
+
+IDS = {"user_id": "ann", "session_id": "s1"}
+
+
+async def main(url: str, token: str, *texts: str) -> None:
+    """Send texts and report what comes back."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
+        card = url + AGENT_CARD_WELL_KNOWN_PATH
+        remote = RemoteA2aAgent(name="remote", agent_card=card, httpx_client=http)
+        sessions = InMemorySessionService()
+        runner = Runner(agent=remote, app_name="witness", session_service=sessions)
+        await sessions.create_session(app_name="witness", **IDS)
+        for text in texts:
+            sent = types.Content(role="user", parts=[types.Part(text=text)])
+            async for event in runner.run_async(new_message=sent, **IDS):
+                parts = (event.content.parts if event.content else None) or []
+                found = {
+                    "asked": text,
+                    "said": "".join(part.text or "" for part in parts),
+                    "calls": [part.function_call.args for part in parts if part.function_call],
+                    "error": event.error_message,
+                    "task": (event.custom_metadata or {}).get("a2a:task_id"),
+                }
+                sys.stdout.write(json.dumps(found) + "\n")
+
+
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,45 @@
+"""ADK's remote agent against `acc serve`; `make witness-adk` sets up what it needs."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_process import ALICE, HERE, Server, tokens_file
+
+PYTHON = HERE.parent.parent / ".venv-witness" / "bin" / "python"
+GREETING, ORDER = "こんにちは", "支払い 12000円"
+APPROVAL = "承認します。処理を続けてください。"
+
+pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="make witness-adk sets it up")
+
+
+def call(server: Server, *texts: str) -> list[dict[str, Any]]:
+    """Return the events that ADK sees when it sends texts in one session."""
+    done = subprocess.run(  # noqa: S603 - our own script
+        [PYTHON, "adk_caller.py", server.url, ALICE, *texts],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    events: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["error"] for event in events if event["error"]] == []
+    return events
+
+
+def test_a_remote_agent_asks_and_a_person_approves(tmp_path: Path) -> None:
+    options = ["--tokens", str(tokens_file(tmp_path))]
+    with Server(tmp_path, *options, agent="served_agents:desk") as server:
+        events = call(server, GREETING, ORDER, APPROVAL)
+    greeted, asked, paid = (
+        [event for event in events if event["asked"] == text]
+        for text in (GREETING, ORDER, APPROVAL)
+    )
+    assert "echo: こんにちは" in [event["said"] for event in greeted]
+    assert asked[-1]["calls"] == [{"input_required": "May pay be called?"}]
+    assert "12,000円を支払いました" in [event["said"] for event in paid]
+    assert asked[-1]["task"] == paid[-1]["task"] != greeted[-1]["task"]

@@ -1,0 +1,129 @@
+"""Cards as clients fetch them: cached, signed, and the extended one for those who are known."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_process import ALICE, SIDES, Server, Side, check_error, head, read_reply, tokens_file
+
+from acc.adapters.security.card_signatures import new_key, verify
+from acc.domain.errors import Unauthenticated
+
+PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
+HOST = {"Host": "127.0.0.1"}
+REST, OLD_REST = SIDES[2:]
+KEY = new_key("ES256")
+KEYS = {str(KEY.kid): KEY}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("cards")
+    key = folder / "key.pem"
+    key.write_bytes(KEY.as_pem(private=True))
+    options = ["--tokens", str(tokens_file(folder)), "--sign-card", str(key)]
+    with Server(folder, *options, agent="office:payment") as started:
+        yield started
+        assert "Traceback" not in started.log
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("version", ["", "1.0", "0.3", "9.9"])
+def test_everyone_may_read_the_card(server: Server, path: str, version: str) -> None:
+    headers = HOST | ({"A2A-Version": version} if version else {})
+    reply = server.send(head("GET", path, headers))
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "application/json"
+    card = reply.json
+    assert card["name"] == "payment"
+    assert {held["protocolVersion"] for held in card["supportedInterfaces"]} == {"1.0", "0.3"}
+    assert card["url"] == f"{server.url}/"
+    assert card["capabilities"]["extendedAgentCard"] is True
+    assert card["securitySchemes"]["bearer"]["type"] == "http"
+    assert card["securityRequirements"] == [{"schemes": {"bearer": {}}}]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/openapi.json"])
+def test_a_card_that_is_known_is_not_sent_again(server: Server, path: str) -> None:
+    first = server.send(head("GET", path, HOST))
+    etag = first.headers["etag"]
+    assert "max-age" in first.headers["cache-control"]
+    for known in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        with server.connect() as connection:
+            connection.sendall(head("GET", path, HOST | {"If-None-Match": known}))
+            reply = read_reply(connection, "GET")
+            assert (reply.status, reply.body) == (304, b"")
+            assert reply.headers["etag"] == etag
+            # The connection goes on.
+            connection.sendall(head("GET", path, HOST | {"If-None-Match": '"other"'}))
+            assert read_reply(connection, "GET").body == first.body
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/openapi.json", "/health"])
+def test_the_head_of_a_document_tells_its_length(server: Server, path: str) -> None:
+    whole = server.send(head("GET", path, HOST))
+    with server.connect() as connection:
+        connection.sendall(head("HEAD", path, HOST))
+        reply = read_reply(connection, "HEAD")
+        assert (reply.status, reply.body) == (200, b"")
+        assert reply.headers["content-length"] == str(len(whole.body))
+
+
+EXTENDED = [("/extendedAgentCard", REST), ("/agent/authenticatedExtendedCard", OLD_REST)]
+
+
+@pytest.mark.parametrize(("path", "side"), EXTENDED, ids=["1.0", "0.3"])
+def test_the_extended_card_is_for_those_who_are_known(
+    server: Server, path: str, side: Side
+) -> None:
+    for token in ("", "acc_unknown"):
+        reply = server.send(head("GET", path, side.headers(token)))
+        check_error(reply, side, status=401)
+        assert reply.headers["www-authenticate"] == "Bearer"
+    card = server.send(head("GET", path, side.headers(ALICE))).json
+    public = server.send(head("GET", PATHS[0], HOST)).json
+    assert "Arguments" not in json.dumps(public)
+    assert "payee (string)" in json.dumps(card)
+
+
+def test_an_open_server_has_no_extended_card(tmp_path: Path) -> None:
+    with Server(tmp_path, "--generation", "1.0") as server:
+        reply = server.send(head("GET", "/extendedAgentCard", REST.headers("")))
+        check_error(reply, REST, status=400)
+        card = server.send(head("GET", PATHS[0], HOST)).json
+        assert card["capabilities"]["extendedAgentCard"] is False
+        assert {held["protocolVersion"] for held in card["supportedInterfaces"]} == {"1.0"}
+        assert "url" not in card
+        old = SIDES[1]
+        assert check_error(server.send(old.send("hi", "old")), SIDES[0])["code"] == -32009
+
+
+def signed_card(server: Server, path: str) -> dict[str, Any]:
+    headers = REST.headers() if "extended" in path else HOST
+    card: dict[str, Any] = server.send(head("GET", path, headers)).json
+    return card
+
+
+@pytest.mark.parametrize("path", [PATHS[0], "/extendedAgentCard"])
+def test_a_card_is_signed_as_it_is_sent(server: Server, path: str) -> None:
+    card = signed_card(server, path)
+    assert verify(card, card["signatures"], keys=KEYS) == KEY.kid
+    with pytest.raises(Unauthenticated):
+        verify({**card, "name": "x"}, card["signatures"], keys=KEYS)
+
+
+@pytest.mark.parametrize("path", [PATHS[0], "/extendedAgentCard"])
+def test_the_official_client_verifies_a_signed_card(server: Server, path: str) -> None:
+    pytest.importorskip("jwt", reason="the SDK verifies with PyJWT: pip install a2a-sdk[signing]")
+    from a2a.types import AgentCard
+    from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
+    from google.protobuf.json_format import ParseDict
+
+    check = create_signature_verifier(lambda kid, jku: KEY.as_pem(private=False), ["ES256"])
+    card = ParseDict(signed_card(server, path), AgentCard(), ignore_unknown_fields=True)
+    check(card)
+    card.description = "another"
+    with pytest.raises(InvalidSignaturesError):
+        check(card)

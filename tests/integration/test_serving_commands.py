@@ -1,0 +1,140 @@
+"""`acc token`, and what `acc serve` refuses before it serves anything."""
+
+import json
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from acc.adapters.security.card_signatures import new_key
+from acc.adapters.security.tokens import StaticTokens
+from acc.cli import run
+
+
+async def test_a_new_token_is_printed_once_and_known_from_then_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tokens.toml"
+    assert run(["token", "add", str(file), "--caller", "billing"]) == 0
+    first = capsys.readouterr()
+    words = ["token", "add", str(file), "--caller", '鈴木 "様"', "--tenant", "acme"]
+    words += ["--permission", "pay", "--permission", "tasks:send", "--expires-days", "2"]
+    assert run(words) == 0
+    second = capsys.readouterr()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert first.out.strip() not in file.read_text(encoding="utf-8")
+    known = StaticTokens.from_file(file)
+    principal = await known.verify(first.out.strip())
+    assert principal is not None
+    assert (principal.caller, principal.tenant, principal.permissions) == ("billing", "", None)
+    principal = await known.verify(second.out.strip())
+    assert principal is not None
+    assert (principal.caller, principal.tenant) == ('鈴木 "様"', "acme")
+    assert principal.permissions == {"pay", "tasks:send"}
+    later = StaticTokens.from_file(file, now=lambda: time.time() + 3 * 24 * 3600)
+    assert await later.verify(second.out.strip()) is None
+    assert await later.verify(first.out.strip()) is not None
+
+
+def test_what_stands_in_a_file_of_tokens_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tokens.toml"
+    kept = f'# ours\n[[token]] # the first\nsha256 = "{"0" * 64}"\ncaller = "one"'
+    file.write_text(kept, encoding="utf-8")
+    assert run(["token", "add", str(file), "--caller", "two"]) == 0
+    assert file.read_text(encoding="utf-8").startswith(kept)
+    capsys.readouterr()
+    assert run(["token", "list", str(file), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["caller"], row["expires"]) for row in rows] == [("one", None), ("two", None)]
+
+
+def test_whose_tokens_there_are_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_text(
+        f'[[token]]\nsha256 = "{"a" * 64}"\ncaller = "[bold]old"\nexpires = 2020-01-01T00:00:00Z\n'
+        f'[[token]]\nsha256 = "{"b" * 64}"\ncaller = "new"\npermissions = ["read"]\n',
+        encoding="utf-8",
+    )
+    assert run(["token", "list", str(file)]) == 0
+    shown = capsys.readouterr().out
+    for text in ("[bold]old", "(expired)", "aaaaaaaaaaaa", "never", "read", "all"):
+        assert text in shown
+    assert "a" * 64 not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["--caller", " "], "caller"),
+        (["--caller", "a\nb"], "printable"),
+        (["--caller", "a", "--expires-days", "0"], "--expires-days"),
+        (["--caller", "a", "--expires-days", "nan"], "--expires-days"),
+        (["--caller", "a", "--permission", ""], "permissions"),
+    ],
+)
+def test_a_token_that_would_be_no_use_is_not_added(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], advice: str
+) -> None:
+    file = tmp_path / "tokens.toml"
+    assert run(["token", "add", str(file), *words]) == 2
+    told = capsys.readouterr()
+    assert advice in told.err
+    assert told.out == ""
+    assert not file.exists()
+
+
+def test_a_file_that_is_none_of_ours_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "other.toml"
+    for content in ('name = "x"\n', "not toml", "[[token]]\n"):
+        file.write_text(content, encoding="utf-8")
+        assert run(["token", "add", str(file), "--caller", "a"]) == 2
+        assert str(file) in capsys.readouterr().err
+        assert file.read_text(encoding="utf-8") == content
+    assert run(["token", "add", str(tmp_path / "no" / "file"), "--caller", "a"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert run(["token", "add", str(tmp_path), "--caller", "a"]) == 2
+    assert run(["token", "list", str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["--host", "0.0.0.0"], "--tokens"),  # noqa: S104 - which is refused
+        (["--max-body", "much"], "--max-body"),
+        (["--max-body", "0"], "--max-body"),
+        (["--heartbeat", "0"], "heartbeat"),
+        (["--keep-days", "-1"], "keep"),
+        (["--max-tasks", "0"], "tasks"),
+        (["--request-timeout", "nan"], "receive"),
+        (["--generation", "2.0"], "2.0"),
+        (["--port", "99999"], "--port"),
+        (["--tokens", "no-such.toml"], "no-such.toml"),
+        (["--sign-card", "no-such.pem"], "no-such.pem"),
+    ],
+)
+def test_a_server_that_cannot_be_as_asked_is_not_started(
+    capsys: pytest.CaptureFixture[str], words: list[str], advice: str
+) -> None:
+    assert run(["serve", "office:payment", "--port", "0", *words]) == 2
+    told = capsys.readouterr()
+    assert advice in told.err + told.out
+
+
+def test_a_key_that_cannot_sign_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "key.pem"
+    for content, advice in (
+        (new_key("ES256").as_pem(private=False), "private"),
+        (b"hello", "neither a PEM"),
+    ):
+        path.write_bytes(content)
+        assert run(["serve", "office:payment", "--port", "0", "--sign-card", str(path)]) == 2
+        assert advice in capsys.readouterr().err

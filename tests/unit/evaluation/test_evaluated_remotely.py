@@ -1,0 +1,110 @@
+"""Agents of other servers under evaluation, with a scripted server."""
+
+from typing import Any
+
+import pytest
+
+from acc.adapters.evaluation.remote_agents import RemoteAgentRunner, footprint
+from acc.application.serving.telling import MEMORY_FOOTPRINT
+from acc.bootstrap.evaluation import make_agent, parse_agents
+from acc.domain.errors import InvalidInput, RemoteFailed
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
+from acc.domain.value_objects.task import Message, Role, Task, TaskState, TaskStatus
+from acc.testing import RemoteAnswer, ScriptedRemote, queries
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.made = 0
+
+    def new(self) -> str:
+        self.made += 1
+        return f"id-{self.made}"
+
+
+def task(state: TaskState = TaskState.COMPLETED, text: str = "", **fields: Any) -> Task:
+    said = Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),)) if text else None
+    return Task(
+        id="t", context_id="context-1", status=TaskStatus(state=state, message=said), **fields
+    )
+
+
+async def answers(
+    remote: ScriptedRemote, *turns: EvaluationTurnQuery
+) -> tuple[RemoteAgentRunner, list[AgentTurnResponse]]:
+    runner = RemoteAgentRunner(agent_name="theirs", remote=remote, ids=Counting())
+    return runner, [await runner.run_turn(turn, {}) for turn in turns]
+
+
+async def test_an_episode_is_one_context_and_each_turn_one_message() -> None:
+    remote = ScriptedRemote("one", "two")
+    runner, found = await answers(remote, *queries("a", "b"))
+    assert [response.response_text for response in found] == ["one", "two"]
+    assert {response.agent_name for response in found} == {"theirs"} == {runner.agent_name}
+    assert [message.context_id for message in remote.sent] == ["", "context-1"]
+    assert found[0].trace == {"context": "context-1"}
+
+
+async def test_an_episode_that_was_cut_off_goes_on_in_its_context() -> None:
+    turns = queries("a", "b")
+    first = ScriptedRemote("one", "two")
+    _, found = await answers(first, *turns)
+    remote = ScriptedRemote("two")
+    runner = RemoteAgentRunner(agent_name="theirs", remote=remote, ids=Counting())
+    await runner.replay_turn(turns[0], {}, found[0])
+    await runner.run_turn(turns[1], {})
+    assert remote.sent[0] == first.sent[1]
+    await runner.replay_turn(turns[0], {}, AgentTurnResponse(agent_name="x", response_text=""))
+    assert runner._context == "context-1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (RemoteFailed("gone"), "remote_failed: gone"),
+        (task(TaskState.FAILED, "no stock"), "failed: no stock"),
+        (task(TaskState.INPUT_REQUIRED, "which?"), "input-required: it waits: which?"),
+    ],
+)
+async def test_a_turn_that_fails_is_told_and_the_next_goes_on(
+    answer: RemoteAnswer, error: str
+) -> None:
+    remote = ScriptedRemote(answer, "fine")
+    _, found = await answers(remote, *queries("a", "b"))
+    assert [(r.response_text, r.error) for r in found] == [("", error), ("fine", "")]
+    assert remote.canceled == (["t"] if "waits" in error else [])
+
+
+async def test_a_message_alone_is_an_answer_without_a_footprint() -> None:
+    told = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), context_id="c")
+    _, (found,) = await answers(ScriptedRemote(told), *queries("a"))
+    assert (found.response_text, found.memory_tokens) == ("hi", None)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tokens"),
+    [
+        ({MEMORY_FOOTPRINT: {"tokens": 478}}, 478),
+        ({MEMORY_FOOTPRINT: {"tokens": 0}}, 0),
+        ({MEMORY_FOOTPRINT: {"tokens": -1}}, None),
+        ({MEMORY_FOOTPRINT: {"tokens": "many"}}, None),
+        ({MEMORY_FOOTPRINT: {"tokens": True}}, None),
+        ({MEMORY_FOOTPRINT: 3}, None),
+        ({}, None),
+    ],
+)
+def test_a_footprint_is_what_the_server_reports_and_never_a_guess(
+    metadata: dict[str, Any], tokens: int | None
+) -> None:
+    assert footprint(task(metadata=metadata)) == tokens
+
+
+def test_an_address_is_checked_before_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    (choice,) = parse_agents("theirs=a2a:http://127.0.0.1:8000")
+    assert choice.kind == "a2a:http://127.0.0.1:8000"
+    monkeypatch.setenv("ACC_TOKEN_THEIRS", "s3cret")
+    assert make_agent("theirs", choice.kind).agent_name == "theirs"
+    for wrong in ("a2a:", "a2a:desk", "a2a:http://me:secret@desk.example"):
+        with pytest.raises(InvalidInput):
+            parse_agents(f"theirs={wrong}")

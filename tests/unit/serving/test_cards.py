@@ -1,0 +1,76 @@
+"""Cards are made from the agent."""
+
+from serving_world import Doer
+
+from acc import Agent, SequentialAgent, tool
+from acc.application.serving.cards import card_of, extended_card_of
+from acc.testing import ScriptedModel
+
+
+@tool
+def look_up(city: str, days: int = 1) -> str:
+    """Look up the weather."""
+    return city
+
+
+@tool(name="now", description="")
+def now() -> str:
+    return "now"
+
+
+def tree() -> SequentialAgent:
+    inner = Agent(
+        name="weather-desk",
+        description="Knows the weather. 天気",
+        model=ScriptedModel("x"),
+        tools=[look_up, now],
+        output_schema=dict[str, int],
+    )
+    return SequentialAgent(name="office", sub_agents=[inner, Doer(name="helper_one")])
+
+
+def test_a_card_tells_skills_modes_and_where_to_call() -> None:
+    card = card_of(tree(), url="https://a.example/", version="1", is_closed=False, can_push=False)
+    assert card.description == "The agent office."
+    assert {(i.url, i.binding, i.version) for i in card.interfaces} == {
+        ("https://a.example/", "JSONRPC", "1.0"),
+        ("https://a.example", "HTTP+JSON", "1.0"),
+        ("https://a.example/", "JSONRPC", "0.3"),
+        ("https://a.example", "HTTP+JSON", "0.3"),
+    }
+    assert [skill.id for skill in card.skills] == ["office", "weather-desk", "helper_one"]
+    assert card.skills[1].name == "weather desk"
+    assert card.skills[1].output_modes == ("application/json",)
+    assert not card.security
+    assert not card.security_schemes
+    assert not card.extended_card
+    assert not card.push_notifications
+
+
+def test_the_tools_of_a_root_are_skills_too() -> None:
+    root = Agent(name="desk", description="A desk.", model=ScriptedModel("x"), tools=[look_up])
+    card = card_of(root, url="https://a.example", version="1", is_closed=True, can_push=True)
+    assert [(skill.id, skill.description) for skill in card.skills] == [
+        ("desk", "A desk."),
+        ("desk.look_up", "Look up the weather."),
+    ]
+    assert card.security_schemes == {"bearer": {"type": "http", "scheme": "bearer"}}
+    assert card.security == ({"bearer": ()},)
+    assert card.extended_card
+
+
+def test_the_extended_card_tells_of_the_whole_tree() -> None:
+    agent = tree()
+    card = card_of(agent, url="https://a.example", version="1", is_closed=True, can_push=True)
+    skills = {skill.id: skill.description for skill in extended_card_of(agent, card)}
+    assert list(skills) == [
+        "office",
+        "weather-desk",
+        "helper_one",
+        "weather-desk.look_up",
+        "weather-desk.now",
+    ]
+    assert skills["weather-desk.look_up"] == (
+        "Look up the weather. Arguments: city (string), days (integer)."
+    )
+    assert skills["weather-desk.now"] == "The tool now of weather-desk."
