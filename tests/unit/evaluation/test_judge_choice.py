@@ -7,7 +7,8 @@ import pytest
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.bootstrap import agents, judges
-from acc.bootstrap.judges import JudgeOptions, judging_of, may_judge, open_judge
+from acc.bootstrap.judges import JudgeOptions, judging_of, open_judge
+from acc.bootstrap.judging import reason_not_to_judge
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.testing import ScriptedJudge, ScriptedModel
@@ -51,10 +52,10 @@ def test_a_judge_that_cannot_be_is_refused(judge: str, options: JudgeOptions, fa
 
 
 def test_a_small_local_model_may_not_judge_and_others_may() -> None:
-    assert may_judge("local") is not None
-    assert may_judge("local:path.gguf") is not None
-    assert may_judge("localai:big") is None
-    assert may_judge("anyone:large") is None
+    assert reason_not_to_judge("local") is not None
+    assert reason_not_to_judge("local:path.gguf") is not None
+    assert reason_not_to_judge("localai:big") is None
+    assert reason_not_to_judge("anyone:large") is None
 
 
 def test_the_temperature_is_pinned_in_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
