@@ -26,19 +26,13 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
-<<<<<<< HEAD
 from acc.domain.value_objects.remote import RemoteAddress, check_remote_url
-=======
->>>>>>> judge
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     JudgeEvaluatorPort,
     QuerySourcePort,
 )
-<<<<<<< HEAD
 from acc.ports.outbound.model_ports import LanguageModelPort
-=======
->>>>>>> judge
 
 if TYPE_CHECKING:
     from acc.adapters.evaluation.scenario_files import ScenarioTemplate

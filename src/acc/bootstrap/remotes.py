@@ -55,6 +55,9 @@ def tls() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
+_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+
+
 def allowed_by_environment() -> tuple[str, ...]:
     """Return what ACC_ALLOW lists."""
     return tuple(filter(None, map(str.strip, os.environ.get("ACC_ALLOW", "").split(","))))
@@ -72,10 +75,11 @@ def token_of(reference: str) -> str:
 
 
 def typed_loopback(url: str) -> tuple[str, ...]:
-    """Return the allow-list entry for a URL of this machine that someone typed at a prompt.
+    """Return the allow-list entries for a URL of this machine that someone typed at a prompt.
 
-    Who types a URL of their own machine means it. It is that host and port and nothing else, so
-    that a redirect, or a card, to another address of this machine is refused all the same.
+    Who types a URL of their own machine means it, by whatever name: a card may call it 127.0.0.1
+    where they wrote localhost. It is that port and nothing else, so that a redirect, or a card, to
+    another server of this machine is refused all the same.
     """
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
@@ -86,7 +90,8 @@ def typed_loopback(url: str) -> tuple[str, ...]:
     if not is_loopback:
         return ()
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}",)
+    own = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return tuple(dict.fromkeys([own, *(f"{name}:{port}" for name in _THIS_MACHINE)]))
 
 
 def new_id() -> str:

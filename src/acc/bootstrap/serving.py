@@ -1,5 +1,6 @@
 """What a server of agents is made of: runner, stores, cards, tokens, notifications, HTTP."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,11 +15,12 @@ from acc.application.serving.cards import card_of, extended_card_of
 from acc.application.serving.delivering import PushDelivery
 from acc.application.serving.limits import ServeLimits
 from acc.application.use_cases.serve_tasks import ServeTasks
-from acc.bootstrap.agents import Runner, check_models, make_services
+from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.parts import version
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import AgentCard, Interface
 from acc.domain.value_objects.run import RunConfig
+from acc.domain.value_objects.session import SessionKey
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort
 from acc.ports.outbound.security_ports import NotificationSignerPort, TokenVerifierPort
@@ -208,6 +210,17 @@ def connection_limits(seconds: float) -> "ConnectionLimits":
     return ConnectionLimits(head=min(seconds, ConnectionLimits().head))
 
 
+async def check_store(store: str | Path) -> None:
+    """Refuse a store that cannot be opened, before anyone is told that the server is there."""
+    from acc.adapters.runtime.machine import SystemClock
+
+    sessions, _ = make_stores(store, SystemClock())
+    try:
+        await sessions.read(SessionKey(app_name="acc", user_id="acc", session_id="start"))
+    finally:
+        await sessions.aclose()
+
+
 def serve_forever(
     agent: BaseAgent,
     options: Callable[[str], ServeOptions],
@@ -226,6 +239,7 @@ def serve_forever(
     name = f"[{host}]" if ":" in host else host
     try:
         chosen = options(f"http://{name}:{listening.getsockname()[1]}")
+        asyncio.run(check_store(chosen.store))
         server = make_server(agent, chosen)
     except BaseException:
         listening.close()

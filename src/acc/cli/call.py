@@ -340,6 +340,8 @@ class _Call:
                 arguments = msgspec.json.encode(one.arguments).decode()
                 self._notes.print(shown(f"  {one.tool} {arguments}"))
         head = ["acc", "call", self._address.url, "--task", task.id]
+        if self._address.token.startswith("env:"):
+            head += ["--token-env", self._address.token.removeprefix("env:")]
         value = [] if task.state is TaskState.AUTH_REQUIRED else ["--value", "VALUE"]
         is_yes = all(one.kind is RequestKind.CONFIRMATION for one in asked_in(task))
         for line in (["--approve", *([] if is_yes else value)], ["--deny", "--reason", "WHY"]):

@@ -252,5 +252,6 @@ def _greet(name: str, options: ServeOptions) -> None:
     table.add_row("card", f"{url}/.well-known/agent-card.json")
     table.add_row("callers", callers)
     table.add_row("kept in", str(options.store))
-    table.add_row("try", f'acc call {url} "hello"')
+    token = "" if options.verifier is None else " --token-env NAME"
+    table.add_row("try", f'acc call {url} "hello"{token}')
     console().print(table)

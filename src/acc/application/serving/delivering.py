@@ -64,8 +64,8 @@ class PushDelivery:
             return ()
         try:
             return await self._tasks.due(limit=places, lease=_LEASE)
-        except AccError:
-            log.exception("the queue of notifications cannot be read")
+        except AccError as error:
+            log.error("the queue of notifications cannot be read: %s", error)  # noqa: TRY400 - known
             return ()
 
     async def _attempt(self, delivery: Delivery) -> None:

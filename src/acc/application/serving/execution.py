@@ -42,8 +42,9 @@ from acc.ports.outbound.task_ports import TaskStorePort
 
 log = logging.getLogger("acc.serve")
 
-_STOPPED = "the server was stopped before this task was done; send the message again (interrupted)"
-_INTERRUPTED = "the server was interrupted in this task; send the message again (interrupted)"
+_AGAIN = "send the message again, under a new messageId (interrupted)"
+_STOPPED = f"the server was stopped before this task was done; {_AGAIN}"
+_INTERRUPTED = f"the server was interrupted in this task; {_AGAIN}"
 
 _LOOK_EVERY = 0.2
 _RENEW_EVERY = 10.0
@@ -383,6 +384,6 @@ async def keep_house(
                 await tasks.renew(execution.running)
             if tasks.is_shared:
                 await execution.notice_others()
-        except AccError:
-            log.exception("housekeeping failed and goes on")
+        except AccError as error:
+            log.error("housekeeping failed and goes on: %s", error)  # noqa: TRY400 - no bug of ours
         await asyncio.sleep(_LOOK_EVERY if tasks.is_shared else 1.0)

@@ -6,7 +6,14 @@ import httpx
 
 from acc.adapters.a2a.codec.wire import Wire
 from acc.domain.errors import AccError, RemoteFailed
-from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+from acc.domain.value_objects.value import changed
 from acc.ports.outbound.security_ports import NotificationSignerPort
 from acc.ports.outbound.task_ports import Delivery
 
@@ -63,9 +70,16 @@ class Webhook:
         wire = self._wires[delivery.config.generation]
         update = delivery.event.update
         if delivery.config.generation == "0.3":  # which sends the task, whatever happened to it
-            return wire.write_task(task)
+            return wire.write_task(_as_of(task, update))
         assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - others are not queued
         return wire.write_stream_item(task.id, task.context_id, update)
 
 
 _A2A_JSON = "application/a2a+json"
+
+
+def _as_of(task: Task, update: object) -> Task:
+    """Return a task as it stood when it was updated, so that its end is told once."""
+    if isinstance(update, StatusUpdate):
+        return changed(task, status=update.status)
+    return changed(task, status=TaskStatus(state=TaskState.WORKING, at=task.status.at))
