@@ -65,7 +65,7 @@ def note(what: str) -> str:
 async def ponder(what: str) -> str:
     """Ponder something, for longer than a note takes."""
     for _ in range(5):
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
     return f"The thought is {what}."
 
 
