@@ -6,7 +6,7 @@ import pytest
 
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
-from acc.bootstrap import agents, judges
+from acc.bootstrap import judges
 from acc.bootstrap.judges import JudgeOptions, judging_of, open_judge
 from acc.bootstrap.judging import reason_not_to_judge
 from acc.domain.errors import InvalidInput
@@ -65,7 +65,7 @@ def test_the_temperature_is_pinned_in_the_name(monkeypatch: pytest.MonkeyPatch) 
         made.append(name)
         return ScriptedModel()
 
-    monkeypatch.setattr(agents, "make_model", make)
+    monkeypatch.setattr(models, "make_model", make)
     found = judging_of("model:host:large", JudgeOptions(votes=3, drives=True))
     assert found is not None
     assert (found.model, found.temperature) == ("host:large?temperature=0", 0)

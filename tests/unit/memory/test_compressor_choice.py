@@ -11,7 +11,7 @@ from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
 from acc.adapters.runs.page.sections import warnings_of
 from acc.adapters.runs.results import record_rows
 from acc.adapters.runs.run_directory import RunDirectory
-from acc.bootstrap import evaluation
+from acc.bootstrap import evaluation, models
 from acc.bootstrap.agents import make_services
 from acc.cli.evaluate import EvaluationOptions, configure
 from acc.domain.errors import BudgetExceeded, InvalidInput
@@ -175,7 +175,8 @@ def test_turns_left_to_the_rules_are_counted(
     answer: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = ScriptedModel(answer, repeat=True)
-    monkeypatch.setattr("acc.bootstrap.agents.make_model", lambda name: writer)
+    real = models._core
+    monkeypatch.setattr(models, "_core", lambda name: writer if name == "writer" else real(name))
     configuration = configure(options(agents="acc,model=acc:writer"))
     run = RunDirectory.create(tmp_path / "run", configuration)
     with run.locked():
