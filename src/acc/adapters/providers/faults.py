@@ -88,6 +88,7 @@ class Faults:
         return ModelFailed(
             self.cleaned(f"{choice.name}: {what}"),
             reason=reason,
+            model=choice.name,
             provider=choice.provider,
             retryable=retryable,
             retry_after=retry_after,

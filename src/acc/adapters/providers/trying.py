@@ -165,6 +165,7 @@ def _worded(error: ModelFailed, addition: str) -> ModelFailed:
     return ModelFailed(
         f"{error} ({addition})",
         reason=error.reason,
+        model=error.model,
         provider=error.provider,
         retryable=error.retryable,
         retry_after=error.retry_after,
@@ -177,6 +178,7 @@ def _together(failed: Sequence[ModelFailed]) -> ModelFailed:
     return ModelFailed(
         "no model answered: " + "; ".join(str(error) for error in failed),
         reason=last.reason,
+        model=last.model,
         provider=last.provider,
         retryable=last.retryable,
         retry_after=last.retry_after,
