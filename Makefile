@@ -39,7 +39,8 @@ check: lint ## The fast half of the tests: format, lint, types, contracts, unit 
 
 test: lint browser ## Everything CI runs: what reads the code, then all tests, once
 	$(BIN)/coverage erase
-	$(BIN)/pytest -q -n 2 --cov --cov-report= --cov-fail-under=90
+	# More workers than cores: many tests wait for processes that they started.
+	$(BIN)/pytest -q -n 4 --dist worksteal --cov --cov-report= --cov-fail-under=90
 	$(BIN)/coverage report --skip-covered --fail-under=100 --include='*/acc/domain/*,*/acc/application/*'
 
 bench: $(READY) ## Our numbers against their bars, one interleaved run
