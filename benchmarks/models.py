@@ -18,12 +18,9 @@ from typing import Any
 import httpx2
 from lines import Line
 from openai import AsyncOpenAI
-from pydantic_ai.messages import InstructionPart, ModelRequest
-from pydantic_ai.models import ModelRequestParameters
 
-from acc.adapters.providers.hosted import HostedModel
 from acc.bootstrap.models import make_model
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 _ROUNDS = 60
 _CALLS = 20
@@ -45,8 +42,10 @@ def stand_in() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def asked_by_us(url: str) -> AsyncIterator[LanguageModelPort]:
-    model: Any = make_model(f"openai-compatible:bench@{url}")
+async def asked_by_us(url: str, provider: str = "openai-compatible") -> AsyncIterator[Any]:
+    """Give a model of ours; `openai-chat` is asked through the library, `compatible` is not."""
+    os.environ["BENCH_KEY"] = "none"
+    model: Any = make_model(f"{provider}:bench@{url}?key=BENCH_KEY")
     try:
         yield model
     finally:
@@ -69,7 +68,7 @@ async def measure_calls(url: str) -> list[Line]:
     ]
     http = httpx2.AsyncClient()
     client = AsyncOpenAI(api_key="none", base_url=url, max_retries=0, http_client=http)
-    async with asked_by_us(url) as model:
+    async with asked_by_us(url) as model, asked_by_us(url, "openai-chat") as other:
 
         async def raw() -> object:
             return await client.chat.completions.create(model="bench", messages=messages)
@@ -77,20 +76,14 @@ async def measure_calls(url: str) -> list[Line]:
         async def ours() -> object:
             return await model.complete(prompt)
 
-        await ours()
-        hosted: Any = model
-        while not isinstance(hosted, HostedModel):
-            hosted = hosted._model
-        theirs, settings = hosted._opened(), hosted._settings
-
         async def library() -> object:
-            asked: list[Any] = [ModelRequest.user_text_prompt(prompt.query)]
-            given = ModelRequestParameters(
-                instruction_parts=[InstructionPart(content=prompt.instruction)]
-            )
-            return await theirs.request(asked, settings, given)
+            return await other.complete(prompt)
 
-        calls = [raw, library, ours]
+        async def bare() -> object:
+            body = {"model": "bench", "messages": messages}
+            return (await http.post(f"{url}/chat/completions", json=body)).json()
+
+        calls = [raw, library, ours, bare]
         taken: dict[Any, list[float]] = {call: [await cpu_of(call)] for call in calls}
         gc.disable()
         for _ in range(_ROUNDS):
@@ -101,14 +94,15 @@ async def measure_calls(url: str) -> list[Line]:
         gc.enable()
     await client.close()
 
-    def added(over: Any) -> float:
-        pairs = zip(taken[ours][1:], taken[over][1:], strict=True)
+    def added(call: Any, over: Any = raw) -> float:
+        pairs = zip(taken[call][1:], taken[over][1:], strict=True)
         return statistics.median(own - other for own, other in pairs)
 
     return [
-        Line("a model call, over OpenAI's own client", added(raw), 0.2, "ms CPU"),
-        Line("the same, over pydantic-ai's model of OpenAI", added(library), 0.2, "ms CPU"),
         Line("OpenAI's own client, a call", statistics.median(taken[raw]), 0, "ms CPU"),
+        Line("openai-compatible, over OpenAI's own client", added(ours), 0.2, "ms CPU"),
+        Line("the same, over the bare HTTP client", added(ours, bare), 0.2, "ms CPU"),
+        Line("openai-chat, through the library, over OpenAI's own client", added(library), 0, "ms CPU"),
     ]
 
 
@@ -118,7 +112,7 @@ async def measure_streams(url: str) -> list[Line]:
     async with asked_by_us(url) as model:
 
         async def one() -> None:
-            pieces = [piece async for piece in model.stream(prompt)]  # type: ignore[attr-defined]
+            pieces = [piece async for piece in model.stream(prompt)]
             assert isinstance(pieces[-1], ModelAnswer)
 
         async def together() -> None:

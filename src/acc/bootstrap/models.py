@@ -256,15 +256,24 @@ def _hosted(choice: "ModelChoice") -> LanguageModelPort:
     """Return a provider's model with its limits and retries around it."""
     choice.key()
     _check_installed(choice.name)
-    from acc.adapters.providers.hosted import HostedModel
     from acc.adapters.providers.limiting import LimitedModel
     from acc.adapters.providers.trying import RetryingModel
 
-    model: LanguageModelPort = HostedModel(choice)
+    model = _asker(choice)
     limiter = _limiter(choice)
     if limiter is not None:
         model = LimitedModel(model, limiter)
     return RetryingModel(model, attempts=choice.attempts, max_wait=choice.max_wait)
+
+
+def _asker(choice: "ModelChoice") -> LanguageModelPort:
+    if choice.provider == "openai-compatible":
+        from acc.adapters.providers.chat import ChatModel
+
+        return ChatModel(choice)
+    from acc.adapters.providers.hosted import HostedModel
+
+    return HostedModel(choice)
 
 
 @lru_cache(maxsize=256)

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import msgspec
 
-from acc.adapters.local_models.answers import Answer, fault_in
+from acc.adapters.chat.answering import Answer, ServerFault, events
 from acc.adapters.local_models.choice import LocalChoice
-from acc.adapters.local_models.conversation import request_for
+from acc.adapters.local_models.requests import request_for
 from acc.adapters.local_models.shared_files import Address
 from acc.adapters.local_models.starting import ServerLease
 from acc.domain.errors import ModelFailed
@@ -56,17 +56,31 @@ class LocalModel:
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
         """Give the text as it comes, and at the end the whole answer."""
-        answer = Answer(self.name)
+        answer = Answer()
         async with self._client() as client:
             response = await self._ask(client, prompt)
             try:
-                async for text in answer.pieces(response.aiter_lines()):
-                    yield text
+                async for data in events(response.aiter_bytes()):
+                    text = answer.add(data)
+                    if text:
+                        yield text
+            except ServerFault as error:
+                raise ModelFailed(f"{self.name}: {told(error.error)}") from None
+            except ValueError:
+                raise ModelFailed(f"{self.name}: the server's answer cannot be read") from None
             except httpx.TransportError:
                 pass  # the answer knows that it has no end
             finally:
                 await response.aclose()
-        yield answer.whole()
+        if answer.finish is None:
+            raise ModelFailed(
+                f"{self.name}: the local server stopped in the middle of the answer, which was "
+                "thrown away; it is started again with the next question"
+            )
+        rest = answer.close()
+        if rest:
+            yield rest
+        yield ModelAnswer(text=answer.text, calls=answer.calls, usage=answer.tokens)
 
     def release(self) -> None:
         """Let the server end, if nobody else uses it; asking again starts it again."""
@@ -123,5 +137,18 @@ def _fault(text: bytes) -> str:
     try:
         found = msgspec.json.decode(text)
     except msgspec.MsgspecError:
-        return "the local server refused the request"
-    return fault_in(found) if isinstance(found, dict) else "the local server refused the request"
+        found = None
+    return told(found.get("error") if isinstance(found, dict) else None)
+
+
+def told(error: object) -> str:
+    """Return what the server says went wrong, and what to do about it."""
+    if not isinstance(error, dict):
+        return str(error or "the local server refused the request")
+    if error.get("type") == "exceed_context_size_error":
+        return (
+            f"the prompt has {error.get('n_prompt_tokens')} tokens and its window only "
+            f"{error.get('n_ctx')}: give it less to read (memory, instruction, tools), or a larger "
+            "window with ?context="
+        )
+    return str(error.get("message", "the local server refused the request"))

@@ -24,6 +24,7 @@ from acc.adapters.providers.conversation import Conversation, parameters, tool_c
 from acc.adapters.providers.faults import Faults
 from acc.adapters.providers.opening import open_model
 from acc.adapters.providers.pricing import Prices
+from acc.adapters.providers.reasons import failure
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.event import Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
@@ -45,7 +46,7 @@ class HostedModel:
         self._key = choice.key()
         self._faults = Faults(choice, self._key)
         self._conversation = Conversation()
-        self._prices = Prices(choice)
+        self._prices = Prices()
         self._settings = _settings(choice)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._model: Model | None = None
@@ -61,7 +62,7 @@ class HostedModel:
                 self._parameters(model, prompt),
             )
         except _FAULTS as error:
-            raise self._faults.of(error) from None
+            raise failure(error, self._faults) from None
         return self._answer(response)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
@@ -84,9 +85,9 @@ class HostedModel:
                         yield text
                 response = pieces.get()
         except _FAULTS as error:
-            raise self._faults.of(error) from None
+            raise failure(error, self._faults) from None
         if self._ended_without_a_reason(response):
-            raise self._cut_off()
+            raise self._faults.cut_off()
         yield self._answer(response)
 
     async def aclose(self) -> None:
@@ -114,7 +115,7 @@ class HostedModel:
                 reason="not_installed",
             ) from None
         except (UserError, ValueError, TypeError) as error:
-            raise self._faults.of(error) from None
+            raise failure(error, self._faults) from None
 
     def _parameters(self, model: Model, prompt: Prompt) -> ModelRequestParameters:
         if prompt.output_schema is None:
@@ -127,7 +128,7 @@ class HostedModel:
 
     def _answer(self, response: ModelResponse) -> ModelAnswer:
         if response.state != "complete" or response.finish_reason is None:
-            raise self._cut_off()
+            raise self._faults.cut_off()
         texts: list[str] = []
         calls = []
         for part in response.parts:
@@ -151,13 +152,6 @@ class HostedModel:
         if self.choice.provider not in MOVABLE or response.finish_reason == "content_filter":
             return False
         return "finish_reason" not in (response.provider_details or {})
-
-    def _cut_off(self) -> ModelFailed:
-        return self._faults.made(
-            "the connection was cut in the middle of the answer, which was thrown away",
-            reason="cut_off",
-            retryable=True,
-        )
 
     def _refused(self, response: ModelResponse) -> ModelFailed:
         said = (response.provider_details or {}).get("refusal", "")

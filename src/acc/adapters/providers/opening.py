@@ -1,7 +1,6 @@
 """Opening a provider's client: with the key, the URL and the timeouts of a choice."""
 
 from contextlib import AsyncExitStack
-from importlib import import_module
 from typing import Any
 
 import httpx2
@@ -20,8 +19,7 @@ def open_model(choice: ModelChoice, key: str, stack: AsyncExitStack) -> Model:
     client = provider.client
     if hasattr(client, "max_retries"):
         client.max_retries = 0  # who asks decides what is tried again
-    prefix = "openai-chat" if choice.provider == "openai-compatible" else choice.provider
-    return infer_model(f"{prefix}:{choice.model}", lambda _: provider)
+    return infer_model(f"{choice.provider}:{choice.model}", lambda _: provider)
 
 
 def _provider(choice: ModelChoice, key: str, stack: AsyncExitStack) -> Provider[Any]:
@@ -40,9 +38,4 @@ def _provider(choice: ModelChoice, key: str, stack: AsyncExitStack) -> Provider[
     given = {"api_key": key or None, "http_client": client}
     if choice.base_url:
         given["base_url"] = choice.base_url
-    if choice.provider == "openai-compatible":
-        # By its name, for it draws in the client of OpenAI, which other providers do without.
-        home = import_module("pydantic_ai.providers.openai_compatible")
-        compatible: Provider[Any] = home.OpenAICompatibleProvider(choice.provider, **given)
-        return compatible
     return infer_provider_class(choice.provider)(**given)

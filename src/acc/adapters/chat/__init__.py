@@ -1,0 +1,1 @@
+"""The wire of chat completions, which most servers of models speak: local ones, and imitators."""
