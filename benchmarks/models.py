@@ -102,7 +102,12 @@ async def measure_calls(url: str) -> list[Line]:
         Line("OpenAI's own client, a call", statistics.median(taken[raw]), 0, "ms CPU"),
         Line("openai-compatible, over OpenAI's own client", added(ours), 0.2, "ms CPU"),
         Line("the same, over the bare HTTP client", added(ours, bare), 0.2, "ms CPU"),
-        Line("openai-chat, through the library, over OpenAI's own client", added(library), 0, "ms CPU"),
+        Line(
+            "openai-chat, through the library, over OpenAI's own client",
+            added(library),
+            0,
+            "ms CPU",
+        ),
     ]
 
 

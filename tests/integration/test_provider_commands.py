@@ -74,6 +74,18 @@ def test_a_cached_evaluation_that_is_run_again_makes_no_call_and_needs_no_key(
     assert "openai:gpt-5.2" in (tmp_path / "one" / "report.html").read_text()
 
 
+@pytest.mark.parametrize("how", [("--compressor",), ("--agents",)])
+def test_a_compressor_without_a_key_is_refused_before_a_run_begins(
+    how: tuple[str, ...], tmp_path: Path
+) -> None:
+    name = "anthropic:claude-opus-4-8"
+    given = name if how == ("--compressor",) else f"mine=acc:{name}"
+    found = acc("eval", *SMALL, *how, given, cwd=tmp_path, environment={})
+    assert found.returncode == 2
+    assert "ANTHROPIC_API_KEY" in found.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path) -> None:
     found = acc(
         "eval", *SMALL, "--model", "anthropic:claude-opus-4-8", cwd=tmp_path, environment={}

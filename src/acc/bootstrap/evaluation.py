@@ -5,7 +5,7 @@ import gc
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -172,6 +172,12 @@ def check_compressor(name: str) -> None:
     """Refuse a compressor that could not be asked, before an episode needs it."""
     if name != RULES:
         make_model(name)
+
+
+def compressors(kinds: Iterable[str], chosen: str) -> set[str]:
+    """Return the models that write states for agents of these kinds; `chosen` is that of `acc`."""
+    found = {kind.removeprefix("acc:") for kind in kinds if kind.startswith("acc:")}
+    return (found | ({chosen} if "acc" in kinds else set())) - {RULES}
 
 
 @lru_cache(maxsize=32)

@@ -185,9 +185,13 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
 
 def _check_model(configuration: RunConfiguration, how: RunOptions) -> None:
     """Refuse a model that could not be asked; with a cache, perhaps it need not be."""
+    if (how.cache or model_cache()) is not None:
+        return
     kinds = {agent.kind for agent in configuration.agents}
-    if kinds & evaluation.AGENT_KINDS.keys() and (how.cache or model_cache()) is None:
+    if kinds & evaluation.AGENT_KINDS.keys():
         check_model_ready(configuration.model)
+    for name in sorted(evaluation.compressors(kinds, configuration.compressor)):
+        check_model_ready(name)
 
 
 def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
