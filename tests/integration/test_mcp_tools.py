@@ -309,7 +309,7 @@ async def test_a_slow_start_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("command", "seconds", "told"),
     [
-        ([*RUDE, "silent"], 2.0, "was not ready within 2 seconds"),
+        ([*RUDE, "silent"], 2.0, "was not ready within"),
         ([*RUDE, "dies"], 20.0, "no license found"),
         ([*RUDE, "mute"], 2.0, "does not tell its tools in time"),
     ],
@@ -581,7 +581,7 @@ def http_answer(status: str, kind: str, body: str) -> bytes:
         (http_answer("200 OK", "application/json", "x" * 5000), "more than 4000 bytes"),
         (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{", "("),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "cannot be reached"),
-        (None, "was not ready within 2 seconds"),
+        (None, "was not ready within"),
     ],
 )
 async def test_over_http_whatever_answers_the_run_ends_with_the_reason(

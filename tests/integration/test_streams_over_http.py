@@ -114,7 +114,7 @@ def test_a_slow_reader_holds_up_neither_others_nor_the_memory(server: Server) ->
             began = time.monotonic()
             last = list(fast.events())[-1]
             assert state_of(last) == "COMPLETED"
-            assert time.monotonic() - began < 20
+            assert time.monotonic() - began < 60
             assert server.memory() - before < 40 * MEGABYTE
             with slow[0] as reader:
                 time.sleep(0.2)

@@ -86,6 +86,6 @@ READERS: list[Callable[[str], object]] = [
 def test_long_repetitive_text_is_read_in_time(unit: str) -> None:
     text = (unit * LENGTH)[:LENGTH]
     for reader in READERS:
-        began = time.perf_counter()
+        began = time.process_time()
         reader(text)
-        assert time.perf_counter() - began < SECONDS
+        assert time.process_time() - began < SECONDS

@@ -263,7 +263,7 @@ async def test_a_bad_stream_is_an_error_of_ours_and_is_closed(world: World, kind
     pieces, expected = STREAMS[kind]
     desk = world.desk(
         clerk(Model(pieces=pieces)),  # type: ignore[arg-type]
-        timeout=0.05,
+        timeout=0.3 if expected is RunTimedOut else 10.0,
         max_answer_characters=10_000,
     )
     seen: list[str] = []
