@@ -1,6 +1,8 @@
 """What an answer cost, where its price is known: a price that is not is no price, and never 0."""
 
-from genai_prices import calc_price
+from contextlib import suppress
+
+from genai_prices import Usage, calc_price
 from pydantic_ai.messages import ModelResponse
 
 from acc.adapters.providers.choice import ModelChoice
@@ -32,3 +34,23 @@ class Prices:
         except ValueError:  # the tokens do not add up
             return None
         return float(found.total_price)
+
+
+#: Whose prices those are that go by another name.
+_LISTED_AS = {"openai-chat": "openai", "openai-responses": "openai"}
+
+
+def listed_cost(choice: ModelChoice, input_tokens: int, output_tokens: int) -> float | None:
+    """Return what a call of so many tokens would cost in US dollars, if the list has the model."""
+    usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    if choice.base_url:
+        with suppress(LookupError):
+            found = calc_price(usage, choice.model, provider_api_url=choice.base_url)
+            return float(found.total_price)
+    if choice.provider == "openai-compatible":
+        return None
+    provider = _LISTED_AS.get(choice.provider, choice.provider)
+    try:
+        return float(calc_price(usage, choice.model, provider_id=provider).total_price)
+    except LookupError:
+        return None
