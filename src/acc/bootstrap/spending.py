@@ -81,19 +81,23 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedModel:
-    """A model of a run and what it is asked for; `name` is one model, without alternatives."""
+    """A model of a run and what it is asked for; `name` is one model, without alternatives.
+
+    One that is `held` was made by the agent's own code, with settings that its name does not tell.
+    """
 
     part: Part
     agent: str
     name: str
+    held: bool = False
 
 
 def used_models(configuration: RunConfiguration) -> tuple[UsedModel, ...]:
     """Return every model by name that a run may ask, the embedded one aside."""
     found = [
-        UsedModel(part=part, agent=agent.name, name=one)
+        UsedModel(part=part, agent=agent.name, name=one, held=held)
         for agent in configuration.agents
-        for part, name in _of_agent(agent, configuration)
+        for part, name, held in _of_agent(agent, configuration)
         for one in names_of(name)
     ]
     if configuration.judging is not None and configuration.judge.startswith("model:"):
@@ -117,7 +121,9 @@ def unseen_spenders(configuration: RunConfiguration) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _of_agent(agent: AgentChoice, configuration: RunConfiguration) -> Iterator[tuple[Part, str]]:
+def _of_agent(
+    agent: AgentChoice, configuration: RunConfiguration
+) -> Iterator[tuple[Part, str, bool]]:
     kind = agent.kind
     if kind.startswith("python:"):
         tree = _tree(kind)
@@ -126,24 +132,24 @@ def _of_agent(agent: AgentChoice, configuration: RunConfiguration) -> Iterator[t
         return
     if kind.startswith("a2a:"):
         return
-    yield Part.AGENT, configuration.model
+    yield Part.AGENT, configuration.model, False
     yield from _of_memory(kind, configuration)
 
 
-def _of_node(node: BaseAgent, configuration: RunConfiguration) -> Iterator[tuple[Part, str]]:
+def _of_node(node: BaseAgent, configuration: RunConfiguration) -> Iterator[tuple[Part, str, bool]]:
     model: Any = getattr(node, "model", None)
     if isinstance(model, ProviderModel):
-        model = model.name
-    if isinstance(model, str) and model:
-        yield Part.AGENT, model
+        yield Part.AGENT, model.name, True
+    elif isinstance(model, str) and model:
+        yield Part.AGENT, model, False
     yield from _of_memory(getattr(node, "memory", None), configuration)
 
 
-def _of_memory(memory: object, configuration: RunConfiguration) -> Iterator[tuple[Part, str]]:
+def _of_memory(memory: object, configuration: RunConfiguration) -> Iterator[tuple[Part, str, bool]]:
     if isinstance(memory, str) and memory.partition(":")[0] == "acc":
         compressor = compressor_of(memory, configuration.compressor)
         if compressor != RULES:
-            yield Part.COMPRESSOR, compressor
+            yield Part.COMPRESSOR, compressor, False
 
 
 def _tree(kind: str) -> BaseAgent | None:
