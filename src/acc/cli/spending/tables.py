@@ -8,7 +8,7 @@ from rich.table import Table
 from acc.adapters.runs.spending import account_of
 from acc.domain.spending import Account, Accounts, Part, dollars, spender
 
-_NUMBERS = ("calls", "kept", "failed", "tokens in", "tokens out", "cost")
+_NUMBERS = ("calls", "from cache", "failed", "tokens in", "tokens out", "cost")
 
 
 def spent_table(
@@ -17,7 +17,9 @@ def spent_table(
     """Return who spent what; a column stands only where there is something in it."""
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("spent by", style="bold", no_wrap=True)
-    titles = [title for title in _NUMBERS if title not in ("kept", "failed") or _any(total, title)]
+    titles = [
+        title for title in _NUMBERS if title not in ("from cache", "failed") or _any(total, title)
+    ]
     for title in titles:
         table.add_column(title, justify="right")
     allowed = "" if limit is None else f" of {dollars(limit)}"
@@ -48,7 +50,7 @@ def live_words(accounts: Accounts, limit: float | None) -> str:
             parts.append(f"{name} {account.money}")
     allowed = "" if limit is None else f" of {dollars(limit)}"
     tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
-    kept = f", {total.kept:,} answers kept from before" if total.kept else ""
+    kept = f", {total.kept:,} answers from the cache" if total.kept else ""
     return f"{total.money}{allowed} spent ({'; '.join(parts)}; {tokens}{kept})"
 
 
@@ -62,13 +64,13 @@ def summary_table(summary: Mapping[str, Any]) -> Table | None:
 
 
 def _any(total: Account, title: str) -> bool:
-    return bool(total.kept if title == "kept" else total.failed)
+    return bool(total.kept if title == "from cache" else total.failed)
 
 
 def _cell(account: Account, title: str) -> str:
     numbers = {
         "calls": account.calls,
-        "kept": account.kept,
+        "from cache": account.kept,
         "failed": account.failed,
         "tokens in": account.input_tokens,
         "tokens out": account.output_tokens,

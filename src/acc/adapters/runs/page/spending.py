@@ -7,7 +7,7 @@ from acc.adapters.runs.page.phrasing import cell, listed, name_of, plain, table
 from acc.adapters.runs.spending import account_of
 from acc.domain.spending import Account, Part
 
-_TITLES = ("calls", "kept answers", "failed", "tokens read", "tokens written", "cost")
+_TITLES = ("calls", "from the cache", "failed", "tokens read", "tokens written", "cost")
 
 
 def cost_section(summary: Mapping[str, Any], slots: Mapping[str, int]) -> str:
@@ -59,7 +59,7 @@ def _notes(summary: Mapping[str, Any], cost: Mapping[str, Any]) -> list[str]:
     notes = [
         "US dollars, by the prices of the list that comes with the library or of "
         "<code>--price</code>; what a provider bills is what counts. A price that is not known is "
-        "not in the sum. Kept answers came from the cache and cost nothing; what a failed call "
+        "not in the sum. Answers from the cache cost nothing; what a failed call "
         "cost is not known."
     ]
     agents = summary["configuration"]["agents"]
