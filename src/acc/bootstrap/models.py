@@ -116,6 +116,8 @@ class EpisodeModels:
     ) -> LanguageModelPort:
         """Return a model that is not known by name, so that its calls count too."""
         if isinstance(model, ProviderModel):
+            # Its connections belong to this loop; asking opens new ones.
+            self._made[f"held {id(model)}"] = model
             price = price_for(model.choice, self._prices)
             name = name or model.name
             if price is not None:
