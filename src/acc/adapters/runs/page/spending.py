@@ -7,7 +7,7 @@ from acc.adapters.runs.page.phrasing import cell, listed, name_of, plain, table
 from acc.adapters.runs.spending import account_of
 from acc.domain.spending import Account, Part
 
-_TITLES = ("calls", "from the cache", "failed", "tokens read", "tokens written", "cost")
+_TITLES = ("cost", "calls", "from the cache", "failed", "tokens read", "tokens written")
 
 
 def cost_section(summary: Mapping[str, Any], slots: Mapping[str, int]) -> str:
@@ -15,8 +15,9 @@ def cost_section(summary: Mapping[str, Any], slots: Mapping[str, int]) -> str:
     cost = summary.get("cost")
     if not cost:
         return ""
-    head = [cell("spent by", kind="col"), cell("model", kind="col")]
+    head = [cell("spent by", kind="col")]
     head += [cell(title, kind="col", number=True) for title in _TITLES]
+    head.append(cell("model", kind="col"))
     rows = [cell(_who(row, slots), kind="row") + _numbers(account_of(row)) for row in cost["spent"]]
     rows.append(cell("<b>together</b>", kind="row") + _numbers(account_of(cost["total"]), ""))
     notes = "".join(f"<p class='note'>{note}</p>" for note in _notes(summary, cost))
@@ -48,9 +49,9 @@ def _numbers(account: Account, models: str | None = None) -> str:
     )
     return "".join(
         (
-            cell(shown, extra="places"),
-            *(cell(f"{count:,}", number=True) for count in counts),
             cell(plain(account.money), number=True),
+            *(cell(f"{count:,}", number=True) for count in counts),
+            cell(shown, extra="places"),
         )
     )
 
