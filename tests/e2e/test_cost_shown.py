@@ -22,9 +22,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     with ProviderStandIn(*[reply] * 100) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "110")
         model = f"openai-compatible:long-name-of-a-model@{server.url}"
-        arguments = ("eval", "--scenario", "it-operations-ja", "--turns", "4", "--episodes", "1")
-        arguments += ("--model", model, "--agents", "baseline,acc", "--compressor", model)
-        arguments += ("--price", f"{model}=10/20", "--max-cost", "9", "--out", str(home / "run"))
+        arguments = ["eval", "--scenario", "it-operations-ja", "--turns", "4", "--episodes", "1"]
+        arguments += ["--model", model, "--agents", "baseline,acc", "--compressor", model]
+        arguments += ["--price", f"{model}=10/20", "--max-cost", "9", "--out", str(home / "run")]
         with Terminal(*arguments, cwd=home) as screen:
             assert screen.wait(120) == 0
             return home / "run", screen.shown

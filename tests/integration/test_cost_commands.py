@@ -303,7 +303,9 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     arguments = ["eval", *SMALL, *ALONE, "--agents", agents, "--out", "run", "--json"]
     arguments += ["--price", "openai:held=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
     assert acc([*arguments, "--max-cost", "1"]) == 0
-    summary = json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    assert "--max-cost does not cover what other may spend" in told.err
+    summary = json.loads(told.out)
     rows = spent(summary)
     assert rows["agent desk"]["models"] == ["openai:held", "openai:named"]
     assert rows["agent desk"]["cost"] == pytest.approx(4 * (AGENT_CALL + COMPRESSOR_CALL))
@@ -315,6 +317,16 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     plan = json.loads(capsys.readouterr().out)
     assert plan["unseen"] == ["other"]
     assert plan["cost"] is None
+
+
+def test_a_model_of_your_own_that_judges_is_counted_too(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--out", "run", "--json"]
+    acc([*arguments, "--judge", "python:acc.testing:ScriptedModel"])
+    judge = spent(json.loads(capsys.readouterr().out))["judge"]
+    assert judge["models"] == ["python:acc.testing:ScriptedModel"]
+    assert judge["calls"] >= 4
 
 
 def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.base import BaseAgent
-from acc.bootstrap.models import ProviderModel, choice_of, names_of, plain_name, price_for
+from acc.bootstrap.models import (
+    ProviderModel,
+    check_model_ready,
+    choice_of,
+    model_cache,
+    names_of,
+    plain_name,
+    price_for,
+)
 from acc.bootstrap.parts import RULES, compressor_of
 from acc.domain.errors import InvalidInput
 from acc.domain.spending import (
@@ -210,6 +218,22 @@ def check_limit(
                 f"({spender(one.part, one.agent)}). Give it in US dollars for a million tokens "
                 f"read and written: --price {name}=IN/OUT, or {name}=0/0 if it costs nothing"
             )
+
+
+def check_ready(used: Sequence[UsedModel], cache: Path | None) -> None:
+    """Refuse models that could not be asked; with a cache, perhaps they need not be."""
+    if (cache or model_cache()) is not None:
+        return
+    for name in dict.fromkeys(one.name for one in used if not one.held):
+        check_model_ready(name)
+
+
+def limit_note(limit: float | None, configuration: RunConfiguration) -> str:
+    """Return what a limit does not cover, empty where it covers all."""
+    unseen = unseen_spenders(configuration)
+    if limit is None or not unseen:
+        return ""
+    return f"--max-cost does not cover what {', '.join(unseen)} may spend, which cannot be seen"
 
 
 def spent_so_far(run: "RunDirectory") -> Accounts:

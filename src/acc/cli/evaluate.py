@@ -3,7 +3,7 @@
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from acc.adapters.runs.results import GATE_METRICS, fallback_notes
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.votes import policy_of
 from acc.bootstrap import evaluation, judges, spending
-from acc.bootstrap.models import check_model_name, check_model_ready, model_cache, model_of
+from acc.bootstrap.models import check_model_name, model_of
 from acc.bootstrap.parts import compressor_of, version
 from acc.cli.screen import (
     RunScreen,
@@ -190,6 +190,9 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     server. Results go to a run directory: report.html to read, summary.json, records.jsonl and
     records.csv to work with, junit.xml for a build server, episodes/ with every turn.
 
+    With models that cost money, look first and set a limit: --dry-run tells how many calls a run
+    takes and what they may cost, --max-cost 0.50 ends it where that is spent.
+
     Example: acc eval --scenario it-operations --agents baseline,acc --episodes 10
     """
     configuration = configure(options)
@@ -205,7 +208,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
             as_json=how.json,
         )
     spending.check_limit(how.max_cost, used, prices)
-    _check_models(used, how)
+    spending.check_ready(used, how.cache)
     directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
     with directory.locked():
         outcome = _run_episodes(directory, how, prices)
@@ -228,13 +231,6 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         say_error(f"{outcome.out_of_money}; repeat the command with a higher limit to continue")
         return OUT_OF_MONEY
     return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
-
-
-def _check_models(used: Sequence[spending.UsedModel], how: RunOptions) -> None:
-    """Refuse models that could not be asked; with a cache, perhaps they need not be."""
-    if (how.cache or model_cache()) is None:
-        for name in dict.fromkeys(one.name for one in used if not one.held):
-            check_model_ready(name)
 
 
 def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
@@ -308,6 +304,8 @@ def _run_episodes(
     configuration = directory.configuration
     planned = {job: _planned(job, configuration.turns) for job in directory.jobs()}
     recorded = {job: len(directory.lines(job)) for job in planned}
+    if note := spending.limit_note(how.max_cost, configuration):
+        say_error(note)
     waiting = [job for job in planned if recorded[job] < planned[job]]
     workers = how.workers or min(os.cpu_count() or 1, max(1, len(waiting) // 2))
     accounts = spending.spent_so_far(directory)

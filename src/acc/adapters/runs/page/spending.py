@@ -70,6 +70,9 @@ def _notes(summary: Mapping[str, Any], cost: Mapping[str, Any]) -> list[str]:
         if agent["kind"].startswith(("a2a:", "python:"))
         and not any(row["agent"] == agent["name"] for row in cost["spent"])
     ]
+    judge = summary["configuration"].get("judge", "")
+    if judge.startswith("python:") and not summary["configuration"].get("judging"):
+        others.append("the judge")
     if others:
         notes.append(f"Not seen: what {listed(others)} may have spent by themselves.")
     return notes
