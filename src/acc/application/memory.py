@@ -21,6 +21,7 @@ from acc.domain.value_objects.turn import (
     TurnSignal,
     TurnTrace,
 )
+from acc.domain.value_objects.value import changed
 from acc.ports.outbound.memory_ports import (
     CompressorPort,
     EvidenceStorePort,
@@ -163,7 +164,9 @@ def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
         "notes": list(trace.notes),
     }
     if trace.spent.llm_calls:
-        fields["compressor"] = {"usage": to_builtins(trace.spent), "fallback": trace.fallback}
+        # Without the money: the same commit is free when its answer comes from a cache.
+        usage = changed(trace.spent, cost=None, priced_calls=0)
+        fields["compressor"] = {"usage": to_builtins(usage), "fallback": trace.fallback}
     return fields
 
 

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """The ports that a run may use. `models`, `memories` and `remote` turn names into things."""
+    """The ports that a run may use. `models`, `memories` and `remote` turn names into things.
+
+    `watched` is put around a model that an agent holds itself, so that its calls can be counted.
+    """
 
     sessions: SessionStorePort
     artifacts: ArtifactStorePort
@@ -42,12 +45,13 @@ class Services:
     shelf: "MemoryShelf"
     remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
     mcp: McpConnectionsPort | None = None
+    watched: Callable[[LanguageModelPort], LanguageModelPort] | None = None
     _known: dict[str, LanguageModelPort] = field(default_factory=dict)
 
     def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
         """Return a model by its name, made once, or the model itself."""
         if not isinstance(model, str):
-            return model
+            return model if self.watched is None else self.watched(model)
         if model not in self._known:
             self._known[model] = self.models(model)
         return self._known[model]

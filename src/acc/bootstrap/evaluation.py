@@ -5,7 +5,7 @@ import gc
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -17,8 +17,10 @@ from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseC
 from acc.bootstrap.judges import make_examiner, open_judge
 from acc.bootstrap.models import EpisodeModels, make_model
 from acc.bootstrap.parts import MEMORIES, RULES, make_memory
+from acc.bootstrap.spending import Means, Spending
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate, GateResult
+from acc.domain.spending import ModelCall, Part
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
@@ -70,12 +72,18 @@ def make_agent(
     gives it, and those of an agent of acc, by name.
     """
     sizes = {"window": window, "budget": budget, "compressor": compressor}
-    return _made_agent(name, kind, sizes, model=model, models=make_model)
+    return _made_agent(name, kind, sizes, model=model)
 
 
 def _made_agent(
-    name: str, kind: str, sizes: Mapping[str, Any], *, model: str, models: Models
+    name: str,
+    kind: str,
+    sizes: Mapping[str, Any],
+    *,
+    model: str,
+    models: EpisodeModels | None = None,
 ) -> AgentRunnerPort:
+    speakers = make_model if models is None else models.of(name)
     if kind.startswith("python:"):
         from acc.adapters.evaluation.python_agents import make_runner
 
@@ -87,16 +95,17 @@ def _made_agent(
         return _remote_agent(name, kind.removeprefix("a2a:"))
     from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
 
+    compressors = make_model if models is None else models.of(name, Part.COMPRESSOR)
     return MemoryAgentRunner(
         agent_name=name,
-        model=models(model),
-        memory=make_memory(AGENT_KINDS.get(kind, kind), models=models, **sizes),
+        model=speakers(model),
+        memory=make_memory(AGENT_KINDS.get(kind, kind), models=compressors, **sizes),
         instruction="" if model == "embedded" else INSTRUCTION,
     )
 
 
 def _runtime_agent(
-    name: str, agent: "BaseAgent", sizes: Mapping[str, Any], models: Models
+    name: str, agent: "BaseAgent", sizes: Mapping[str, Any], models: EpisodeModels | None
 ) -> AgentRunnerPort:
     """Return a tree of agents with a session of its own and the evaluation's memory sizes."""
     from acc.adapters.evaluation.runtime_agents import RuntimeAgentRunner
@@ -104,8 +113,12 @@ def _runtime_agent(
     from acc.bootstrap.agents import make_conversation_memory, make_services
 
     services = make_services()
-    services.models = models
-    services.memories = partial(make_conversation_memory, models=services.model, **sizes)
+    compressors: Models = services.model
+    if models is not None:
+        services.models = models.of(name)
+        services.watched = partial(models.watched, who=name)
+        compressors = models.of(name, Part.COMPRESSOR)
+    services.memories = partial(make_conversation_memory, models=compressors, **sizes)
     runner = SessionRunner(agent, app_name="evaluation", services=services)
     return RuntimeAgentRunner(agent_name=name, runner=runner)
 
@@ -124,13 +137,19 @@ def _remote_agent(name: str, url: str) -> AgentRunnerPort:
     return RemoteAgentRunner(agent_name=name, remote=make_remote(address), ids=RandomIds())
 
 
-def make_judge(configuration: RunConfiguration, scenario: "Scenario") -> JudgeEvaluatorPort:
+def make_judge(
+    configuration: RunConfiguration, scenario: "Scenario", models: EpisodeModels | None = None
+) -> JudgeEvaluatorPort:
     """Return the judge of one episode, blinded."""
     from acc.adapters.evaluation.blinding import BlindedJudge
 
     return BlindedJudge(
         open_judge(
-            configuration.judge, configuration.judging, scenario=scenario, seed=scenario.seed
+            configuration.judge,
+            configuration.judging,
+            scenario=scenario,
+            seed=scenario.seed,
+            models=models,
         ),
         seed=scenario.seed,
         visible_characters=configuration.visible_characters,
@@ -172,12 +191,6 @@ def check_compressor(name: str) -> None:
     """Refuse a compressor that could not be asked, before an episode needs it."""
     if name != RULES:
         make_model(name)
-
-
-def compressors(kinds: Iterable[str], chosen: str) -> set[str]:
-    """Return the models that write states for agents of these kinds; `chosen` is that of `acc`."""
-    found = {kind.removeprefix("acc:") for kind in kinds if kind.startswith("acc:")}
-    return (found | ({chosen} if "acc" in kinds else set())) - {RULES}
 
 
 @lru_cache(maxsize=32)
@@ -240,7 +253,11 @@ def compose_episode(
     ]
     if judging is not None and drives:
         queries = make_examiner(
-            configuration.judge, judging, scenario=scenario, turns=configuration.turns
+            configuration.judge,
+            judging,
+            scenario=scenario,
+            turns=configuration.turns,
+            models=models,
         )
     return Episode(
         agents=[
@@ -253,11 +270,11 @@ def compose_episode(
                     "compressor": configuration.compressor,
                 },
                 model=configuration.model,
-                models=models.of(choice.name),
+                models=models,
             )
             for choice in configuration.agents
         ],
-        judge=make_judge(configuration, scenario),
+        judge=make_judge(configuration, scenario, models),
         queries=queries,
         journal=journal,
     )
@@ -265,36 +282,63 @@ def compose_episode(
 
 @dataclass(slots=True, kw_only=True)
 class EvaluationOutcome:
-    """How a whole evaluation ended."""
+    """How a whole evaluation ended; `out_of_money` says why the limit of its cost ended it."""
 
     errors: dict[str, str] = field(default_factory=dict)
     stopped: bool = False
+    out_of_money: str = ""
+    ended: int = 0
+
+    def take(self, end: EpisodeEnd) -> None:
+        """Count an episode that ended; one that was stopped between two turns did not."""
+        self.ended += not end.stopped
+        if end.error:
+            self.errors[end.job.name] = end.error
 
 
 OnTurn = Callable[[str, TurnResult], None]
 
 
-async def _run_job(
-    run: "RunDirectory",
-    job: EpisodeJob,
-    on_turn: OnTurn,
-    should_stop: Callable[[], bool],
-    cache: Path | None,
-) -> EpisodeEnd:
-    configuration = run.configuration
-    models = EpisodeModels(job.name, cache=cache)
-    with ExitStack() as stack:
-        use_case = EvaluateUseCase(
-            compose=lambda wanted: compose_episode(configuration, run, wanted, stack, models),
-            agent_timeout=configuration.timeout,
-            judge_attempts=configuration.judge_attempts,
-        )
-        try:
-            return await use_case.run(
-                job, on_turn=lambda of, result: on_turn(of.name, result), should_stop=should_stop
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Desk:
+    """Where a process runs episodes: with what, who hears of them, and whether it may go on."""
+
+    run: "RunDirectory"
+    means: Means
+    on_turn: OnTurn
+    on_call: Callable[[ModelCall], None]
+    should_stop: Callable[[], bool]
+
+    async def work(self, job: EpisodeJob) -> EpisodeEnd:
+        """Run one episode; what its models cost is on record before anyone hears of it."""
+        from acc.adapters.runs.spending import spending_of
+
+        configuration = self.run.configuration
+        with ExitStack() as stack:
+            spending = stack.enter_context(spending_of(self.run, job).appending())
+
+            def told(call: ModelCall) -> None:
+                spending.append(call)
+                self.on_call(call)
+
+            models = EpisodeModels(
+                job.name, cache=self.means.cache, prices=self.means.prices, on_call=told
             )
-        finally:
-            await models.aclose()
+            use_case = EvaluateUseCase(
+                compose=lambda wanted: compose_episode(
+                    configuration, self.run, wanted, stack, models
+                ),
+                agent_timeout=configuration.timeout,
+                judge_attempts=configuration.judge_attempts,
+            )
+            try:
+                return await use_case.run(
+                    job,
+                    on_turn=lambda of, result: self.on_turn(of.name, result),
+                    should_stop=self.should_stop,
+                )
+            finally:
+                await models.aclose()
 
 
 def run_evaluation(
@@ -303,22 +347,28 @@ def run_evaluation(
     *,
     workers: int,
     on_turn: OnTurn,
-    cache: Path | None = None,
+    spending: Spending | None = None,
 ) -> EvaluationOutcome:
     """Run the episodes here or in worker processes; Ctrl-C ends it with what was done.
 
-    What models of providers answer is kept in the folder `cache`, and not asked again.
+    `spending` hears what every call of a model costs, and ends the run where no more may be spent:
+    turns that are under way are finished.
     """
     outcome = EvaluationOutcome()
+    spending = spending or Spending()
     if not jobs:
         return outcome
     try:
-        if workers <= 1:
-            asyncio.run(_run_here(run, jobs, on_turn, outcome, cache))
+        if spending.is_used_up:
+            pass
+        elif workers <= 1:
+            asyncio.run(_run_here(run, jobs, on_turn, outcome, spending))
         else:
-            _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome, cache)
+            _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome, spending)
     except KeyboardInterrupt:
         outcome.stopped = True
+    if spending.is_used_up and outcome.ended < len(jobs):
+        outcome.out_of_money = spending.why_stopped()
     return outcome
 
 
@@ -327,12 +377,20 @@ async def _run_here(
     jobs: Sequence[EpisodeJob],
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
-    cache: Path | None,
+    spending: Spending,
 ) -> None:
+    desk = _Desk(
+        run=run,
+        means=spending.means,
+        on_turn=on_turn,
+        on_call=spending.take,
+        should_stop=lambda: spending.is_used_up,
+    )
     for job in jobs:
-        end = await _run_job(run, job, on_turn, lambda: False, cache)
-        if end.error:
-            outcome.errors[job.name] = end.error
+        end = await desk.work(job)
+        outcome.take(end)
+        if spending.is_used_up:
+            return
 
 
 def _run_in_workers(
@@ -341,28 +399,34 @@ def _run_in_workers(
     workers: int,
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
-    cache: Path | None,
+    spending: Spending,
 ) -> None:
     from acc.adapters.runtime.workers import WorkerFault, WorkerPool
 
     def take(message: Any) -> bool:
         if isinstance(message, EpisodeEnd):
-            if message.error:
-                outcome.errors[message.job.name] = message.error
+            outcome.take(message)
             return True
         if isinstance(message, WorkerFault):
             raise message.as_error()
-        on_turn(*message)
+        if isinstance(message, ModelCall):
+            spending.take(message)
+            if spending.is_used_up:
+                pool.halt()
+        else:
+            on_turn(*message)
         return False
 
-    pool = WorkerPool(_serve_jobs, (run.path, cache), workers=workers, preload=("acc.preloaded",))
+    pool = WorkerPool(
+        _serve_jobs, (run.path, spending.means), workers=workers, preload=("acc.preloaded",)
+    )
     try:
         pool.run(jobs, take)
     finally:
         pool.stop()
 
 
-def _serve_jobs(connection: Connection, path: Path, cache: Path | None) -> None:
+def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
     """Run in a worker process: take jobs until there are none."""
     from acc.adapters.runs.run_directory import RunDirectory
     from acc.adapters.runtime.workers import WorkerFault, WorkerSeat
@@ -372,18 +436,16 @@ def _serve_jobs(connection: Connection, path: Path, cache: Path | None) -> None:
     gc.set_threshold(50_000, 20, 20)
     sys.stdout = sys.stderr  # what an agent prints is not our output
     seat = WorkerSeat(connection)
-    run = RunDirectory.open(path)
+    desk = _Desk(
+        run=RunDirectory.open(path),
+        means=means,
+        on_turn=lambda name, result: seat.tell((name, slim(result))),
+        on_call=seat.tell,
+        should_stop=seat.should_stop,
+    )
     for job in seat.jobs():
         try:
-            end = asyncio.run(
-                _run_job(
-                    run,
-                    job,
-                    lambda name, result: seat.tell((name, slim(result))),
-                    seat.should_stop,
-                    cache,
-                )
-            )
+            end = asyncio.run(desk.work(job))
         except AccError as error:
             seat.tell(WorkerFault(error.code, str(error)))
             return

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.judging import reason_not_to_judge
 from acc.domain.errors import InvalidInput
+from acc.domain.spending import Part
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySourcePort
 from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
     from acc.application.use_cases.check_judge import Reading
+    from acc.bootstrap.models import EpisodeModels
     from acc.domain.value_objects.scenario import Scenario
 
 _MODEL = "model:"
@@ -102,8 +104,9 @@ def open_judge(
     *,
     scenario: "Scenario | None" = None,
     seed: int = 0,
+    models: "EpisodeModels | None" = None,
 ) -> JudgeEvaluatorPort:
-    """Return the judge that a choice names, not blinded yet."""
+    """Return the judge that a choice names, not blinded yet; its model is one of `models`."""
     if judge == "rubric":
         from acc.adapters.evaluation.rubric_judge import RubricJudge
 
@@ -111,7 +114,8 @@ def open_judge(
     if judging is not None:
         from acc.adapters.evaluation.model_judge import ModelJudge
 
-        return ModelJudge(_judging_model(judge, judging), configuration=judging, seed=seed)
+        model = _judging_model(judge, judging, models)
+        return ModelJudge(model, configuration=judging, seed=seed)
     made: JudgeEvaluatorPort = _made(judge)
     return made
 
@@ -129,23 +133,29 @@ async def check_judge(
 
 
 def make_examiner(
-    judge: str, judging: JudgeConfiguration, *, scenario: "Scenario", turns: int | None
+    judge: str,
+    judging: JudgeConfiguration,
+    *,
+    scenario: "Scenario",
+    turns: int | None,
+    models: "EpisodeModels | None" = None,
 ) -> QuerySourcePort:
     """Return the one who writes the queries where the judge drives."""
     from acc.adapters.evaluation.judging.asking import SchemaAsker
     from acc.adapters.evaluation.judging.driving import ModelExaminer
 
-    asker = SchemaAsker(
-        _judging_model(judge, judging), repairs=judging.repairs, timeout=judging.timeout
-    )
+    model = _judging_model(judge, judging, models)
+    asker = SchemaAsker(model, repairs=judging.repairs, timeout=judging.timeout)
     return ModelExaminer(asker, scenario, turns=turns)
 
 
-def _judging_model(judge: str, judging: JudgeConfiguration) -> LanguageModelPort:
+def _judging_model(
+    judge: str, judging: JudgeConfiguration, models: "EpisodeModels | None"
+) -> LanguageModelPort:
     if judge.startswith(_PYTHON):
         made: LanguageModelPort = _made(judge)
-        return made
-    return _model(judging.model)
+        return made if models is None else models.watched(made, "", Part.JUDGE, judge)
+    return _model(judging.model) if models is None else models.of("", Part.JUDGE)(judging.model)
 
 
 def _model(name: str) -> LanguageModelPort:

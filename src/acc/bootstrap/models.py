@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.local_models import is_local_name, make_local_model
 from acc.domain.errors import InvalidInput
+from acc.domain.spending import FREE, ModelCall, Part, Price
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from acc.adapters.providers.choice import ModelChoice
     from acc.adapters.providers.limiting import Limiter
@@ -74,22 +75,66 @@ def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> Lan
 
 
 class EpisodeModels:
-    """The models of one episode: agents share a model's connections, and no draw of its answers."""
+    """The models of one episode: agents share a model's connections, and no draw of its answers.
 
-    def __init__(self, episode: str, *, cache: Path | None = None) -> None:
+    `on_call` hears what every call cost, but for those of the embedded model. `prices` are by the
+    names that `--price` was given.
+    """
+
+    def __init__(
+        self,
+        episode: str,
+        *,
+        cache: Path | None = None,
+        prices: "Mapping[str, Price] | None" = None,
+        on_call: "Callable[[ModelCall], None] | None" = None,
+    ) -> None:
         self._episode = episode
         self._cache = cache
+        self._prices = prices or {}
+        self._on_call = on_call
         self._made: dict[str, LanguageModelPort] = {}
 
-    def of(self, who: str) -> "Callable[[str], LanguageModelPort]":
-        """Return what gives someone a model by its name."""
+    def of(self, who: str, part: Part = Part.AGENT) -> "Callable[[str], LanguageModelPort]":
+        """Return what gives someone a model by its name, for one part."""
 
         def model(name: str) -> LanguageModelPort:
             if name not in self._made:
-                self._made[name] = _core(name)
-            return _kept(self._made[name], name, self._cache, f"{self._episode}/{who}")
+                self._made[name] = _core(name, self._prices)
+            # No agent can have the judge's name.
+            draw = "(judge)" if part is Part.JUDGE else who
+            kept = _kept(self._made[name], name, self._cache, f"{self._episode}/{draw}")
+            names = _named(name)
+            if names == ("embedded",):
+                return kept
+            return self._metered(kept, who, part, " | ".join(map(plain_name, names)))
 
         return model
+
+    def watched(
+        self, model: LanguageModelPort, who: str, part: Part = Part.AGENT, name: str = ""
+    ) -> LanguageModelPort:
+        """Return a model that is not known by name, so that its calls count too."""
+        if isinstance(model, ProviderModel):
+            # Its connections belong to this loop; asking opens new ones.
+            self._made[f"held {id(model)}"] = model
+            price = price_for(model.choice, self._prices)
+            name = name or model.name
+            if price is not None:
+                from acc.adapters.providers.metering import PricedModel
+
+                model = PricedModel(model, price)
+        return self._metered(model, who, part, name or type(model).__name__)
+
+    def _metered(
+        self, model: LanguageModelPort, who: str, part: Part, name: str
+    ) -> LanguageModelPort:
+        if self._on_call is None:
+            return model
+        from acc.adapters.providers.metering import MeteredModel
+
+        agent = "" if part is Part.JUDGE else who
+        return MeteredModel(model, self._on_call, part=part, agent=agent, name=name)
 
     async def aclose(self) -> None:
         """Close the models' connections."""
@@ -210,23 +255,58 @@ def _choice(name: str, **settings: Any) -> "ModelChoice":
     return replace(parse_choice(name), **settings)
 
 
-def _core(name: str) -> LanguageModelPort:
-    """Return a model without a cache."""
-    found: list[LanguageModelPort] = []
-    for one in _named(name):
-        if one == "embedded":
-            from acc.adapters.models.embedded import EmbeddedModel
+def plain_name(name: str) -> str:
+    """Return a model's name without its settings."""
+    return name.partition("?")[0]
 
-            found.append(EmbeddedModel())
-        elif is_local_name(one):
-            found.append(make_local_model(one))
-        else:
-            found.append(ProviderModel(one))
+
+def names_of(name: str) -> tuple[str, ...]:
+    """Return the models that a name means: alternatives, and what a variable holds."""
+    return _named(name)
+
+
+def price_for(choice: "ModelChoice", prices: "Mapping[str, Price]") -> Price | None:
+    """Return the price that was given for a model, by its name with or without its URL."""
+    for name in (choice.name, f"{choice.provider}:{choice.model}", choice.model):
+        if name in prices:
+            return prices[name]
+    return None
+
+
+def choice_of(name: str) -> "ModelChoice | None":
+    """Return which model of a provider a name means, or None for one that is ours."""
+    return None if _is_ours(name) else _choice(name)
+
+
+def _core(name: str, prices: "Mapping[str, Price] | None" = None) -> LanguageModelPort:
+    """Return a model without a cache; what runs here costs nothing."""
+    names = _named(name)
+    found = [_single(one, prices, alone=len(names) == 1) for one in names]
     if len(found) == 1:
         return found[0]
     from acc.adapters.providers.trying import FallbackModel
 
     return FallbackModel(found)
+
+
+def _single(name: str, prices: "Mapping[str, Price] | None", *, alone: bool) -> LanguageModelPort:
+    model: LanguageModelPort
+    price: Price | None = FREE
+    if name == "embedded":
+        from acc.adapters.models.embedded import EmbeddedModel
+
+        model = EmbeddedModel()
+        price = None if alone else FREE
+    elif is_local_name(name):
+        model = make_local_model(name)
+    else:
+        made = ProviderModel(name)
+        model, price = made, price_for(made.choice, prices or {})
+    if price is None or prices is None:
+        return model
+    from acc.adapters.providers.metering import PricedModel
+
+    return PricedModel(model, price)
 
 
 def _kept(

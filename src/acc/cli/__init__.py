@@ -1,7 +1,8 @@
 """The command line: parses, calls, prints.
 
 Exit status: 0; 1 where a gate fails, an episode or a run ends in an error, or a check finds a
-problem; 2 for bad use; 3 where a run waits for a person; 130 on Ctrl-C.
+problem; 2 for bad use; 3 where a run waits for a person; 4 where an evaluation has spent what it
+may; 130 on Ctrl-C.
 """
 
 import sys

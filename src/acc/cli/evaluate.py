@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,8 @@ from cyclopts import Parameter
 from acc.adapters.runs.results import GATE_METRICS, fallback_notes
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.votes import policy_of
-from acc.bootstrap import evaluation, judges
-from acc.bootstrap.models import check_model_name, check_model_ready, model_cache, model_of
+from acc.bootstrap import evaluation, judges, spending
+from acc.bootstrap.models import check_model_name, model_of
 from acc.bootstrap.parts import compressor_of, version
 from acc.cli.screen import (
     RunScreen,
@@ -27,11 +28,16 @@ from acc.cli.screen import (
     result_table,
     say_error,
 )
+from acc.cli.spending.plans import show_plan
+from acc.cli.spending.tables import summary_table
 from acc.domain.ccs_budget import SMALLEST_BUDGET
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
+from acc.domain.spending import Price
 from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration
 
+#: The exit status of a run that has spent what it may.
+OUT_OF_MONEY = 4
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 
 
@@ -142,7 +148,34 @@ class RunOptions:
             consume_multiple=False,
         ),
     ] = ()
-    json: Annotated[bool, Parameter(help="Print the summary as JSON.", negative=())] = False
+    max_cost: Annotated[
+        float | None,
+        Parameter(
+            help="The most that the run may cost, in US dollars, with what it has cost before: no "
+            "further turn begins once it is spent, and the exit status is 4. The same command with "
+            "a higher limit goes on."
+        ),
+    ] = None
+    price: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="MODEL=IN/OUT: what a model costs, in US dollars for a million tokens read and "
+            "written, where the list of prices does not know it or is wrong. May be repeated.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
+    dry_run: Annotated[
+        bool,
+        Parameter(
+            help="Print what would be run, how many calls that takes, and what they may cost. "
+            "Nothing is asked and nothing is written.",
+            negative=(),
+        ),
+    ] = False
+    json: Annotated[
+        bool, Parameter(help="Print the summary, or the plan, as JSON.", negative=())
+    ] = False
     quiet: Annotated[bool, Parameter(help="Print no progress and no table.", negative=())] = False
 
 
@@ -157,14 +190,28 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     server. Results go to a run directory: report.html to read, summary.json, records.jsonl and
     records.csv to work with, junit.xml for a build server, episodes/ with every turn.
 
+    With models that cost money, look first and set a limit: --dry-run tells how many calls a run
+    takes and what they may cost, --max-cost 0.50 ends it where that is spent.
+
     Example: acc eval --scenario it-operations --agents baseline,acc --episodes 10
     """
     configuration = configure(options)
-    _check_model(configuration, how)
+    used = spending.used_models(configuration)
+    prices = spending.parse_prices(how.price, used)
     gates = _checked_gates(how, configuration)
+    if how.dry_run:
+        return show_plan(
+            configuration,
+            how.out or default_directory(configuration),
+            prices=prices,
+            limit=how.max_cost,
+            as_json=how.json,
+        )
+    spending.check_limit(how.max_cost, used, prices)
+    spending.check_ready(used, how.cache)
     directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
     with directory.locked():
-        outcome = _run_episodes(directory, how)
+        outcome = _run_episodes(directory, how, prices)
         if not how.quiet and sys.stderr.isatty():
             say_error("writing the report")
         results = evaluation.write_results(directory, gates=gates, errors=outcome.errors)
@@ -180,18 +227,10 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     if outcome.stopped:
         say_error(f"stopped; what was done is in {directory.path}: repeat the command to continue")
         return 130
+    if outcome.out_of_money:
+        say_error(f"{outcome.out_of_money}; repeat the command with a higher limit to continue")
+        return OUT_OF_MONEY
     return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
-
-
-def _check_model(configuration: RunConfiguration, how: RunOptions) -> None:
-    """Refuse a model that could not be asked; with a cache, perhaps it need not be."""
-    if (how.cache or model_cache()) is not None:
-        return
-    kinds = {agent.kind for agent in configuration.agents}
-    if kinds & evaluation.AGENT_KINDS.keys():
-        check_model_ready(configuration.model)
-    for name in sorted(evaluation.compressors(kinds, configuration.compressor)):
-        check_model_ready(name)
 
 
 def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
@@ -259,22 +298,35 @@ def _planned(job: EpisodeJob, turns: int | None) -> int:
     return min(count, turns) if turns else count
 
 
-def _run_episodes(directory: RunDirectory, how: RunOptions) -> evaluation.EvaluationOutcome:
+def _run_episodes(
+    directory: RunDirectory, how: RunOptions, prices: Mapping[str, Price]
+) -> evaluation.EvaluationOutcome:
     configuration = directory.configuration
     planned = {job: _planned(job, configuration.turns) for job in directory.jobs()}
     recorded = {job: len(directory.lines(job)) for job in planned}
+    if note := spending.limit_note(how.max_cost, configuration):
+        say_error(note)
     waiting = [job for job in planned if recorded[job] < planned[job]]
     workers = how.workers or min(os.cpu_count() or 1, max(1, len(waiting) // 2))
+    accounts = spending.spent_so_far(directory)
     screen = RunScreen(
         [agent.name for agent in configuration.agents],
         turns=sum(planned.values()),
         done=sum(recorded.values()),
         quiet=how.quiet or (how.json and not sys.stderr.isatty()),
+        accounts=accounts,
+        limit=how.max_cost,
+    )
+    purse = spending.Spending(
+        means=spending.Means(cache=how.cache, prices=prices),
+        accounts=accounts,
+        limit=how.max_cost,
+        on_call=screen.on_call,
     )
     # What an agent prints is not our output.
     with screen, redirect_stdout(sys.stderr):
         return evaluation.run_evaluation(
-            directory, waiting, workers=workers, on_turn=screen.on_turn, cache=how.cache
+            directory, waiting, workers=workers, on_turn=screen.on_turn, spending=purse
         )
 
 
@@ -296,6 +348,9 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     ]
     if rows:
         screen.print(paired_table(rows), "")
+    spent = summary_table(summary)
+    if spent is not None:
+        screen.print(spent, "")
     for note in fallback_notes(summary):
         screen.print(note, markup=False)
     for agent, error in results.first_errors.items():

@@ -17,7 +17,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from acc.cli.spending.tables import live_table, live_words
 from acc.domain.evaluation_metrics import metric
+from acc.domain.spending import Accounts, ModelCall
 from acc.domain.value_objects.live_evaluation import TurnResult
 
 _LINE_EVERY = 5.0
@@ -58,9 +60,21 @@ def say_error(text: str) -> None:
 class RunScreen:
     """Shows a run while it goes on; use it as a context manager."""
 
-    def __init__(self, agents: Sequence[str], *, turns: int, done: int, quiet: bool) -> None:
+    def __init__(
+        self,
+        agents: Sequence[str],
+        *,
+        turns: int,
+        done: int,
+        quiet: bool,
+        accounts: Accounts | None = None,
+        limit: float | None = None,
+    ) -> None:
         self._console = error_console()
         self._agents = agents
+        #: What models cost, which somebody else counts.
+        self._accounts = accounts or Accounts()
+        self._limit = limit
         self._turns = turns
         self._done = done
         self._quiet = quiet
@@ -112,6 +126,13 @@ class RunScreen:
         elif not self._quiet and time.monotonic() - self._last_line > _LINE_EVERY:
             self._line()
 
+    def on_call(self, call: ModelCall) -> None:
+        """Take note of a model's call, which is counted already."""
+        if self._live is not None:
+            self._live.update(self._picture())
+        elif not self._quiet and time.monotonic() - self._last_line > _LINE_EVERY:
+            self._line()
+
     def _picture(self) -> Group:
         table = Table(box=None, pad_edge=False)
         table.add_column("agent", style="bold")
@@ -121,7 +142,10 @@ class RunScreen:
         for agent in self._agents:
             cells = [self._mean(agent, name) for name in _SHOWN]
             table.add_row(agent, *cells, str(self._failed[agent]))
-        return Group(self._progress, table)
+        if not self._accounts.by_spender:
+            return Group(self._progress, table)
+        spent = live_table(self._accounts, self._agents, self._limit)
+        return Group(self._progress, table, "", spent)
 
     def _mean(self, agent: str, name: str) -> str:
         total, count = self._sums[agent][name]
@@ -130,7 +154,10 @@ class RunScreen:
     def _line(self) -> None:
         self._last_line = time.monotonic()
         seconds = self._last_line - self._started
-        self._say(f"{self._done}/{self._turns} turns, {seconds:.0f} s")
+        spent = ""
+        if self._accounts.by_spender:
+            spent = f", {live_words(self._accounts, self._limit)}"
+        self._say(f"{self._done}/{self._turns} turns, {seconds:.0f} s{spent}")
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False)

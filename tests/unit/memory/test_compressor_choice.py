@@ -176,7 +176,9 @@ def test_turns_left_to_the_rules_are_counted(
 ) -> None:
     writer = ScriptedModel(answer, repeat=True)
     real = models._core
-    monkeypatch.setattr(models, "_core", lambda name: writer if name == "writer" else real(name))
+    monkeypatch.setattr(
+        models, "_core", lambda name, *given: writer if name == "writer" else real(name)
+    )
     configuration = configure(options(agents="acc,model=acc:writer"))
     run = RunDirectory.create(tmp_path / "run", configuration)
     with run.locked():

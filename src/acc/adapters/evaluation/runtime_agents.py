@@ -69,8 +69,9 @@ class RuntimeAgentRunner:
         config = runner.config
         if type(agent) is LlmAgent and _is_plain(agent):
             recorded = replace(agent, model=_RecordedModel(response))
+            services = replace(runner.services, watched=None)  # nothing is asked
             runner = SessionRunner(
-                recorded, app_name=runner.app_name, services=runner.services, config=config
+                recorded, app_name=runner.app_name, services=services, config=config
             )
         elif response.error.startswith(_TIMED_OUT):
             config = replace(

@@ -87,7 +87,7 @@ class ModelCompressor:
         self._tokens = tokens
         self._repairs = repairs
         self._timeout = timeout
-        self._instruction = _INSTRUCTION.format(budget=budget)
+        self._instruction = instruction_of(budget)
         self._schema = json_schema()
 
     async def compress(
@@ -152,6 +152,11 @@ class ModelCompressor:
         output = told.output_tokens or self._tokens.count(answer.text[:_MOST_ANSWER])
         counted = sum(self._tokens.count(text) for text in heard)
         return replace(told, input_tokens=counted, output_tokens=output)
+
+
+def instruction_of(budget: int) -> str:
+    """Return what the model is told to do."""
+    return _INSTRUCTION.format(budget=budget)
 
 
 class _Failed(Exception):

@@ -111,7 +111,7 @@ class CachedModel:
             return None
         self.hits += 1
         usage = changed(entry.said.usage, cost=0.0, priced_calls=1)
-        return ModelAnswer(text=entry.said.text, calls=entry.said.calls, usage=usage)
+        return ModelAnswer(text=entry.said.text, calls=entry.said.calls, usage=usage, kept=True)
 
     def _write(self, key: str, answer: ModelAnswer) -> None:
         """Keep an answer; a reader, here or in another process, finds all of it or nothing."""

@@ -1,11 +1,13 @@
 """What an answer cost, where its price is known: a price that is not is no price, and never 0."""
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from genai_prices import Usage as Tokens
 from genai_prices import calc_price
 
+from acc.adapters.providers.choice import ModelChoice
 from acc.domain.value_objects.event import Usage
 
 if TYPE_CHECKING:
@@ -60,3 +62,23 @@ def _has_prices(model: str, url: str) -> bool:
     except LookupError:
         return False
     return True
+
+
+#: Whose prices those are that go by another name.
+_LISTED_AS = {"openai-chat": "openai", "openai-responses": "openai"}
+
+
+def listed_cost(choice: ModelChoice, input_tokens: int, output_tokens: int) -> float | None:
+    """Return what a call of so many tokens would cost in US dollars, if the list has the model."""
+    usage = Tokens(input_tokens=input_tokens, output_tokens=output_tokens)
+    if choice.base_url:
+        with suppress(LookupError):
+            found = calc_price(usage, choice.model, provider_api_url=choice.base_url)
+            return float(found.total_price)
+    if choice.provider == "openai-compatible":
+        return None
+    provider = _LISTED_AS.get(choice.provider, choice.provider)
+    try:
+        return float(calc_price(usage, choice.model, provider_id=provider).total_price)
+    except LookupError:
+        return None

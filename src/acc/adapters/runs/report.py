@@ -7,7 +7,7 @@ from string import Template
 from typing import Any
 
 from acc.adapters.runs import charts
-from acc.adapters.runs.page import drawing, sections, standing, turns
+from acc.adapters.runs.page import drawing, sections, spending, standing, turns
 from acc.adapters.runs.page.phrasing import listed, plain
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import TurnLine
@@ -53,6 +53,8 @@ def page_of(
         losses_link=' <a href="#worse">Losses</a>' if focus else "",
         paired=sections.paired_section(summary),
         agreement=sections.agreement_section(summary),
+        cost=spending.cost_section(summary, slots),
+        cost_link=spending.cost_link(summary),
         shown=_shown(len(shown), len(recorded)),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.runs.spending import accounts_of, cost_fields
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
 from acc.adapters.runs.votes import Agreement
 from acc.domain.evaluation_metrics import METRIC_NAMES, spread
@@ -209,6 +210,9 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         overall[agent]["fallbacks"] = tally.fallbacks[agent]
         overall[agent]["flagged"] = tally.flagged[agent]
     wanted = len(run.jobs())
+    accounts = accounts_of(run)
+    # Where no model was asked there is nothing to tell.
+    cost = {"cost": cost_fields(accounts, tally.agents)} if accounts.by_spender else {}
     return {
         "configuration": msgspec.to_builtins(run.configuration),
         "episodes": {"planned": wanted, "recorded": len(tally.episodes)},
@@ -221,6 +225,7 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
         "by_turn": by_turn(tally),
         "paired": paired(tally, run.configuration.seed),
         "agreement": tally.agreement.measured(),
+        **cost,
     }
 
 

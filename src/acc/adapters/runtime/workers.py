@@ -81,6 +81,7 @@ class WorkerPool:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(preload))
         self._seats: dict[Connection, BaseProcess] = {}
+        self._halted = False
         for _ in range(workers):
             ours, theirs = context.Pipe()
             process = context.Process(target=entry, args=(theirs, *arguments), daemon=True)
@@ -109,9 +110,20 @@ class WorkerPool:
                 if not on_message(message):
                     continue
                 busy.discard(connection)
-                if waiting:
+                if waiting and not self._halted:
                     connection.send(waiting.pop(0))
                     busy.add(connection)
+
+    def halt(self) -> None:
+        """Hand out no more jobs, and ask the workers to stop after their turn."""
+        if not self._halted:
+            self._halted = True
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        for connection in self._seats:
+            with suppress(OSError):
+                connection.send(_STOP)
 
     def _exit_code(self, connection: Connection) -> int | None:
         process = self._seats[connection]
@@ -120,9 +132,7 @@ class WorkerPool:
 
     def stop(self, *, patience: float = 5.0) -> None:
         """Ask the workers to stop after their turn, then end those that do not."""
-        for connection in self._seats:
-            with suppress(OSError):
-                connection.send(_STOP)
+        self._tell_all()
         for process in self._seats.values():
             process.join(timeout=patience)
             if process.is_alive():

@@ -77,10 +77,13 @@ class EvaluateUseCase:
             turns += 1
             if on_turn is not None:
                 on_turn(job, result)
-            if should_stop():
+            if not is_over() and should_stop():
                 raise _Stopped
 
-        if isinstance(episode.queries, Sequence) and turns >= len(episode.queries):
+        def is_over() -> bool:
+            return isinstance(episode.queries, Sequence) and turns >= len(episode.queries)
+
+        if is_over():
             return EpisodeEnd(job=job, turns=turns)
         try:
             await live.run_episode(episode.queries, on_turn=record, earlier=earlier)

@@ -46,11 +46,15 @@ class Prompt(Value, frozen=True, kw_only=True):
 
 
 class ModelAnswer(Value, frozen=True, kw_only=True):
-    """What a model said, which tools it wants called, and what that cost."""
+    """What a model said, which tools it wants called, and what that cost.
+
+    `kept` marks an answer that was given before and kept: nobody was asked for it now.
+    """
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = NO_USAGE
+    kept: bool = False
 
 
 class LanguageModelPort(Protocol):

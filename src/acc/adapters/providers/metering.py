@@ -1,0 +1,99 @@
+"""Models that tell what every call costs, and models whose price is set by who uses them."""
+
+from collections.abc import AsyncIterator, Callable
+
+from acc.adapters.providers.trying import close, streamed
+from acc.domain.spending import ModelCall, Part, Price
+from acc.domain.value_objects.event import Usage
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+
+OnCall = Callable[[ModelCall], None]
+
+
+class MeteredModel:
+    """Asks a model, and tells `on_call` of every call when it is over, also of one that failed."""
+
+    def __init__(
+        self, model: LanguageModelPort, on_call: OnCall, *, part: Part, agent: str, name: str
+    ) -> None:
+        self._model = model
+        self._on_call = on_call
+        self._call = ModelCall(part=part, agent=agent, model=name)
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        """Return the answer to a prompt."""
+        try:
+            answer = await self._model.complete(prompt)
+        except BaseException:
+            # Also what is given up: it may have been charged for.
+            self._failed()
+            raise
+        self._told(answer)
+        return answer
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give the text as it comes, and at the end the whole answer."""
+        answered = False
+        try:
+            async for piece in streamed(self._model, prompt):
+                if isinstance(piece, ModelAnswer):
+                    answered = True
+                    self._told(piece)
+                yield piece
+        finally:
+            if not answered:
+                self._failed()
+
+    async def aclose(self) -> None:
+        """Close the model's connections."""
+        await close(self._model)
+
+    def _failed(self) -> None:
+        self._on_call(changed(self._call, failed=True))
+
+    def _told(self, answer: ModelAnswer) -> None:
+        # A model may be anyone's code; what it returns is checked by who asked.
+        usage = getattr(answer, "usage", None)
+        if not isinstance(usage, Usage):
+            self._failed()
+            return
+        self._on_call(
+            changed(
+                self._call,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cached_tokens=usage.cached_tokens,
+                cost=usage.cost,
+                kept=answer.kept,
+            )
+        )
+
+
+class PricedModel:
+    """Asks a model and prices its answers; where it does not tell its tokens, there is no price."""
+
+    def __init__(self, model: LanguageModelPort, price: Price) -> None:
+        self._model = model
+        self._price = price
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        """Return the answer to a prompt."""
+        return self._priced(await self._model.complete(prompt))
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Give the text as it comes, and at the end the whole answer."""
+        async for piece in streamed(self._model, prompt):
+            yield self._priced(piece) if isinstance(piece, ModelAnswer) else piece
+
+    async def aclose(self) -> None:
+        """Close the model's connections."""
+        await close(self._model)
+
+    def _priced(self, answer: ModelAnswer) -> ModelAnswer:
+        usage = answer.usage
+        told = usage.input_tokens or usage.output_tokens
+        free = not (self._price.input or self._price.output)
+        cost = self._price.cost(usage.input_tokens, usage.output_tokens) if told or free else None
+        priced = changed(usage, cost=cost, priced_calls=0 if cost is None else 1)
+        return changed(answer, usage=priced)

@@ -1,0 +1,419 @@
+"""What an evaluation costs: counted, shown, limited, estimated; against a stand-in's real HTTP.
+
+The stand-in says that every call read 11 tokens and wrote 7.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acc.bootstrap.parts import token_counter
+from acc.cli import run as acc
+from acc.testing.replies import Asked, Reply, fail, fitting, say
+from acc.testing.stand_in import ProviderStandIn
+
+# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
+
+SMALL = ("--scenario", "it-operations", "--turns", "2", "--episodes", "2")
+ALONE = ("--workers", "1")
+#: For 11 tokens read and 7 written, by the prices that the tests give.
+AGENT_CALL = 11 * 2.0e-6 + 7 * 10.0e-6
+COMPRESSOR_CALL = 11 * 1.0e-6 + 7 * 1.0e-6
+JUDGE_CALL = 11 * 100.0e-6 + 7 * 0.0
+TREE = """
+from acc import Agent, AgentTurnResponse, ProviderModel, SequentialAgent
+
+def root():
+    return SequentialAgent(
+        name="desk",
+        sub_agents=[
+            Agent(name="first", model=ProviderModel("openai:held", api_key_env="TEAM_KEY")),
+            Agent(name="second", model="openai:named", memory="acc:anthropic:writer"),
+        ],
+    )
+
+class Other:
+    async def run_turn(self, query, canonical_memory):
+        return AgentTurnResponse(agent_name="other", response_text="Noted.")
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderStandIn]:
+    """Return a stand-in that everything here asks."""
+    with ProviderStandIn() as running:
+        for name, value in running.environment("a-key").items():
+            monkeypatch.setenv(name, value)
+        for name in ("ACC_MODEL_CACHE", "ACC_AGENT_MODEL", "ACC_COMPRESSOR_MODEL"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.chdir(tmp_path)
+        yield running
+
+
+def names(server: ProviderStandIn) -> dict[str, str]:
+    """Return the models of the three parts, each with a server's model of its own."""
+    return {
+        part: f"openai-compatible:{part}@{server.url}" for part in ("agent", "compressor", "judge")
+    }
+
+
+def parts_of(server: ProviderStandIn) -> tuple[str, ...]:
+    """Return the arguments for a run with a model in every part, each with its price."""
+    found = names(server)
+    return (
+        *("--agents", "baseline,acc", "--model", found["agent"]),
+        *("--compressor", found["compressor"], "--judge", f"model:{found['judge']}"),
+        *("--price", f"{found['agent']}=2/10", "--price", f"{found['compressor']}=1/1"),
+        *("--price", "openai-compatible:judge=100/0"),
+    )
+
+
+def spent(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"{row['part']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
+
+
+def asked_of(server: ProviderStandIn) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for asked in server.asked:
+        counts[asked.model] = counts.get(asked.model, 0) + 1
+    return counts
+
+
+def scored(asked: Asked) -> Reply:
+    """Return a usable answer of every part: facts out of the query, a sheet of all answers."""
+    schema = asked.body.get("response_format", {}).get("json_schema", {}).get("schema")
+    if schema is None:
+        return say("The rollback window is 30 minutes, as was said. " * 6)
+    answer = fitting(schema)
+    if "facts" in answer and "That cannot be used" not in asked.text:
+        text = "\n".join(_texts(asked.body))
+        query = re.findall(r"<<\w+ query>>\n(.*?)\n<<\w+ end>>", text, re.S)[-1]
+        said = [part for part in re.split(r"(?<=[.!?])\s+", query) if len(part) > 20]
+        answer["facts"] = [{**fitting_fact(schema), "text": one, "quote": one} for one in said]
+    if "scores" in answer:
+        letters = sorted(set(re.findall(r"Answer [A-Z]", asked.text)))
+        metrics = ("relevance", "answer_quality", "instruction_following", "coherence")
+        answer = {"scores": [{"answer": a, **dict.fromkeys(metrics, 7)} for a in letters]}
+    return say(json.dumps(answer))
+
+
+def fitting_fact(schema: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = fitting(schema["properties"]["facts"]["items"], schema)
+    return found
+
+
+def test_tokens_and_money_are_split_by_agent_compressor_and_judge(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.script = [scored] * 100
+    out = tmp_path / "run"
+    assert acc(["eval", *SMALL, *ALONE, *parts_of(server), "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    counts = asked_of(server)
+    assert counts == {"agent": 8, "compressor": 4, "judge": 4 * (1 + 2 + 1)}
+    summary = json.loads((out / "summary.json").read_text())
+    rows = spent(summary)
+    assert rows.keys() == {"agent baseline", "agent acc", "compressor acc", "judge"}
+    assert rows["agent acc"]["calls"] == 4
+    assert rows["agent acc"]["input_tokens"] == 4 * 11
+    assert rows["agent acc"]["output_tokens"] == 4 * 7
+    assert rows["agent acc"]["cost"] == pytest.approx(4 * AGENT_CALL)
+    assert rows["compressor acc"]["cost"] == pytest.approx(4 * COMPRESSOR_CALL)
+    assert rows["judge"]["cost"] == pytest.approx(16 * JUDGE_CALL)
+    total = 8 * AGENT_CALL + 4 * COMPRESSOR_CALL + 16 * JUDGE_CALL
+    assert summary["cost"]["total"]["cost"] == pytest.approx(total)
+    assert re.search(r"compressor of acc +4 +44 +28 +under \$0.0001", shown.out)
+    assert re.search(rf"together +28 +308 +196 +\${total:.4f}", shown.out)
+    assert "4/4 turns" in shown.err
+    assert f"${total:.4f} spent (agents $0.0007; compressors under $0.0001; judge $" in shown.err
+    page = (out / "report.html").read_text()
+    assert 'id="cost"' in page
+    assert f"${total:.4f}" in page
+    assert acc(["report", str(out)]) == 0
+    assert f"${total:.4f}" in capsys.readouterr().out
+
+
+def test_answers_from_the_cache_cost_nothing_and_no_part_asks_again(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.script = [scored] * 100
+    arguments = ["eval", *SMALL, *ALONE, *parts_of(server), "--cache", str(tmp_path / "cache")]
+    assert acc([*arguments, "--out", str(tmp_path / "one"), "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    calls = server.count
+    assert acc([*arguments, "--out", str(tmp_path / "two"), "--json"]) == 0
+    two = json.loads(capsys.readouterr().out)
+    assert server.count == calls == one["cost"]["total"]["calls"]
+    total = two["cost"]["total"]
+    assert (total["calls"], total["kept"], total["input_tokens"]) == (0, calls, 0)
+    assert total["cost"] == 0.0
+    for path in sorted((tmp_path / "one" / "episodes").iterdir()):
+        assert path.read_bytes() == (tmp_path / "two" / "episodes" / path.name).read_bytes()
+    acc(["report", str(tmp_path / "two")])
+    assert re.search(rf"together +0 +{calls} +0 +0 +\$0.0000", capsys.readouterr().out)
+
+
+def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "baseline,acc", "--model", model]
+    arguments += ["--price", "openai-compatible:q=2/10"]
+    turn = 2 * AGENT_CALL
+    out = tmp_path / "limited"
+    # The limit is passed within the second turn, which is finished, and no third is begun.
+    limit = f"{1.5 * turn:.7f}"
+    assert acc([*arguments, "--out", str(out), "--max-cost", limit]) == 4
+    told = capsys.readouterr()
+    assert server.count == 4
+    assert "stopped: $0.0004 is spent, and --max-cost allows $0.0003" in told.err
+    assert "repeat the command with a higher limit to continue" in told.err
+    assert acc([*arguments, "--out", str(out), "--max-cost", limit]) == 4
+    assert server.count == 4, "what was spent before counts"
+    capsys.readouterr()
+    assert acc([*arguments, "--out", str(out), "--max-cost", "1"]) == 0
+    assert server.count == 8
+    assert "continuing: 2 of 4 turns are on record" in capsys.readouterr().err
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["cost"]["total"]["cost"] == pytest.approx(4 * turn)
+    assert acc([*arguments, "--out", str(tmp_path / "free")]) == 0
+    for path in sorted((tmp_path / "free" / "episodes").iterdir()):
+        assert path.read_bytes() == (out / "episodes" / path.name).read_bytes()
+
+
+def test_a_limit_that_the_last_turn_reaches_does_not_make_a_whole_run_an_unfinished_one(
+    server: ProviderStandIn, tmp_path: Path
+) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
+    arguments += ["--price", f"{model}=2/10", "--max-cost", f"{3.5 * AGENT_CALL:.7f}"]
+    assert acc(arguments) == 0
+    assert server.count == 4
+
+
+def test_workers_stop_at_the_limit_together(server: ProviderStandIn, tmp_path: Path) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    command = [sys.executable, "-m", "acc", "eval", "--scenario", "it-operations"]
+    command += ["--episodes", "4", "--turns", "20", "--workers", "2", "--agents", "acc"]
+    command += ["--model", model, "--price", f"{model}=2/10", "--out", str(tmp_path / "run")]
+    command += ["--max-cost", f"{10 * AGENT_CALL:.7f}", "--quiet"]
+    found = subprocess.run(command, timeout=120, check=False, env=environment())  # noqa: S603
+    assert found.returncode == 4
+    # Each worker ends the turn that it is in when it hears of it, which takes it a moment.
+    assert 10 <= server.count < 80
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["cost"]["total"]["calls"] == server.count
+    assert summary["turns"] == server.count
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def test_what_was_spent_survives_a_kill_in_the_middle_of_a_turn(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "baseline,acc", "--model", model]
+    arguments += ["--price", f"{model}=2/10", "--out", str(tmp_path / "run")]
+    # The second turn: one agent is answered, the other one waits.
+    server.script = [say("a"), say("b"), say("c"), Reply(text="d", delay=60)]
+    process = subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "acc", *arguments, "--quiet"], env=environment()
+    )
+    spending = tmp_path / "run" / "spending" / "it-operations.000000.jsonl"
+    wait_for(lambda: spending.exists() and spending.read_text().count("\n") == 3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    server.script = []
+    assert acc([*arguments, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    # Three answers before the kill, one of them in a turn that was lost; six calls after it.
+    assert server.count == 4 + 6
+    assert summary["cost"]["total"]["calls"] == 3 + 6
+    assert summary["cost"]["total"]["cost"] == pytest.approx(9 * AGENT_CALL)
+
+
+def wait_for(is_so: Callable[[], bool], timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_limit_that_could_not_be_kept_is_refused_with_what_to_do(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    arguments = ["eval", *SMALL, "--model", model]
+    assert acc([*arguments, "--max-cost", "1"]) == 2
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert f"nobody knows the price of {model}" in told
+    assert f"--price {model}=IN/OUT" in told
+    assert acc([*arguments, "--max-cost", "0", "--price", f"{model}=1/1"]) == 2
+    assert acc([*arguments, "--price", "nobody=1/1"]) == 2
+    assert "no such model is used here" in capsys.readouterr().err
+    assert acc([*arguments, "--price", f"{model}=1"]) == 2
+    assert "must be MODEL=IN/OUT" in capsys.readouterr().err
+    assert server.count == 0
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_call_without_a_price_ends_a_run_with_a_limit(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    server.script = [say("untold", tokens=(0, 0, 0))]
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
+    assert acc([*arguments, "--max-cost", "1", "--price", f"{model}=1/1"]) == 4
+    assert "1 answers came without tokens or price" in capsys.readouterr().err
+    assert server.count == 1
+
+
+def test_a_price_that_is_not_known_is_told_and_a_failed_call_is_counted(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.script = [fail(401, "no"), say("yes")]
+    model = f"openai-compatible:q@{server.url}"
+    acc(["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"])
+    assert re.search(r"acc +4 +1 +33 +21 +price not known", capsys.readouterr().out)
+
+
+def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
+    server: ProviderStandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "cost_tree.py").write_text(TREE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("TEAM_KEY", "another")
+    agents = "desk=python:cost_tree:root,other=python:cost_tree:Other"
+    arguments = ["eval", *SMALL, *ALONE, "--agents", agents, "--out", "run", "--json"]
+    arguments += ["--price", "openai:held=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
+    assert acc([*arguments, "--max-cost", "1"]) == 0
+    told = capsys.readouterr()
+    assert "--max-cost does not cover what other may spend" in told.err
+    summary = json.loads(told.out)
+    rows = spent(summary)
+    assert rows["agent desk"]["models"] == ["openai:held", "openai:named"]
+    assert rows["agent desk"]["cost"] == pytest.approx(4 * (AGENT_CALL + COMPRESSOR_CALL))
+    assert rows["compressor desk"]["models"] == ["anthropic:writer"]
+    assert rows["compressor desk"]["calls"] >= 4
+    assert "agent other" not in rows
+    assert "Not seen: what other may have spent" in (tmp_path / "run/report.html").read_text()
+    assert acc([*arguments, "--dry-run"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["unseen"] == ["other"]
+    assert plan["cost"] is None
+
+
+def test_a_model_of_your_own_that_judges_is_counted_too(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--out", "run", "--json"]
+    acc([*arguments, "--judge", "python:acc.testing:ScriptedModel"])
+    judge = spent(json.loads(capsys.readouterr().out))["judge"]
+    assert judge["models"] == ["python:acc.testing:ScriptedModel"]
+    assert judge["calls"] >= 4
+
+
+def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
+    server: ProviderStandIn,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    arguments = ["eval", *SMALL, "--model", "openai:gpt-5.2", "--judge", "model:openai:gpt-5.2"]
+    assert acc([*arguments, "--dry-run", "--max-cost", "1000"]) == 0
+    shown = capsys.readouterr().out
+    assert "turns:     4" in shown
+    assert re.search(r"baseline +openai:gpt-5.2 +4 +[\d,]+ to [\d,]+ +120 to 1,000 +\$", shown)
+    assert re.search(r"judge +openai:gpt-5.2 +24 to 48 ", shown)
+    assert "--max-cost $1,000.00 suffices" in shown
+    assert "Assumed: " in shown
+    assert "Nothing was asked and nothing was written." in shown
+    assert acc(["eval", *SMALL, "--dry-run"]) == 0
+    assert "No model is asked that costs anything." in capsys.readouterr().out
+    assert server.count == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("turns", ["6", "24"])
+def test_what_is_really_sent_lies_within_the_estimate(
+    turns: str, server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = names(server)
+    arguments = ["eval", "--scenario", "it-operations", "--episodes", "1", "--turns", turns]
+    arguments += [*ALONE, "--model", found["agent"], "--compressor", found["compressor"]]
+    arguments += ["--judge", f"model:{found['judge']}", "--out", "run", "--json"]
+    assert acc([*arguments, "--dry-run"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    server.script = [scored] * 10_000
+    assert acc(arguments) == 0
+    count = token_counter().count
+    sent = dict.fromkeys(found, 0)
+    for asked in server.asked:
+        sent[asked.model] += sum(count(text) for text in _texts(asked.body))
+    calls = asked_of(server)
+    for part, agent_parts in _by_part(plan).items():
+        low, high = (sum(p["input_tokens"][end] for p in agent_parts) for end in ("low", "high"))
+        assert low <= sent[part] <= high, f"{part}: {low} {sent[part]} {high}"
+        least, most = (sum(p["calls"][end] for p in agent_parts) for end in ("low", "high"))
+        assert least <= calls[part] <= most, f"{part}: {least} {calls[part]} {most}"
+
+
+def _by_part(plan: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for part in plan["parts"]:
+        found.setdefault(part["part"], []).append(part)
+    return found
+
+
+def _texts(body: Any) -> Iterator[str]:
+    """Yield what a model reads: messages, and the schema."""
+    for message in body["messages"]:
+        content = message["content"]
+        yield from [content] if isinstance(content, str) else [part["text"] for part in content]
+    if "response_format" in body:
+        yield json.dumps(body["response_format"]["json_schema"]["schema"])
+
+
+def test_a_plan_of_a_run_that_was_begun_is_of_what_is_left(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"openai-compatible:q@{server.url}"
+    arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
+    arguments += ["--price", f"{model}=2/10"]
+    assert acc([*arguments, "--max-cost", f"{0.5 * AGENT_CALL:.7f}"]) == 4
+    capsys.readouterr()
+    assert acc([*arguments, "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["turns"], plan["recorded_turns"]) == (4, 1)
+    assert plan["parts"][0]["calls"] == {"low": 3, "high": 3}
+    assert plan["spent"] == pytest.approx(AGENT_CALL, abs=1e-6)
+    assert acc([*arguments, "--dry-run", "--seed", "5"]) == 2
+    assert "seed: 0 there, 5 now" in capsys.readouterr().err
+
+
+def test_a_run_without_a_model_of_a_provider_says_nothing_of_cost(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert acc(["eval", *SMALL, *ALONE, "--max-cost", "1", "--out", "run"]) == 0
+    shown = capsys.readouterr()
+    assert "spent" not in shown.out + shown.err
+    assert "cost" not in json.loads((tmp_path / "run/summary.json").read_text())
+    assert not (tmp_path / "run" / "spending").exists()
+    assert 'href="#cost"' not in (tmp_path / "run" / "report.html").read_text()

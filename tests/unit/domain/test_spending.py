@@ -1,0 +1,139 @@
+"""Calls, sums, prices, and how money is written."""
+
+import pytest
+
+from acc.domain.errors import InvalidInput
+from acc.domain.spending import (
+    Account,
+    Accounts,
+    ModelCall,
+    Part,
+    Price,
+    dollars,
+    parse_price,
+    spender,
+)
+
+
+def call(
+    part: Part = Part.AGENT,
+    agent: str = "acc",
+    *,
+    cost: float | None = 0.01,
+    kept: bool = False,
+    failed: bool = False,
+    model: str = "m",
+) -> ModelCall:
+    return ModelCall(
+        part=part,
+        agent=agent,
+        model=model,
+        input_tokens=100,
+        output_tokens=10,
+        cached_tokens=40,
+        cost=cost,
+        kept=kept,
+        failed=failed,
+    )
+
+
+def test_calls_are_summed_by_part_and_agent() -> None:
+    accounts = Accounts(
+        [
+            call(agent="b"),
+            call(Part.JUDGE, "", cost=0.5),
+            call(Part.COMPRESSOR, "a", cost=0.02),
+            call(agent="a", model="n"),
+            call(agent="a"),
+            call(agent="z"),
+        ]
+    )
+    rows = accounts.rows(["b", "a"])
+    assert [spender(part, agent) for part, agent, _ in rows] == [
+        "b",
+        "a",
+        "compressor of a",
+        "z",
+        "judge",
+    ]
+    second = rows[1][2]
+    assert (second.calls, second.input_tokens, second.output_tokens) == (2, 200, 20)
+    assert second.cost == pytest.approx(0.02)
+    assert second.cached_tokens == 80
+    assert second.models == ["n", "m"]
+    assert accounts.total.calls == 6
+    assert accounts.total.cost == pytest.approx(0.56)
+    agents = accounts.of(Part.AGENT)
+    assert agents is not None
+    assert (agents.calls, agents.input_tokens, agents.models) == (4, 400, ["m", "n"])
+    assert agents.money == "$0.0400"
+    assert Accounts().of(Part.JUDGE) is None
+
+
+def test_a_kept_answer_costs_nothing_and_is_counted_apart() -> None:
+    account = Account()
+    account.add(call(cost=0.0, kept=True))
+    assert (account.calls, account.kept, account.input_tokens) == (0, 1, 0)
+    assert account.money == "$0.0000"
+    assert account.money_known == 0.0
+
+
+def test_a_price_that_is_not_known_is_never_nothing() -> None:
+    account = Account()
+    account.add(call(cost=None))
+    assert account.cost is None
+    assert account.money == "price not known"
+    assert account.money_known == 0.0
+    account.add(call(cost=0.25))
+    assert account.money == "$0.2500 and 1 call of unknown price"
+    account.add(call(cost=None))
+    assert account.money == "$0.2500 and 2 calls of unknown price"
+    assert account.money_known == 0.25
+
+
+def test_the_unknown_price_of_one_agent_does_not_hide_the_known_one_of_another() -> None:
+    accounts = Accounts([call(agent="a", cost=None), call(agent="b", cost=0.5)])
+    found = accounts.of(Part.AGENT)
+    assert found is not None
+    assert found.money == "$0.5000 and 1 call of unknown price"
+    unknown = Accounts([call(agent="a", cost=None), call(agent="b", cost=None)]).of(Part.AGENT)
+    assert unknown is not None
+    assert unknown.money == "price not known"
+
+
+def test_a_failed_call_is_counted_without_tokens_or_price() -> None:
+    account = Account()
+    account.add(call(cost=None, failed=True))
+    assert (account.calls, account.failed, account.unpriced, account.input_tokens) == (1, 1, 0, 0)
+    assert account.cost == 0.0
+    account.add(call(cost=None))
+    assert account.cost is None
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (0, "$0.0000"),
+        (0.00001, "under $0.0001"),
+        (0.0123, "$0.0123"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_an_amount_is_written_so_that_little_is_not_nothing(amount: float, shown: str) -> None:
+    assert dollars(amount) == shown
+
+
+def test_a_price_is_for_a_million_tokens() -> None:
+    name, price = parse_price("openai-compatible:q@http://h/v1?a=b=0.5/2")
+    assert name == "openai-compatible:q@http://h/v1?a=b"
+    assert price.cost(1_000_000, 500_000) == 1.5
+
+
+@pytest.mark.parametrize(
+    "text", ["", "m", "m=1", "m=1/", "=1/2", "m=a/b", "m=-1/2", "m=1/nan", "m=1/inf", "m=1/2/3"]
+)
+def test_a_price_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_price(text)
+    with pytest.raises(InvalidInput):
+        Price(input=-1, output=0)

@@ -1,0 +1,86 @@
+"""Models that tell what they cost, and prices that who uses them sets."""
+
+import asyncio
+
+import pytest
+
+from acc.adapters.providers.metering import MeteredModel, PricedModel
+from acc.domain.errors import ModelFailed
+from acc.domain.spending import FREE, ModelCall, Part, Price
+from acc.domain.value_objects.event import Usage
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+
+PROMPT = Prompt(query="?")
+SAID = ModelAnswer(text="yes", usage=Usage(input_tokens=1_000, output_tokens=200, cached_tokens=5))
+
+
+class Teller:
+    """Says one thing, or fails."""
+
+    def __init__(self, answer: object = SAID, *, closed: bool = False) -> None:
+        self.answer = answer
+        self.closed = closed
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer  # type: ignore[return-value] # a model may be anyone's code
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def metered(model: LanguageModelPort) -> tuple[MeteredModel, list[ModelCall]]:
+    calls: list[ModelCall] = []
+    made = MeteredModel(model, calls.append, part=Part.COMPRESSOR, agent="acc", name="m")
+    return made, calls
+
+
+async def test_a_call_is_told_with_its_tokens_and_its_price() -> None:
+    inner = Teller()
+    model, calls = metered(PricedModel(inner, Price(input=2, output=10)))
+    assert (await model.complete(PROMPT)).text == "yes"
+    pieces = [piece async for piece in model.stream(PROMPT)]
+    assert isinstance(pieces[-1], ModelAnswer)
+    expected = ModelCall(
+        part=Part.COMPRESSOR,
+        agent="acc",
+        model="m",
+        input_tokens=1_000,
+        output_tokens=200,
+        cached_tokens=5,
+        cost=0.004,
+    )
+    assert calls == [expected, expected]
+    await model.aclose()
+    assert inner.closed
+
+
+async def test_a_kept_answer_is_told_as_one() -> None:
+    kept = ModelAnswer(text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), kept=True)
+    model, calls = metered(Teller(kept))
+    await model.complete(PROMPT)
+    assert (calls[0].kept, calls[0].cost) == (True, 0.0)
+
+
+@pytest.mark.parametrize("fault", [ModelFailed("no"), asyncio.CancelledError()])
+async def test_a_call_that_fails_or_is_given_up_is_told(fault: BaseException) -> None:
+    model, calls = metered(Teller(fault))
+    with pytest.raises(type(fault)):
+        await model.complete(PROMPT)
+    with pytest.raises(type(fault)):
+        [piece async for piece in model.stream(PROMPT)]
+    assert [call.failed for call in calls] == [True, True]
+
+
+async def test_what_is_no_answer_counts_as_failed() -> None:
+    model, calls = metered(Teller("words"))
+    await model.complete(PROMPT)
+    assert calls[0].failed
+
+
+async def test_without_tokens_there_is_no_price_but_for_what_is_free() -> None:
+    silent = Teller(ModelAnswer(text="yes"))
+    assert (await PricedModel(silent, Price(input=1, output=1)).complete(PROMPT)).usage.cost is None
+    free = await PricedModel(silent, FREE).complete(PROMPT)
+    assert (free.usage.cost, free.usage.priced_calls) == (0.0, 1)

@@ -1,0 +1,87 @@
+"""What a run cost, on disk and on the page."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acc.adapters.runs.page.spending import cost_link, cost_section
+from acc.adapters.runs.spending import SpendingFile, account_of, cost_fields
+from acc.domain.errors import RunDamaged, StorageFailed
+from acc.domain.spending import Accounts, ModelCall, Part
+
+CALL = ModelCall(part=Part.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
+
+
+def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
+    file = SpendingFile(tmp_path / "spending" / "one.jsonl")
+    with file.appending():
+        pass
+    assert not file.path.parent.exists()
+    assert file.read() == []
+    with file.appending() as record:
+        record.append(CALL)
+        record.append(ModelCall(part=Part.JUDGE, failed=True))
+    with file.appending() as record:
+        record.append(CALL)
+    assert file.read() == [CALL, ModelCall(part=Part.JUDGE, failed=True), CALL]
+
+
+def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) -> None:
+    file = SpendingFile(tmp_path / "spending" / "one.jsonl")
+    with file.appending() as record:
+        record.append(CALL)
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole + b'{"part":"agent","cost":99')
+    assert file.read() == [CALL]
+    with file.appending() as record:
+        record.append(CALL)
+    assert file.path.read_bytes() == whole * 2
+    file.path.write_bytes(b'{"part":"nobody"}\n' + whole)
+    with pytest.raises(RunDamaged, match="line 1"):
+        file.read()
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "spending").write_text("in the way")
+    file = SpendingFile(tmp_path / "spending" / "one.jsonl")
+    with pytest.raises((StorageFailed, RunDamaged)), file.appending() as record:
+        record.append(CALL)
+
+
+def summary(*calls: ModelCall) -> dict[str, Any]:
+    agents = [
+        {"name": "acc", "kind": "acc"},
+        {"name": "<b>theirs", "kind": "a2a:https://x"},
+    ]
+    cost = cost_fields(Accounts(calls), ["acc"])
+    return {"configuration": {"agents": agents}, "cost": cost}
+
+
+def test_the_page_splits_the_cost_and_never_shows_an_unknown_price_as_nothing() -> None:
+    found = summary(
+        CALL,
+        ModelCall(part=Part.COMPRESSOR, agent="acc", model="<i>w", cost=0.25),
+        ModelCall(part=Part.JUDGE, model="j", input_tokens=1_234),
+        ModelCall(part=Part.AGENT, agent="gone", cost=0.0, kept=True),
+    )
+    html = cost_section(found, {"acc": 0})
+    assert "acc</bdi>, its compressor" in html
+    assert "$0.2500" in html
+    assert "1,234" in html
+    assert html.count("price not known") == 1
+    assert "$0.7500 and 1 call of unknown price" in html
+    assert "&lt;i&gt;w" in html and "<i>w" not in html
+    assert "Not seen: what &lt;b&gt;theirs may have spent" in html
+    assert cost_link(found) == ' <a href="#cost">Cost</a>'
+
+
+def test_a_run_without_models_has_no_such_section() -> None:
+    assert cost_section({}, {}) == cost_link({}) == ""
+
+
+def test_an_account_survives_the_summary() -> None:
+    accounts = Accounts([CALL, ModelCall(part=Part.JUDGE, input_tokens=7)])
+    fields = cost_fields(accounts, [])
+    assert account_of(fields["total"]) == accounts.total
+    assert account_of(fields["spent"][1]) == accounts.by_spender[Part.JUDGE, ""]
