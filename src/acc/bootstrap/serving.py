@@ -1,13 +1,14 @@
 """What a server of agents is made of: runner, stores, cards, tokens, notifications, HTTP."""
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from acc.application.agents.base import BaseAgent
@@ -39,7 +40,8 @@ class ServeOptions:
 
     `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
     server may call although they are not public. `hosts` are the names it answers to, None for all.
-    `sign_card` returns a card with its signatures. `connections` bounds how slow clients may be.
+    `sign_card` returns a card with its signatures. `public_keys` is the JWK Set of those who sign.
+    `connections` bounds how slow clients may be.
     """
 
     public_url: str = "http://127.0.0.1:8000"
@@ -53,6 +55,7 @@ class ServeOptions:
     signer: NotificationSignerPort | None = None
     push: bool = True
     sign_card: Callable[[AgentCard], AgentCard] | None = None
+    public_keys: Mapping[str, Any] | None = None
     agent_version: str = ""
     generations: Sequence[str] = ("1.0", "0.3")
     knows_repeats: bool = True
@@ -112,6 +115,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             modified=formatdate(services.clock.now(), usegmt=True).encode(),
             extended=extended if options.verifier is not None else None,
             openapi=openapi,
+            keys=json.dumps(options.public_keys).encode() if options.public_keys else b"",
             extensions=tuple(extension.uri for extension in card.extensions),
         ),
         verifier=options.verifier,
@@ -162,14 +166,49 @@ def hosts_for(host: str, public_url: str) -> list[str]:
     return sorted({*_LOOPBACK, host, urlsplit(public_url).hostname or host})
 
 
-def signer_for() -> NotificationSignerPort | None:
-    """Return who signs notifications, if the environment holds a secret."""
-    secret = os.environ.get("ACC_PUSH_SECRET", "")
-    if not secret:
-        return None
-    from acc.adapters.security.notifications import HmacSigner
+PushSigning = Literal["hmac", "jwt", "bearer", "none"]
 
-    return HmacSigner(secret)
+
+class Signing(NamedTuple):
+    """Who signs notifications, once the server's own URL is known, and the keys to publish."""
+
+    signer: Callable[[str], NotificationSignerPort | None]
+    public_keys: Mapping[str, Any] | None = None
+
+
+def push_signing(how: PushSigning | None, key: Path | None) -> Signing:
+    """Return how notifications are signed, or raise InvalidInput for what does not fit together.
+
+    Unless it is said, that is a JWT where a key is given, and else an HMAC where the environment
+    holds a secret.
+    """
+    secret = os.environ.get("ACC_PUSH_SECRET", "")
+    how = how or ("jwt" if key is not None else "hmac" if secret else "none")
+    if how in ("hmac", "none"):
+        if key is not None:
+            raise InvalidInput(f"--push-key is for --push-signing jwt or bearer, not {how}")
+        if how == "none":
+            return Signing(lambda _: None)
+        from acc.adapters.security.notifications import HmacSigner
+
+        if not secret:
+            raise InvalidInput("--push-signing hmac: set ACC_PUSH_SECRET to the shared secret")
+        shared = HmacSigner(secret)
+        return Signing(lambda _: shared)
+    if key is None:
+        raise InvalidInput(f"--push-signing {how}: give the private key with --push-key FILE")
+    from acc.adapters.security.notifications import JwtSigner
+    from acc.adapters.security.signing_keys import chosen_algorithm, load_key, public_keys
+
+    private = load_key(key)
+    try:
+        chosen_algorithm(private)
+    except InvalidInput as fault:
+        raise InvalidInput(f"{key}: {fault}") from None
+    is_bearer = how == "bearer"
+    return Signing(
+        lambda url: JwtSigner(private, issuer=url, bearer=is_bearer), public_keys([private])
+    )
 
 
 def card_signer(path: Path | None) -> Callable[[AgentCard], AgentCard] | None:

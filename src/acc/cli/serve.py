@@ -15,13 +15,14 @@ from acc.application.serving.limits import ServeLimits
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
 from acc.bootstrap.serving import (
+    PushSigning,
     ServeOptions,
     card_signer,
     check_binding,
     connection_limits,
     hosts_for,
+    push_signing,
     serve_forever,
-    signer_for,
     verifier_for,
 )
 from acc.cli.screen import console
@@ -76,6 +77,21 @@ class WhoOptions:
     sign_card: Annotated[
         Path | None,
         Parameter(help="A private key (PEM or JWK) to sign the agent's card with."),
+    ] = None
+    push_signing: Annotated[
+        PushSigning | None,
+        Parameter(
+            help="How notifications are signed: hmac with the secret in ACC_PUSH_SECRET, jwt with "
+            "--push-key, bearer for a JWT that is in Authorization too, or none. [default: jwt "
+            "with a key, hmac with a secret]"
+        ),
+    ] = None
+    push_key: Annotated[
+        Path | None,
+        Parameter(
+            help="A private key (PEM or JWK) to sign notifications with; receivers find the public "
+            "one at /.well-known/jwks.json."
+        ),
     ] = None
 
 
@@ -138,11 +154,13 @@ def serve(
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
-    The secret that notifications are signed with is taken from ACC_PUSH_SECRET.
+    The secret that notifications are signed with is taken from ACC_PUSH_SECRET; --push-key signs
+    them with a key pair.
     """
     where, who, limits = where or WhereOptions(), who or WhoOptions(), limits or LimitOptions()
     is_closed = who.tokens is not None
     bounds, sign_card = _limits(limits), card_signer(who.sign_card)
+    signing = push_signing(who.push_signing, who.push_key)
     check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
     with redirect_stdout(stderr):  # what a module prints is not the command's output
         found = load_agent(agent)
@@ -155,7 +173,8 @@ def serve(
             verifier=verifier_for(who.tokens),
             allow=who.allow,
             hosts=None if is_closed or who.unprotected else hosts_for(where.host, url),
-            signer=signer_for(),
+            signer=signing.signer(url),
+            public_keys=signing.public_keys,
             sign_card=sign_card,
             limits=bounds,
             connections=connection_limits(limits.request_timeout),
