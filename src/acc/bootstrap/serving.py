@@ -40,8 +40,8 @@ class ServeOptions:
 
     `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
     server may call although they are not public. `hosts` are the names it answers to, None for all.
-    `sign_card` returns a card with its signatures. `public_keys` is the JWK Set of those who sign.
-    `connections` bounds how slow clients may be.
+    `open_listing` lets callers without a name list tasks. `sign_card` returns a card with its
+    signatures. `public_keys` is the JWK Set of those who sign. `connections` bounds how slow clients may be.
     """
 
     public_url: str = "http://127.0.0.1:8000"
@@ -59,6 +59,7 @@ class ServeOptions:
     agent_version: str = ""
     generations: Sequence[str] = ("1.0", "0.3")
     knows_repeats: bool = True
+    open_listing: bool = False
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -80,6 +81,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         limits=options.limits,
         check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
         knows_repeats=options.knows_repeats,
+        open_listing=options.open_listing,
     )
     card = card_of(
         agent,

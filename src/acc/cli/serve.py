@@ -65,6 +65,14 @@ class WhoOptions:
             negative=(),
         ),
     ] = False
+    open_listing: Annotated[
+        bool,
+        Parameter(
+            help="Without --tokens, let any caller list all tasks, which else needs "
+            "authentication. The official conformance tests need that.",
+            negative=(),
+        ),
+    ] = False
     allow: Annotated[
         tuple[str, ...],
         Parameter(
@@ -180,6 +188,7 @@ def serve(
             connections=connection_limits(limits.request_timeout),
             generations=tuple(dict.fromkeys(generation)) or ("1.0", "0.3"),
             knows_repeats=not accept_repeats,
+            open_listing=who.open_listing,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
