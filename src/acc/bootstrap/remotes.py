@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput, RemoteFailed, Unauthenticated
 from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.remote import FileTerms, RemoteAddress
 
 if TYPE_CHECKING:
     import httpx
@@ -45,6 +46,15 @@ def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2ACli
 
     door = Door(open=opened, streaming=STREAMING)
     return A2AClient(address, door=door, token=token_of(address.token))
+
+
+async def fetch_guarded(url: str, terms: FileTerms, *, allow: Sequence[str] = ()) -> Part:
+    """Return the file at a URL, which must be public, in `allow`, or in ACC_ALLOW."""
+    from acc.adapters.security.file_fetching import fetch_file
+    from acc.adapters.security.guarded_http import Wiring
+
+    allowed = (*allow, *allowed_by_environment())
+    return await fetch_file(url, terms, allow=allowed, wiring=Wiring(tls=tls()))
 
 
 @lru_cache(maxsize=1)

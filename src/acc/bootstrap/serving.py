@@ -41,7 +41,8 @@ class ServeOptions:
     `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
     server may call although they are not public. `hosts` are the names it answers to, None for all.
     `open_listing` lets callers without a name list tasks. `sign_card` returns a card with its
-    signatures. `public_keys` is the JWK Set of those who sign. `connections` bounds how slow clients may be.
+    signatures. `public_keys` is the JWK Set of those who sign. `connections` bounds how slow
+    clients may be.
     """
 
     public_url: str = "http://127.0.0.1:8000"

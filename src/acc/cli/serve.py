@@ -76,8 +76,8 @@ class WhoOptions:
     allow: Annotated[
         tuple[str, ...],
         Parameter(
-            help="A host, address or network that notifications may be sent to although it is not "
-            "public, for instance localhost or 10.0.0.0/8.",
+            help="A host, address or network that may be called although it is not public, for "
+            "notifications, files and remote agents: for instance localhost or 10.0.0.0/8.",
             negative=(),
             consume_multiple=False,
         ),

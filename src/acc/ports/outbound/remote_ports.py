@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.remote import FileTerms
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -11,6 +13,10 @@ from acc.domain.value_objects.task import (
     StatusUpdate,
     Task,
 )
+
+#: Returns the file at a URL, as raw bytes. AddressRefused if it must not be called from here,
+#: RemoteFailed if it is not there or not within the terms.
+FetchFile = Callable[[str, FileTerms], Awaitable[Part]]
 
 #: Hears what happens to a remote task, with the task as it is after it.
 Hear = Callable[[Task, StatusUpdate | ArtifactUpdate], Awaitable[None]]
