@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from acc.adapters.a2a.calling.card_checks import CardFinding
     from acc.adapters.a2a.calling.client import A2AClient
+    from acc.adapters.a2a.calling.receiver import NotificationReceiver
     from acc.adapters.security.signing_keys import SigningKey
 
 _REDIRECTS = 3
@@ -46,6 +47,55 @@ def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2ACli
 
     door = Door(open=opened, streaming=STREAMING)
     return A2AClient(address, door=door, token=token_of(address.token))
+
+
+def make_receiver(
+    url: str,
+    *,
+    secret: str | None = None,
+    keys: Mapping[str, Any] | bytes | str | None = None,
+) -> "NotificationReceiver":
+    """Return what takes the notifications of remote agents that are sent to a URL: an ASGI app.
+
+    Give the `secret` that is shared with their server, or its public `keys`, a JWK Set, where the
+    server signs what it sends.
+    """
+    from acc.adapters.a2a.calling.receiver import NotificationReceiver
+    from acc.adapters.security.notifications import NotificationVerifier
+    from acc.adapters.security.signing_keys import trusted_keys
+
+    if secret is None and keys is None:
+        return NotificationReceiver(url)
+    verifier = NotificationVerifier(
+        secret=secret, keys=None if keys is None else trusted_keys(keys), audience=url
+    )
+    return NotificationReceiver(url, verify=verifier.verify)
+
+
+@asynccontextmanager
+async def receiving(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    public_url: str = "",
+    secret: str | None = None,
+    keys: Mapping[str, Any] | bytes | str | None = None,
+) -> AsyncIterator["NotificationReceiver"]:
+    """Take notifications on a port of this machine for as long as the context lasts.
+
+    `public_url` is where the port is reached from outside, if that is another URL.
+    """
+    from acc.adapters.a2a.serving.http_server import bind, serving
+
+    listening = bind(host, port)
+    name = f"[{host}]" if ":" in host else host
+    try:
+        url = public_url or f"http://{name}:{listening.getsockname()[1]}"
+        receiver = make_receiver(url, secret=secret, keys=keys)
+        async with serving(receiver, listening):
+            yield receiver
+    finally:
+        listening.close()
 
 
 async def fetch_guarded(url: str, terms: FileTerms, *, allow: Sequence[str] = ()) -> Part:

@@ -1,4 +1,6 @@
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from acc.domain.value_objects.run import CallContext, Grant
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
+    PushConfig,
     Role,
     StatusUpdate,
     Task,
@@ -125,6 +128,38 @@ async def test_a_remote_agent_answers_as_any_other() -> None:
     assert remote.sent[0].role is Role.USER
     assert "s3cret" not in repr(office.addresses[0])
     assert "s3cret" not in repr(office.runner.agent)
+
+
+class Mailbox:
+    """A receiver that only says where it is."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    @contextmanager
+    def expecting(self, told: Callable[[str], None]) -> Iterator[PushConfig]:
+        self.open += 1
+        yield PushConfig(id="p", task_id="", url="https://me.example/hook", token=f"t{self.open}")
+        self.open -= 1
+
+
+async def test_a_server_is_told_where_to_send_its_notifications() -> None:
+    mailbox = Mailbox()
+    office, remote = desk(shop(mode="push", receiver=mailbox), "done")
+    assert (await office.say("go")).text == "done"
+    (push,) = remote.pushes
+    assert push is not None
+    assert (push.url, push.token, mailbox.open) == ("https://me.example/hook", "t1", 0)
+
+
+@pytest.mark.parametrize(("mode", "streaming"), [(None, None), ("stream", None), ("poll", False)])
+async def test_a_server_is_followed_as_its_card_says_unless_it_is_to_be_polled(
+    mode: str | None, streaming: bool | None
+) -> None:
+    office, remote = desk(shop(mode=mode), "done")
+    await office.say("go")
+    assert office.addresses[0].streaming is streaming
+    assert remote.pushes == [None]
 
 
 async def test_a_session_is_one_conversation_over_there() -> None:
@@ -508,6 +543,9 @@ async def test_a_resumed_run_does_not_call_again_what_is_on_record() -> None:
         ({"token": "two words"}, "token must be a text without spaces"),
         ({"token": "トークン"}, "token must be a text without spaces"),
         ({"sub_agents": [Says(name="inner")]}, "its server's business"),
+        ({"mode": "pigeon"}, "stream, poll or push, not 'pigeon'"),
+        ({"mode": "push"}, "a receiver go together"),
+        ({"receiver": Mailbox()}, "a receiver go together"),
     ],
 )
 def test_a_remote_agent_that_cannot_work_is_refused(fields: dict[str, Any], fault: str) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import gc
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
@@ -148,7 +149,41 @@ def run(
 ) -> bool:
     """Serve until a signal comes; return whether the server could start."""
     limits = limits or ConnectionLimits()
-    config = uvicorn.Config(
+    server = _Server(_config(app, limits), on_ready=on_ready)
+    # What was imported lives as long as the process; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    server.run(sockets=[listening])
+    return server.started
+
+
+@asynccontextmanager
+async def serving(
+    app: Any, listening: socket.socket, *, limits: ConnectionLimits | None = None
+) -> AsyncIterator[None]:
+    """Serve beside other work of this process, whose signals are left alone."""
+    ready = asyncio.Event()
+    server = _Guest(_config(app, limits or ConnectionLimits()), on_ready=ready.set)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(server.serve(sockets=[listening]))
+        try:
+            await ready.wait()
+            yield
+        finally:
+            server.should_exit = True
+            await asyncio.wait([running])
+
+
+class _Guest(_Server):
+    """Leaves the signals to whoever owns the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=BoundedProtocol.within(limits),
         ws="none",
@@ -162,9 +197,3 @@ def run(
         timeout_graceful_shutdown=math.ceil(limits.stop),
         backlog=2048,
     )
-    server = _Server(config, on_ready=on_ready)
-    # What was imported lives as long as the process; the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
-    server.run(sockets=[listening])
-    return server.started
