@@ -1,25 +1,35 @@
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from remote_desk import (
+    TOKEN,
+    URL,
+    Desk,
+    Mailbox,
+    Says,
+    asking,
+    desk,
+    made,
+    said,
+    shop,
+    status,
+    task,
+    text,
+)
 
 from acc import (
     Agent,
     AgentTool,
-    BaseAgent,
     EventKind,
     InvalidTree,
     LoopAgent,
     ParallelAgent,
     Part,
-    RemoteAgent,
     RemoteFailed,
     RequestKind,
     RunConfig,
-    RunContext,
     Runner,
     RunStatus,
     SequentialAgent,
@@ -35,87 +45,11 @@ from acc.domain.value_objects.run import CallContext, Grant
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
-    PushConfig,
     Role,
-    StatusUpdate,
     Task,
-    TaskArtifact,
     TaskState,
-    TaskStatus,
 )
-from acc.testing import RemoteAnswer, ScriptedModel, ScriptedRemote, call
-
-URL = "https://agents.example.com"
-TOKEN = {"token": "s3cret"}
-
-
-class Says(BaseAgent):
-    async def run(self, ctx: RunContext) -> str:
-        return f"{self.name} heard {ctx.message}"
-
-
-def shop(**fields: Any) -> RemoteAgent:
-    return RemoteAgent(**{"name": "shop", "description": "Sells things.", "url": URL, **fields})
-
-
-class Desk:
-    """A runner whose remote agent is scripted; `restarted` knows only what is stored."""
-
-    def __init__(self, agent: BaseAgent, remote: ScriptedRemote, store: Any = "memory") -> None:
-        self.addresses: list[RemoteAddress] = []
-        services = make_services(store=store)
-
-        def to_remote(address: RemoteAddress) -> ScriptedRemote:
-            self.addresses.append(address)
-            return remote
-
-        services.remote = to_remote
-        self.runner = Runner(agent, services=services)
-
-    async def say(self, text: Any, **options: Any) -> Any:
-        return await self.runner.run(user_id="u", session_id="s", message=text, **options)
-
-    async def answer(self, *answers: InputAnswer) -> Any:
-        return await self.runner.resume(user_id="u", session_id="s", answers=answers)
-
-
-def desk(agent: BaseAgent, *answers: RemoteAnswer) -> tuple[Desk, ScriptedRemote]:
-    remote = ScriptedRemote(*answers)
-    return Desk(agent, remote), remote
-
-
-def said(*parts: Part) -> Message:
-    return Message(message_id="m", role=Role.AGENT, parts=parts)
-
-
-def status(state: TaskState, *parts: Part) -> StatusUpdate:
-    return StatusUpdate(status=TaskStatus(state=state, message=said(*parts) if parts else None))
-
-
-def task(
-    state: TaskState = TaskState.COMPLETED, *artifacts: TaskArtifact, parts: tuple[Part, ...] = ()
-) -> Task:
-    message = said(*parts) if parts else None
-    return Task(
-        id="task-1",
-        context_id="context-1",
-        status=TaskStatus(state=state, message=message),
-        artifacts=artifacts,
-    )
-
-
-def made(name: str, *parts: Part) -> TaskArtifact:
-    return TaskArtifact(artifact_id=name, name=name, parts=parts)
-
-
-def text(words: str) -> Part:
-    return Part(text=words)
-
-
-def asking(*requests: dict[str, Any], state: TaskState = TaskState.INPUT_REQUIRED) -> Task:
-    data = Part(data={"requests": list(requests)}, metadata={"extension": INPUT_REQUEST})
-    return task(state, parts=(text("please decide"), data))
-
+from acc.testing import ScriptedModel, ScriptedRemote, call
 
 # What is sent, and what comes back
 
@@ -128,38 +62,6 @@ async def test_a_remote_agent_answers_as_any_other() -> None:
     assert remote.sent[0].role is Role.USER
     assert "s3cret" not in repr(office.addresses[0])
     assert "s3cret" not in repr(office.runner.agent)
-
-
-class Mailbox:
-    """A receiver that only says where it is."""
-
-    def __init__(self) -> None:
-        self.open = 0
-
-    @contextmanager
-    def expecting(self, told: Callable[[str], None]) -> Iterator[PushConfig]:
-        self.open += 1
-        yield PushConfig(id="p", task_id="", url="https://me.example/hook", token=f"t{self.open}")
-        self.open -= 1
-
-
-async def test_a_server_is_told_where_to_send_its_notifications() -> None:
-    mailbox = Mailbox()
-    office, remote = desk(shop(mode="push", receiver=mailbox), "done")
-    assert (await office.say("go")).text == "done"
-    (push,) = remote.pushes
-    assert push is not None
-    assert (push.url, push.token, mailbox.open) == ("https://me.example/hook", "t1", 0)
-
-
-@pytest.mark.parametrize(("mode", "streaming"), [(None, None), ("stream", None), ("poll", False)])
-async def test_a_server_is_followed_as_its_card_says_unless_it_is_to_be_polled(
-    mode: str | None, streaming: bool | None
-) -> None:
-    office, remote = desk(shop(mode=mode), "done")
-    await office.say("go")
-    assert office.addresses[0].streaming is streaming
-    assert remote.pushes == [None]
 
 
 async def test_a_session_is_one_conversation_over_there() -> None:

@@ -181,6 +181,9 @@ class _Leg:
                 remote_code=error.code,
             ) from error
         except AccError as error:
+            waiting = await self._still_waiting(message, error)
+            if waiting is not None:
+                return await self._settled(waiting, fault=str(error))
             code = error.remote_code if isinstance(error, RemoteFailed) else error.code
             retryable = isinstance(error, RemoteFailed) and error.retryable
             raise RemoteFailed(
@@ -198,9 +201,21 @@ class _Leg:
         with receiver.expecting(port.notified) as push:
             return await port.send(message, hear=self._hear, push=push)
 
-    async def _settled(self, task: Task) -> dict[str, Any]:
+    async def _still_waiting(self, message: Message, error: AccError) -> Task | None:
+        """Return the remote task if it refused an answer that it cannot read, and still asks."""
+        if not message.task_id or not isinstance(error, InvalidInput):
+            return None
+        try:
+            task = await self._agent.port(self._ctx).get(message.task_id)
+        except AccError:
+            return None
+        return task if task.state in INTERRUPTED else None
+
+    async def _settled(self, task: Task, *, fault: str = "") -> dict[str, Any]:
         if task.state in INTERRUPTED:
-            asked = [one.as_detail() for one in asked_in(task)]
+            before = f"{fault}\n" if fault else ""
+            told = [one._replace(message=before + one.message) for one in asked_in(task)]
+            asked = [one.as_detail() for one in told]
             published = await self._publish(task.artifacts)
             return await self._note(state=task.state, task=task.id, asked=asked, names=published)
         if task.state is not TaskState.COMPLETED:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from acc.application.edits import check_edits
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import check_message, wants_data
 from acc.application.serving.answering import read_answers
@@ -149,6 +150,7 @@ class Sending:
             _, waiting = await self._execution.waiting(sender, task)
             try:
                 read = read_answers(message.parts, waiting, by=sender.caller)
+                check_edits(self._runner.agent, waiting, read)
             except InvalidInput:
                 known = await self._known(task, sender, message)
                 if known is None:
