@@ -17,6 +17,7 @@ from acc.adapters.runs.votes import policy_of
 from acc.bootstrap import evaluation, judges
 from acc.bootstrap.models import check_model_name, check_model_ready, model_cache, model_of
 from acc.bootstrap.parts import compressor_of, version
+from acc.bootstrap.remotes import also_allowed, check_remotes
 from acc.cli.screen import (
     RunScreen,
     agreement_lines,
@@ -133,6 +134,15 @@ class RunOptions:
             "is not asked again. [default: what ACC_MODEL_CACHE names, or none]"
         ),
     ] = None
+    allow: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A host, address or network that may be called although it is not public. The URL "
+            "of an agent may be of this machine without that.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
     fail_if: Annotated[
         tuple[str, ...],
         Parameter(
@@ -162,7 +172,10 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     configuration = configure(options)
     _check_model(configuration, how)
     gates = _checked_gates(how, configuration)
-    directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
+    place = how.out or default_directory(configuration)
+    if not place.exists():
+        _check_remotes(configuration, how)
+    directory = RunDirectory.create(place, configuration)
     with directory.locked():
         outcome = _run_episodes(directory, how)
         if not how.quiet and sys.stderr.isatty():
@@ -175,12 +188,24 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     for result in results.gates:
         if result.failed:
             say_error(f"gate failed: {result.gate} ({result.explanation})")
+    failing = _say_failing(results, was_shown=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
         say_error(f"episode {name} ended: {error}")
     if outcome.stopped:
         say_error(f"stopped; what was done is in {directory.path}: repeat the command to continue")
         return 130
-    return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
+    return 1 if failing or outcome.errors or any(one.failed for one in results.gates) else 0
+
+
+def _say_failing(results: "evaluation.Results", *, was_shown: bool) -> bool:
+    """Tell whose turns failed, and return whether there is an agent that never answered."""
+    turns = results.summary["turns"] or 1
+    counts = {name: found["failed"] for name, found in results.summary["agents"].items()}
+    for name, failed in counts.items():
+        if failed >= turns or (failed and not was_shown):
+            error = results.first_errors.get(name, "")
+            say_error(f"agent {name} failed in {failed} of {turns} turns, the first: {error}")
+    return any(failed >= turns for failed in counts.values())
 
 
 def _check_model(configuration: RunConfiguration, how: RunOptions) -> None:
@@ -188,6 +213,12 @@ def _check_model(configuration: RunConfiguration, how: RunOptions) -> None:
     kinds = {agent.kind for agent in configuration.agents}
     if kinds & evaluation.AGENT_KINDS.keys() and (how.cache or model_cache()) is None:
         check_model_ready(configuration.model)
+
+
+def _check_remotes(configuration: RunConfiguration, how: RunOptions) -> None:
+    """Refuse agents that cannot be called, before there is a directory or a further turn."""
+    with also_allowed(how.allow):
+        check_remotes(configuration.agents)
 
 
 def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
@@ -260,6 +291,8 @@ def _run_episodes(directory: RunDirectory, how: RunOptions) -> evaluation.Evalua
     planned = {job: _planned(job, configuration.turns) for job in directory.jobs()}
     recorded = {job: len(directory.lines(job)) for job in planned}
     waiting = [job for job in planned if recorded[job] < planned[job]]
+    if waiting:
+        _check_remotes(configuration, how)
     workers = how.workers or min(os.cpu_count() or 1, max(1, len(waiting) // 2))
     screen = RunScreen(
         [agent.name for agent in configuration.agents],
@@ -268,7 +301,7 @@ def _run_episodes(directory: RunDirectory, how: RunOptions) -> evaluation.Evalua
         quiet=how.quiet or (how.json and not sys.stderr.isatty()),
     )
     # What an agent prints is not our output.
-    with screen, redirect_stdout(sys.stderr):
+    with screen, redirect_stdout(sys.stderr), also_allowed(how.allow):
         return evaluation.run_evaluation(
             directory, waiting, workers=workers, on_turn=screen.on_turn, cache=how.cache
         )
