@@ -20,6 +20,7 @@ from acc.bootstrap.agents import Runner, check_models, make_services, make_store
 from acc.bootstrap.parts import version
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import AgentCard, Interface
+from acc.domain.value_objects.remote import check_remote_url
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.domain.value_objects.value import changed
@@ -162,6 +163,17 @@ def check_binding(host: str, *, is_closed: bool, unprotected: bool) -> None:
         f"without --tokens anyone who reaches {host} could use this agent; give --tokens FILE "
         "(make one with `acc token`), or say --unprotected if that is what you want"
     )
+
+
+def check_public_url(url: str) -> None:
+    """Refuse a URL that no client of the card could call."""
+    try:
+        check_remote_url(url)
+    except InvalidInput as error:
+        raise InvalidInput(f"--public-url: {error}") from None
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise InvalidInput(f"--public-url: {url!r} has a query or a fragment; leave them out")
 
 
 def hosts_for(host: str, public_url: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The command line: parses, calls, prints.
 
-Exit status: 0; 1 where a gate fails, an agent under evaluation never answers, an episode or a run
-ends in an error, or a check finds a problem; 2 for bad use; 3 where a run waits for a person; 130 on Ctrl-C.
+Exit status: 0; 1 where a gate fails, an episode or a run ends in an error, or a check finds a
+problem; 2 for bad use; 3 where a run waits for a person; 130 on Ctrl-C.
 """
 
 import sys

@@ -18,6 +18,7 @@ from acc.bootstrap import evaluation, judges
 from acc.bootstrap.models import check_model_name, check_model_ready, model_cache, model_of
 from acc.bootstrap.parts import compressor_of, version
 from acc.bootstrap.remotes import also_allowed, check_remotes
+from acc.cli.conversation import shown
 from acc.cli.screen import (
     RunScreen,
     agreement_lines,
@@ -188,24 +189,24 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     for result in results.gates:
         if result.failed:
             say_error(f"gate failed: {result.gate} ({result.explanation})")
-    failing = _say_failing(results, was_shown=not (how.json or how.quiet))
+    _say_failing(results, was_shown=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
         say_error(f"episode {name} ended: {error}")
     if outcome.stopped:
         say_error(f"stopped; what was done is in {directory.path}: repeat the command to continue")
         return 130
-    return 1 if failing or outcome.errors or any(one.failed for one in results.gates) else 0
+    return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
 
 
-def _say_failing(results: "evaluation.Results", *, was_shown: bool) -> bool:
-    """Tell whose turns failed, and return whether there is an agent that never answered."""
+def _say_failing(results: "evaluation.Results", *, was_shown: bool) -> None:
+    """Tell whose turns failed; what the table was shown with is told again if nothing worked."""
     turns = results.summary["turns"] or 1
     counts = {name: found["failed"] for name, found in results.summary["agents"].items()}
     for name, failed in counts.items():
         if failed >= turns or (failed and not was_shown):
             error = results.first_errors.get(name, "")
-            say_error(f"agent {name} failed in {failed} of {turns} turns, the first: {error}")
-    return any(failed >= turns for failed in counts.values())
+            told = f"agent {name} failed in {failed} of {turns} turns, the first: {error}"
+            say_error(shown(told).plain)
 
 
 def _check_model(configuration: RunConfiguration, how: RunOptions) -> None:

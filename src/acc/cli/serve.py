@@ -14,11 +14,13 @@ from rich.table import Table
 from acc.application.serving.limits import ServeLimits
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
+from acc.bootstrap.remotes import check_allow
 from acc.bootstrap.serving import (
     PushSigning,
     ServeOptions,
     card_signer,
     check_binding,
+    check_public_url,
     connection_limits,
     hosts_for,
     push_signing,
@@ -169,6 +171,9 @@ def serve(
     is_closed = who.tokens is not None
     bounds, sign_card = _limits(limits), card_signer(who.sign_card)
     signing = push_signing(who.push_signing, who.push_key)
+    check_allow(who.allow)
+    if where.public_url:
+        check_public_url(where.public_url)
     check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
     with redirect_stdout(stderr):  # what a module prints is not the command's output
         found = load_agent(agent)
@@ -238,6 +243,7 @@ def mcp(
     A call takes a message, and the id of the conversation that it goes on with. What waits for a
     person is asked through the client where it can do that.
     """
+    check_allow(allow)
     with redirect_stdout(stderr):  # standard output belongs to the protocol
         found = load_agent(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
