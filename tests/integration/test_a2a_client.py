@@ -274,8 +274,8 @@ def official(*how: str) -> Iterator[str]:
 @pytest.mark.parametrize("how", [(), ("rest",), ("0.3",), ("0.3", "rest")], ids=" ".join)
 async def test_an_agent_of_the_official_server_is_an_agent_of_ours(how: tuple[str, ...]) -> None:
     with official(*how) as url:
-        for streaming in (None, False):
-            runner = Runner(remote(url, streaming=streaming))
+        for mode in (None, "poll"):
+            runner = Runner(remote(url, mode=mode))
             for _ in range(2):
                 done = await runner.run(user_id="u", session_id="s", message="hi")
                 assert done.text == "hello"

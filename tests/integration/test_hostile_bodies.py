@@ -213,6 +213,9 @@ def test_versions_that_are_not_spoken_are_refused(
     error = check_error(server.send(side.post(b"{}", **headers)), side)
     assert error["code"] == (-32009 if side.is_rpc else 400)
     assert "is not spoken here" in error["message"]
+    if side.is_rpc:
+        named = server.send(side.post(side.call({}, call_id="七"), **headers))
+        assert (named.json["id"], named.json["error"]["code"]) == ("七", -32009)
 
 
 @every_side

@@ -77,7 +77,7 @@ def test_large_and_many_headers_are_refused(server: Server, side: Side) -> None:
     check_error(server.send(side.post(b"{}", X_Large="x" * 40_000)), side, status=431)
     many = {f"X_{number}": "y" for number in range(10_000)}
     reply = server.send(side.post(b"{}", **many))
-    assert reply.status in (400, 431)
+    check_error(reply, side, status=431)
 
 
 def test_a_head_without_end_is_cut_off(server: Server) -> None:
@@ -85,7 +85,7 @@ def test_a_head_without_end_is_cut_off(server: Server) -> None:
         filler = b"a: b\r\n" if endless.endswith(b"\n") else b"a" * 6
         before = server.memory()
         reply = server.send(endless + filler * 1_000_000)
-        assert reply.status in (0, 400)
+        assert reply.status in (0, 431)
         assert server.memory() - before < 8 * MOST_BODY
 
 
@@ -263,6 +263,7 @@ def test_what_is_no_http_is_refused(server: Server) -> None:
     ):
         reply = server.send(raw)
         assert reply.status in (0, 400, 404, 405), (raw, reply)
+        assert reply.status == 0 or reply.json  # the protocol's own error
         assert b"Traceback" not in reply.body
 
 

@@ -117,6 +117,19 @@ def test_a_file_that_is_none_of_ours_is_left_alone(
         (["--port", "99999"], "--port"),
         (["--tokens", "no-such.toml"], "no-such.toml"),
         (["--sign-card", "no-such.pem"], "no-such.pem"),
+        (["--push-key", "no-such.pem"], "no-such.pem"),
+        (["--public-url", "foo"], "--public-url"),
+        (["--public-url", "desk.example"], "--public-url"),
+        (["--public-url", "https://me:it@desk.example"], "--public-url"),
+        (["--public-url", "https://desk.example/?a=1"], "--public-url"),
+        (["--allow", "http://x/y"], "--allow"),
+        (["--allow", "10.0.0.0/99"], "--allow"),
+        (["--allow", ""], "--allow"),
+        (["--push-signing", "hmac"], "ACC_PUSH_SECRET"),
+        (["--push-signing", "hmac", "--push-key", "no-such.pem"], "jwt or bearer"),
+        (["--push-signing", "jwt"], "--push-key"),
+        (["--push-signing", "bearer"], "--push-key"),
+        (["--push-signing", "md5"], "md5"),
     ],
 )
 def test_a_server_that_cannot_be_as_asked_is_not_started(
@@ -136,5 +149,6 @@ def test_a_key_that_cannot_sign_is_named(
         (b"hello", "neither a PEM"),
     ):
         path.write_bytes(content)
-        assert run(["serve", "office:payment", "--port", "0", "--sign-card", str(path)]) == 2
-        assert advice in capsys.readouterr().err
+        for option in ("--sign-card", "--push-key"):
+            assert run(["serve", "office:payment", "--port", "0", option, str(path)]) == 2
+            assert advice in capsys.readouterr().err

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from acc.application.control import RunPaused, RunRejected
+from acc.application.files import fetched
 from acc.application.run import Line, Run, Services
 from acc.application.state import StateView
 from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
@@ -24,6 +25,7 @@ from acc.domain.value_objects.event import (
     Usage,
     text_part,
 )
+from acc.domain.value_objects.remote import FileTerms
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig
 from acc.domain.value_objects.session import StoredArtifact
 from acc.domain.value_objects.value import Value
@@ -265,6 +267,16 @@ class RunContext:
         if answer is None:
             raise RunPaused([request])
         return request, answer
+
+    async def fetch(self, source: Part | str, **terms: Any) -> Part:
+        """Return a file that a part, or a URL, refers to, as a part with its raw bytes.
+
+        The terms are those of FileTerms: `types`, `max_bytes` and `timeout`. Addresses that are not
+        public are refused, redirects to them too, unless the operator allows them. A part that is
+        no reference is returned as it is. Nothing is put on record: a run that is resumed fetches
+        again what it has not saved.
+        """
+        return await fetched(self.services.fetch, source, FileTerms(**terms))
 
     async def run_agent(self, agent: "BaseAgent", *, message: str | None = None) -> "RunContext":
         """Run another agent, and whoever it transfers to, and return its finished context."""

@@ -18,7 +18,7 @@ from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
-from acc.ports.outbound.remote_ports import RemoteAgentPort
+from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
 from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
 from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
 
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """The ports that a run may use. `models`, `memories` and `remote` turn names into things.
+    """The ports that a run may use.
 
-    `watched` is put around a model that an agent holds itself, so that its calls can be counted.
+    `models`, `memories` and `remote` turn names into things, `fetch` a URL into a file. `watched`
+    is put around a model that an agent holds itself, so that its calls can be counted.
     """
 
     sessions: SessionStorePort
@@ -44,6 +45,7 @@ class Services:
     ids: IdsPort
     shelf: "MemoryShelf"
     remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
+    fetch: FetchFile | None = None
     mcp: McpConnectionsPort | None = None
     watched: Callable[[LanguageModelPort], LanguageModelPort] | None = None
     _known: dict[str, LanguageModelPort] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.context import RunContext, RunResult
 from acc.application.control import RunPaused, RunRejected
+from acc.application.edits import check_edits
 from acc.application.holding import Holding
 from acc.application.resuming import paused_detail, resumed_terms, state_before
 from acc.application.run import Line, Listener, Run, Services
@@ -326,6 +327,7 @@ class SessionRunner:
         for request in waiting:
             if request.expires_at is not None and now >= request.expires_at:
                 given[request.id] = InputAnswer(request_id=request.id, verdict=Verdict.EXPIRED)
+        check_edits(self.agent, waiting, given.values())
         return given
 
     def _check_waits(self, session: Session) -> None:

@@ -14,10 +14,11 @@ from acc.bootstrap.mcp import LateMcpConnections
 from acc.bootstrap.models import check_model_name, check_model_ready, make_model
 from acc.bootstrap.parts import RULES, compressor_of, is_memory, make_memory, token_counter
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.remote import FileTerms, RemoteAddress
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
-from acc.ports.outbound.remote_ports import RemoteAgentPort
+from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
 from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
 from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
 
@@ -106,8 +107,8 @@ def make_services(
 ) -> Services:
     """Return the ports that a run may use; what is not given is ours.
 
-    `allow` lists hosts and networks where remote agents and MCP servers may be although they are
-    not public.
+    `allow` lists hosts and networks where remote agents, files and MCP servers may be although they
+    are not public.
     """
     from acc.adapters.runtime.machine import RandomIds, SystemClock
 
@@ -125,6 +126,7 @@ def make_services(
         ids=ids or RandomIds(),
         shelf=MemoryShelf(),
         remote=_remotes(tuple(allow)),
+        fetch=_files(tuple(allow)),
         mcp=LateMcpConnections(allow),
     )
     # A compressor's model is one of the run's, so that sessions share its connections.
@@ -144,6 +146,17 @@ def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPor
         return known[address]
 
     return remote
+
+
+def _files(allow: tuple[str, ...]) -> FetchFile:
+    """Return what fetches files, through the guarded HTTP client that remote agents use."""
+
+    async def fetch(url: str, terms: FileTerms) -> Part:
+        from acc.bootstrap.remotes import fetch_guarded
+
+        return await fetch_guarded(url, terms, allow=allow)
+
+    return fetch
 
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:

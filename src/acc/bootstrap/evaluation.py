@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import hashlib
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,7 +27,7 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
-from acc.domain.value_objects.remote import RemoteAddress, check_remote_url
+from acc.domain.value_objects.remote import check_remote_url
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     JudgeEvaluatorPort,
@@ -127,14 +126,10 @@ def _remote_agent(name: str, url: str) -> AgentRunnerPort:
     """Return an agent of another server; its token is in ACC_TOKEN_<NAME>, or in ACC_TOKEN."""
     from acc.adapters.evaluation.remote_agents import RemoteAgentRunner
     from acc.adapters.runtime.machine import RandomIds
-    from acc.bootstrap.remotes import make_remote, typed_loopback
+    from acc.bootstrap.remotes import evaluated_address, make_remote
 
-    own = f"ACC_TOKEN_{name.replace('-', '_').upper()}"
-    found = next((given for given in (own, "ACC_TOKEN") if os.environ.get(given)), "")
-    address = RemoteAddress(
-        url=url, token=f"env:{found}" if found else "", allow=typed_loopback(url), timeout=3600.0
-    )
-    return RemoteAgentRunner(agent_name=name, remote=make_remote(address), ids=RandomIds())
+    remote = make_remote(evaluated_address(name, url))
+    return RemoteAgentRunner(agent_name=name, remote=remote, ids=RandomIds())
 
 
 def make_judge(

@@ -1,10 +1,11 @@
 """What a call of a remote agent is made of: the guarded HTTP client, the token, the allow-list."""
 
+import asyncio
 import os
 import ssl
 from base64 import b64decode
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -12,15 +13,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from acc.domain.errors import InvalidInput, RemoteFailed, Unauthenticated
+from acc.domain.errors import (
+    AccError,
+    AddressRefused,
+    InvalidInput,
+    PermissionDenied,
+    RemoteFailed,
+    Unauthenticated,
+)
 from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.evaluation_run import AgentChoice
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.remote import FileTerms, RemoteAddress
 
 if TYPE_CHECKING:
     import httpx
 
     from acc.adapters.a2a.calling.card_checks import CardFinding
     from acc.adapters.a2a.calling.client import A2AClient
+    from acc.adapters.a2a.calling.receiver import NotificationReceiver
     from acc.adapters.security.signing_keys import SigningKey
 
 _REDIRECTS = 3
@@ -45,6 +56,64 @@ def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2ACli
 
     door = Door(open=opened, streaming=STREAMING)
     return A2AClient(address, door=door, token=token_of(address.token))
+
+
+def make_receiver(
+    url: str,
+    *,
+    secret: str | None = None,
+    keys: Mapping[str, Any] | bytes | str | None = None,
+) -> "NotificationReceiver":
+    """Return what takes the notifications of remote agents that are sent to a URL: an ASGI app.
+
+    Give the `secret` that is shared with their server, or its public `keys`, a JWK Set, where the
+    server signs what it sends.
+    """
+    from acc.adapters.a2a.calling.receiver import NotificationReceiver
+    from acc.adapters.security.notifications import NotificationVerifier
+    from acc.adapters.security.signing_keys import trusted_keys
+
+    if secret is None and keys is None:
+        return NotificationReceiver(url)
+    verifier = NotificationVerifier(
+        secret=secret, keys=None if keys is None else trusted_keys(keys), audience=url
+    )
+    return NotificationReceiver(url, verify=verifier.verify)
+
+
+@asynccontextmanager
+async def receiving(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    public_url: str = "",
+    secret: str | None = None,
+    keys: Mapping[str, Any] | bytes | str | None = None,
+) -> AsyncIterator["NotificationReceiver"]:
+    """Take notifications on a port of this machine for as long as the context lasts.
+
+    `public_url` is where the port is reached from outside, if that is another URL.
+    """
+    from acc.adapters.a2a.serving.http_server import bind, serving
+
+    listening = bind(host, port)
+    name = f"[{host}]" if ":" in host else host
+    try:
+        url = public_url or f"http://{name}:{listening.getsockname()[1]}"
+        receiver = make_receiver(url, secret=secret, keys=keys)
+        async with serving(receiver, listening):
+            yield receiver
+    finally:
+        listening.close()
+
+
+async def fetch_guarded(url: str, terms: FileTerms, *, allow: Sequence[str] = ()) -> Part:
+    """Return the file at a URL, which must be public, in `allow`, or in ACC_ALLOW."""
+    from acc.adapters.security.file_fetching import fetch_file
+    from acc.adapters.security.guarded_http import Wiring
+
+    allowed = (*allow, *allowed_by_environment())
+    return await fetch_file(url, terms, allow=allowed, wiring=Wiring(tls=tls()))
 
 
 @lru_cache(maxsize=1)
@@ -92,6 +161,80 @@ def typed_loopback(url: str) -> tuple[str, ...]:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     own = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return tuple(dict.fromkeys([own, *(f"{name}:{port}" for name in _THIS_MACHINE)]))
+
+
+@contextmanager
+def also_allowed(entries: Sequence[str]) -> Iterator[None]:
+    """Allow what is named, beside what ACC_ALLOW lists, here and in processes that are started."""
+    check_allow(entries)
+    before = os.environ.get("ACC_ALLOW")
+    if entries:
+        os.environ["ACC_ALLOW"] = ",".join((*allowed_by_environment(), *entries))
+    try:
+        yield
+    finally:
+        os.environ.pop("ACC_ALLOW", None)
+        if before is not None:
+            os.environ["ACC_ALLOW"] = before
+
+
+def check_allow(entries: Sequence[str]) -> None:
+    """Refuse what is no entry of an allow-list, before anything hangs on it."""
+    if not entries:
+        return
+    from acc.adapters.security.addresses import AllowList
+
+    try:
+        AllowList(entries)
+    except InvalidInput as error:
+        raise InvalidInput(f"--allow: {error}") from None
+
+
+def evaluated_address(name: str, url: str) -> RemoteAddress:
+    """Return where an agent under evaluation is; its token is in ACC_TOKEN_<NAME>, or ACC_TOKEN."""
+    own = f"ACC_TOKEN_{name.replace('-', '_').upper()}"
+    found = next((given for given in (own, "ACC_TOKEN") if os.environ.get(given)), "")
+    token = f"env:{found}" if found else ""
+    return RemoteAddress(url=url, token=token, allow=typed_loopback(url), timeout=3600.0)
+
+
+def check_remotes(agents: Sequence[AgentChoice]) -> None:
+    """Refuse an evaluation of agents that cannot be called, before its first turn."""
+    for agent in agents:
+        if agent.kind.startswith("a2a:"):
+            asyncio.run(_check_remote(agent.name, agent.kind.removeprefix("a2a:")))
+
+
+async def _may_call(remote: "A2AClient") -> None:
+    """Ask for a task that nobody has: only whether we may ask is of interest."""
+    try:
+        await remote.get("acc-eval-asks-whether-it-may-call")
+    except (AddressRefused, Unauthenticated, PermissionDenied):
+        raise
+    except AccError as error:
+        if isinstance(error, RemoteFailed) and error.retryable:
+            raise  # the address that its card names cannot be reached
+
+
+async def _check_remote(name: str, url: str) -> None:
+    from acc.adapters.a2a.calling.client import chosen_interfaces
+
+    address = evaluated_address(name, url)
+    remote = make_remote(address)
+    try:
+        chosen_interfaces(await remote.card())
+        await _may_call(remote)
+    except AddressRefused as error:
+        said = f"agent {name!r}: {error}, which is --allow here"
+        raise AddressRefused(said, detail=error.detail) from None
+    except (Unauthenticated, PermissionDenied) as error:
+        own = f"ACC_TOKEN_{name.replace('-', '_').upper()}"
+        raise type(error)(f"agent {name!r}: {error}; put its token into {own}") from None
+    except AccError as error:
+        raise RemoteFailed(
+            f"agent {name!r}: {error}; is it served there? `acc card {address.place}` shows what "
+            "answers"
+        ) from None
 
 
 def new_id() -> str:

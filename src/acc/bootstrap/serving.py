@@ -1,13 +1,14 @@
 """What a server of agents is made of: runner, stores, cards, tokens, notifications, HTTP."""
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from acc.application.agents.base import BaseAgent
@@ -19,6 +20,7 @@ from acc.bootstrap.agents import Runner, check_models, make_services, make_store
 from acc.bootstrap.parts import version
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import AgentCard, Interface
+from acc.domain.value_objects.remote import check_remote_url
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.domain.value_objects.value import changed
@@ -39,7 +41,9 @@ class ServeOptions:
 
     `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
     server may call although they are not public. `hosts` are the names it answers to, None for all.
-    `sign_card` returns a card with its signatures. `connections` bounds how slow clients may be.
+    `open_listing` lets callers without a name list tasks. `sign_card` returns a card with its
+    signatures. `public_keys` is the JWK Set of those who sign. `connections` bounds how slow
+    clients may be.
     """
 
     public_url: str = "http://127.0.0.1:8000"
@@ -53,9 +57,11 @@ class ServeOptions:
     signer: NotificationSignerPort | None = None
     push: bool = True
     sign_card: Callable[[AgentCard], AgentCard] | None = None
+    public_keys: Mapping[str, Any] | None = None
     agent_version: str = ""
     generations: Sequence[str] = ("1.0", "0.3")
     knows_repeats: bool = True
+    open_listing: bool = False
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -77,6 +83,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         limits=options.limits,
         check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
         knows_repeats=options.knows_repeats,
+        open_listing=options.open_listing,
     )
     card = card_of(
         agent,
@@ -112,6 +119,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
             modified=formatdate(services.clock.now(), usegmt=True).encode(),
             extended=extended if options.verifier is not None else None,
             openapi=openapi,
+            keys=json.dumps(options.public_keys).encode() if options.public_keys else b"",
             extensions=tuple(extension.uri for extension in card.extensions),
         ),
         verifier=options.verifier,
@@ -157,19 +165,65 @@ def check_binding(host: str, *, is_closed: bool, unprotected: bool) -> None:
     )
 
 
+def check_public_url(url: str) -> None:
+    """Refuse a URL that no client of the card could call."""
+    try:
+        check_remote_url(url)
+    except InvalidInput as error:
+        raise InvalidInput(f"--public-url: {error}") from None
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise InvalidInput(f"--public-url: {url!r} has a query or a fragment; leave them out")
+
+
 def hosts_for(host: str, public_url: str) -> list[str]:
     """Return the names that an open server on loopback answers to."""
     return sorted({*_LOOPBACK, host, urlsplit(public_url).hostname or host})
 
 
-def signer_for() -> NotificationSignerPort | None:
-    """Return who signs notifications, if the environment holds a secret."""
-    secret = os.environ.get("ACC_PUSH_SECRET", "")
-    if not secret:
-        return None
-    from acc.adapters.security.notifications import HmacSigner
+PushSigning = Literal["hmac", "jwt", "bearer", "none"]
 
-    return HmacSigner(secret)
+
+class Signing(NamedTuple):
+    """Who signs notifications, once the server's own URL is known, and the keys to publish."""
+
+    signer: Callable[[str], NotificationSignerPort | None]
+    public_keys: Mapping[str, Any] | None = None
+
+
+def push_signing(how: PushSigning | None, key: Path | None) -> Signing:
+    """Return how notifications are signed, or raise InvalidInput for what does not fit together.
+
+    Unless it is said, that is a JWT where a key is given, and else an HMAC where the environment
+    holds a secret.
+    """
+    secret = os.environ.get("ACC_PUSH_SECRET", "")
+    how = how or ("jwt" if key is not None else "hmac" if secret else "none")
+    if how in ("hmac", "none"):
+        if key is not None:
+            raise InvalidInput(f"--push-key is for --push-signing jwt or bearer, not {how}")
+        if how == "none":
+            return Signing(lambda _: None)
+        from acc.adapters.security.notifications import HmacSigner
+
+        if not secret:
+            raise InvalidInput("--push-signing hmac: set ACC_PUSH_SECRET to the shared secret")
+        shared = HmacSigner(secret)
+        return Signing(lambda _: shared)
+    if key is None:
+        raise InvalidInput(f"--push-signing {how}: give the private key with --push-key FILE")
+    from acc.adapters.security.notifications import JwtSigner
+    from acc.adapters.security.signing_keys import chosen_algorithm, load_key, public_keys
+
+    private = load_key(key)
+    try:
+        chosen_algorithm(private)
+    except InvalidInput as fault:
+        raise InvalidInput(f"{key}: {fault}") from None
+    is_bearer = how == "bearer"
+    return Signing(
+        lambda url: JwtSigner(private, issuer=url, bearer=is_bearer), public_keys([private])
+    )
 
 
 def card_signer(path: Path | None) -> Callable[[AgentCard], AgentCard] | None:

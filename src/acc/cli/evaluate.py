@@ -18,6 +18,8 @@ from acc.adapters.runs.votes import policy_of
 from acc.bootstrap import evaluation, judges, spending
 from acc.bootstrap.models import check_model_name, model_of
 from acc.bootstrap.parts import compressor_of, version
+from acc.bootstrap.remotes import also_allowed, check_remotes
+from acc.cli.conversation import shown
 from acc.cli.screen import (
     RunScreen,
     agreement_lines,
@@ -139,6 +141,15 @@ class RunOptions:
             "is not asked again. [default: what ACC_MODEL_CACHE names, or none]"
         ),
     ] = None
+    allow: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A host, address or network that may be called although it is not public. The URL "
+            "of an agent may be of this machine without that.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
     fail_if: Annotated[
         tuple[str, ...],
         Parameter(
@@ -199,17 +210,14 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     used = spending.used_models(configuration)
     prices = spending.parse_prices(how.price, used)
     gates = _checked_gates(how, configuration)
+    place = how.out or default_directory(configuration)
     if how.dry_run:
-        return show_plan(
-            configuration,
-            how.out or default_directory(configuration),
-            prices=prices,
-            limit=how.max_cost,
-            as_json=how.json,
-        )
+        return show_plan(configuration, place, prices=prices, limit=how.max_cost, as_json=how.json)
     spending.check_limit(how.max_cost, used, prices)
     spending.check_ready(used, how.cache)
-    directory = RunDirectory.create(how.out or default_directory(configuration), configuration)
+    if not place.exists():
+        _check_remotes(configuration, how)
+    directory = RunDirectory.create(place, configuration)
     with directory.locked():
         outcome = _run_episodes(directory, how, prices)
         if not how.quiet and sys.stderr.isatty():
@@ -219,9 +227,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
     elif not how.quiet:
         _show(directory, results)
-    for result in results.gates:
-        if result.failed:
-            say_error(f"gate failed: {result.gate} ({result.explanation})")
+    _say_failing(results, was_shown=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
         say_error(f"episode {name} ended: {error}")
     if outcome.stopped:
@@ -231,6 +237,26 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         say_error(f"{outcome.out_of_money}; repeat the command with a higher limit to continue")
         return OUT_OF_MONEY
     return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
+
+
+def _say_failing(results: "evaluation.Results", *, was_shown: bool) -> None:
+    """Tell which gates and whose turns failed; who was in the table, again if nothing worked."""
+    for result in results.gates:
+        if result.failed:
+            say_error(f"gate failed: {result.gate} ({result.explanation})")
+    turns = results.summary["turns"] or 1
+    counts = {name: found["failed"] for name, found in results.summary["agents"].items()}
+    for name, failed in counts.items():
+        if failed >= turns or (failed and not was_shown):
+            error = results.first_errors.get(name, "")
+            told = f"agent {name} failed in {failed} of {turns} turns, the first: {error}"
+            say_error(shown(told).plain)
+
+
+def _check_remotes(configuration: RunConfiguration, how: RunOptions) -> None:
+    """Refuse agents that cannot be called, before there is a directory or a further turn."""
+    with also_allowed(how.allow):
+        check_remotes(configuration.agents)
 
 
 def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
@@ -307,6 +333,8 @@ def _run_episodes(
     if note := spending.limit_note(how.max_cost, configuration):
         say_error(note)
     waiting = [job for job in planned if recorded[job] < planned[job]]
+    if waiting:
+        _check_remotes(configuration, how)
     workers = how.workers or min(os.cpu_count() or 1, max(1, len(waiting) // 2))
     accounts = spending.spent_so_far(directory)
     screen = RunScreen(
@@ -324,7 +352,7 @@ def _run_episodes(
         on_call=screen.on_call,
     )
     # What an agent prints is not our output.
-    with screen, redirect_stdout(sys.stderr):
+    with screen, redirect_stdout(sys.stderr), also_allowed(how.allow):
         return evaluation.run_evaluation(
             directory, waiting, workers=workers, on_turn=screen.on_turn, spending=purse
         )

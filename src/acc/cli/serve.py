@@ -14,14 +14,17 @@ from rich.table import Table
 from acc.application.serving.limits import ServeLimits
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
+from acc.bootstrap.remotes import check_allow
 from acc.bootstrap.serving import (
+    PushSigning,
     ServeOptions,
     card_signer,
     check_binding,
+    check_public_url,
     connection_limits,
     hosts_for,
+    push_signing,
     serve_forever,
-    signer_for,
     verifier_for,
 )
 from acc.cli.screen import console
@@ -64,11 +67,19 @@ class WhoOptions:
             negative=(),
         ),
     ] = False
+    open_listing: Annotated[
+        bool,
+        Parameter(
+            help="Without --tokens, let any caller list all tasks, which else needs "
+            "authentication. The official conformance tests need that.",
+            negative=(),
+        ),
+    ] = False
     allow: Annotated[
         tuple[str, ...],
         Parameter(
-            help="A host, address or network that notifications may be sent to although it is not "
-            "public, for instance localhost or 10.0.0.0/8.",
+            help="A host, address or network that may be called although it is not public, for "
+            "notifications, files and remote agents: for instance localhost or 10.0.0.0/8.",
             negative=(),
             consume_multiple=False,
         ),
@@ -76,6 +87,21 @@ class WhoOptions:
     sign_card: Annotated[
         Path | None,
         Parameter(help="A private key (PEM or JWK) to sign the agent's card with."),
+    ] = None
+    push_signing: Annotated[
+        PushSigning | None,
+        Parameter(
+            help="How notifications are signed: hmac with the secret in ACC_PUSH_SECRET, jwt with "
+            "--push-key, bearer for a JWT that is in Authorization too, or none. [default: jwt "
+            "with a key, hmac with a secret]"
+        ),
+    ] = None
+    push_key: Annotated[
+        Path | None,
+        Parameter(
+            help="A private key (PEM or JWK) to sign notifications with; receivers find the public "
+            "one at /.well-known/jwks.json."
+        ),
     ] = None
 
 
@@ -138,11 +164,16 @@ def serve(
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
-    The secret that notifications are signed with is taken from ACC_PUSH_SECRET.
+    The secret that notifications are signed with is taken from ACC_PUSH_SECRET; --push-key signs
+    them with a key pair.
     """
     where, who, limits = where or WhereOptions(), who or WhoOptions(), limits or LimitOptions()
     is_closed = who.tokens is not None
     bounds, sign_card = _limits(limits), card_signer(who.sign_card)
+    signing = push_signing(who.push_signing, who.push_key)
+    check_allow(who.allow)
+    if where.public_url:
+        check_public_url(where.public_url)
     check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
     with redirect_stdout(stderr):  # what a module prints is not the command's output
         found = load_agent(agent)
@@ -155,12 +186,14 @@ def serve(
             verifier=verifier_for(who.tokens),
             allow=who.allow,
             hosts=None if is_closed or who.unprotected else hosts_for(where.host, url),
-            signer=signer_for(),
+            signer=signing.signer(url),
+            public_keys=signing.public_keys,
             sign_card=sign_card,
             limits=bounds,
             connections=connection_limits(limits.request_timeout),
             generations=tuple(dict.fromkeys(generation)) or ("1.0", "0.3"),
             knows_repeats=not accept_repeats,
+            open_listing=who.open_listing,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -210,6 +243,7 @@ def mcp(
     A call takes a message, and the id of the conversation that it goes on with. What waits for a
     person is asked through the client where it can do that.
     """
+    check_allow(allow)
     with redirect_stdout(stderr):  # standard output belongs to the protocol
         found = load_agent(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")

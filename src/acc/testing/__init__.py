@@ -244,6 +244,7 @@ class ScriptedRemote:
 
     def __init__(self, *answers: "RemoteAnswer") -> None:
         self.sent: list[Message] = []
+        self.pushes: list[PushConfig | None] = []
         self.canceled: list[str] = []
         self._answers = list(answers)
 
@@ -261,6 +262,7 @@ class ScriptedRemote:
     ) -> Task | Message:
         """Return what the script says."""
         self.sent.append(message)
+        self.pushes.append(push)
         answer = self._answers.pop(0)
         task_id = message.task_id or f"task-{len(self.sent)}"
         context_id = message.context_id or "context-1"

@@ -191,6 +191,7 @@ async def test_a_notification_is_followed_by_a_look() -> None:
     async with foreign(
         result({"task": task("WORKING")}), result(task("COMPLETED", artifact("a")))
     ) as server:
+        server.card = server.own_card(capabilities={"streaming": True, "pushNotifications": True})
         client = server.client()
         push = PushConfig(id="p", task_id="", url="https://me.example/hook", token="x")
         for number in range(2_000):  # of tasks that nobody waits for
@@ -199,6 +200,14 @@ async def test_a_notification_is_followed_by_a_look() -> None:
         assert said(await client.send(message(), push=push)) == "a"
     sent = server.calls[1].rpc["params"]["configuration"]["taskPushNotificationConfig"]
     assert sent["url"] == "https://me.example/hook"
+
+
+async def test_a_server_without_notifications_is_not_asked_for_any() -> None:
+    async with foreign(stream({"task": task("COMPLETED", artifact("a"))})) as server:
+        push = PushConfig(id="p", task_id="", url="https://me.example/hook", token="x")
+        assert said(await server.client().send(message(), push=push)) == "a"
+    assert server.methods == ["SendStreamingMessage"]
+    assert "taskPushNotificationConfig" not in server.calls[1].rpc["params"]["configuration"]
 
 
 async def test_a_task_of_earlier_can_be_followed_and_looked_at() -> None:

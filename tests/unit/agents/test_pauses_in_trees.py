@@ -126,23 +126,21 @@ async def test_a_call_that_could_not_be_made_is_not_counted_as_made_when_resumed
 
 async def test_a_person_may_say_no_or_give_other_arguments() -> None:
     pay, paid = till()
-    agent = payer("a", pay, 1, 2, 3, 4)
+    agent = payer("a", pay, 1, 2, 3)
     runner = Runner(agent)
     paused = await runner.run(**WHO, message="go")
     answers = [
         deny(paused.requests[0].id, "too much"),
         approve(paused.requests[1].id, arguments={"amount": 20}),
-        approve(paused.requests[2].id, arguments={"amount": "much"}),
-        deny(paused.requests[3].id),
+        deny(paused.requests[2].id),
     ]
     result = await runner.resume(**WHO, answers=answers)
     assert paid == [20]
     assert isinstance(agent.model, ScriptedModel)
     told = [m.parts[0].result for m in agent.model.asked[-1].messages if m.role == "tool"]
-    denied, edited, wrong, plainly = [r.content for r in told if r is not None]
+    denied, edited, plainly = [r.content for r in told if r is not None]
     assert denied == {"status": "denied", "reason": "too much"}
     assert edited == "paid 20"
-    assert wrong["error"].startswith("pay: the edited arguments are wrong: Expected `int`")
     assert plainly == {"status": "denied", "reason": "a person has denied this call"}
     assert result.text == "done"
 

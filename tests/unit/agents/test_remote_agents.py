@@ -3,21 +3,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from remote_desk import (
+    TOKEN,
+    URL,
+    Desk,
+    Mailbox,
+    Says,
+    asking,
+    desk,
+    made,
+    said,
+    shop,
+    status,
+    task,
+    text,
+)
 
 from acc import (
     Agent,
     AgentTool,
-    BaseAgent,
     EventKind,
     InvalidTree,
     LoopAgent,
     ParallelAgent,
     Part,
-    RemoteAgent,
     RemoteFailed,
     RequestKind,
     RunConfig,
-    RunContext,
     Runner,
     RunStatus,
     SequentialAgent,
@@ -34,85 +46,10 @@ from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
     Role,
-    StatusUpdate,
     Task,
-    TaskArtifact,
     TaskState,
-    TaskStatus,
 )
-from acc.testing import RemoteAnswer, ScriptedModel, ScriptedRemote, call
-
-URL = "https://agents.example.com"
-TOKEN = {"token": "s3cret"}
-
-
-class Says(BaseAgent):
-    async def run(self, ctx: RunContext) -> str:
-        return f"{self.name} heard {ctx.message}"
-
-
-def shop(**fields: Any) -> RemoteAgent:
-    return RemoteAgent(**{"name": "shop", "description": "Sells things.", "url": URL, **fields})
-
-
-class Desk:
-    """A runner whose remote agent is scripted; `restarted` knows only what is stored."""
-
-    def __init__(self, agent: BaseAgent, remote: ScriptedRemote, store: Any = "memory") -> None:
-        self.addresses: list[RemoteAddress] = []
-        services = make_services(store=store)
-
-        def to_remote(address: RemoteAddress) -> ScriptedRemote:
-            self.addresses.append(address)
-            return remote
-
-        services.remote = to_remote
-        self.runner = Runner(agent, services=services)
-
-    async def say(self, text: Any, **options: Any) -> Any:
-        return await self.runner.run(user_id="u", session_id="s", message=text, **options)
-
-    async def answer(self, *answers: InputAnswer) -> Any:
-        return await self.runner.resume(user_id="u", session_id="s", answers=answers)
-
-
-def desk(agent: BaseAgent, *answers: RemoteAnswer) -> tuple[Desk, ScriptedRemote]:
-    remote = ScriptedRemote(*answers)
-    return Desk(agent, remote), remote
-
-
-def said(*parts: Part) -> Message:
-    return Message(message_id="m", role=Role.AGENT, parts=parts)
-
-
-def status(state: TaskState, *parts: Part) -> StatusUpdate:
-    return StatusUpdate(status=TaskStatus(state=state, message=said(*parts) if parts else None))
-
-
-def task(
-    state: TaskState = TaskState.COMPLETED, *artifacts: TaskArtifact, parts: tuple[Part, ...] = ()
-) -> Task:
-    message = said(*parts) if parts else None
-    return Task(
-        id="task-1",
-        context_id="context-1",
-        status=TaskStatus(state=state, message=message),
-        artifacts=artifacts,
-    )
-
-
-def made(name: str, *parts: Part) -> TaskArtifact:
-    return TaskArtifact(artifact_id=name, name=name, parts=parts)
-
-
-def text(words: str) -> Part:
-    return Part(text=words)
-
-
-def asking(*requests: dict[str, Any], state: TaskState = TaskState.INPUT_REQUIRED) -> Task:
-    data = Part(data={"requests": list(requests)}, metadata={"extension": INPUT_REQUEST})
-    return task(state, parts=(text("please decide"), data))
-
+from acc.testing import ScriptedModel, ScriptedRemote, call
 
 # What is sent, and what comes back
 
@@ -508,6 +445,9 @@ async def test_a_resumed_run_does_not_call_again_what_is_on_record() -> None:
         ({"token": "two words"}, "token must be a text without spaces"),
         ({"token": "トークン"}, "token must be a text without spaces"),
         ({"sub_agents": [Says(name="inner")]}, "its server's business"),
+        ({"mode": "pigeon"}, "stream, poll or push, not 'pigeon'"),
+        ({"mode": "push"}, "a receiver go together"),
+        ({"receiver": Mailbox()}, "a receiver go together"),
     ],
 )
 def test_a_remote_agent_that_cannot_work_is_refused(fields: dict[str, Any], fault: str) -> None:

@@ -1,12 +1,14 @@
 """A person's word before a tool runs: yes, no, other arguments, too late, one by one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from running_world import Desk, Till, World, check_record, clerk
 
-from acc import RunStatus, approve, deny
-from acc.domain.errors import NothingPending, SessionWaiting
+from acc import Agent, RunContext, RunStatus, approve, deny
+from acc.application.agents.tool import Tool
+from acc.domain.errors import InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.event import EventKind, InputAnswer, RequestKind, Verdict
 from acc.testing import ScriptedModel, call
 
@@ -83,9 +85,46 @@ async def test_edited_arguments_are_checked_again(world: World, wrong: dict[str,
     till, model = Till(), ScriptedModel(PAY, "sorry")
     desk = world.desk(clerk(model, till.tool()))
     waiting = await desk.say("pay the rent")
-    done = await desk.answer(approve(waiting.requests[0].id, arguments=wrong))
-    assert (done.text, till.paid) == ("sorry", [])
-    assert "the edited arguments are wrong" in results(model)[0]["error"]
+    (request,) = waiting.requests
+    told = await desk.events()
+    with pytest.raises(InvalidInput, match=f"arguments for pay are wrong: .* {request.id} still"):
+        await desk.answer(approve(request.id, arguments=wrong))
+    assert await desk.events() == told
+    assert await desk.pending() == (request,)
+    done = await desk.answer(approve(request.id, arguments={"amount": 9}))
+    assert (done.text, till.paid) == ("sorry", [9])
+
+
+class Counter:
+    """Offers tools that are known only while an agent runs."""
+
+    name = "counter"
+
+    def __init__(self, *tools: Tool) -> None:
+        self._tools = tools
+
+    async def offered(
+        self, ctx: RunContext, *, alone: bool, taken: frozenset[str]
+    ) -> Sequence[Tool]:
+        return self._tools
+
+
+async def test_a_wrong_edit_for_a_tool_that_is_known_only_later_is_asked_again(
+    world: World,
+) -> None:
+    till, model = Till(), ScriptedModel(PAY, "done")
+    desk = world.desk(Agent(name="clerk", model=model, tools=[Counter(till.tool())]))
+    (first,) = (await desk.say("pay the rent")).requests
+    again = await desk.answer(approve(first.id, arguments={"amount": "much"}))
+    assert again.status is RunStatus.INPUT_REQUIRED
+    (second,) = again.requests
+    assert second.id != first.id
+    assert second.message.startswith("The edited arguments for pay are wrong: Expected `int`")
+    assert second.message.endswith("\nMay pay be called?")
+    assert second.arguments == {"amount": 12_000}
+    done = await desk.restarted().answer(approve(second.id, arguments={"amount": 9}))
+    assert (done.text, till.paid) == ("done", [9])
+    check_record(await desk.events())
 
 
 @pytest.mark.parametrize(("amount", "asked"), [(9_999, False), (10_000, True)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from joserfc import jwt
-from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey
+from joserfc.jwk import ECKey, OctKey, OKPKey
 
 import acc.adapters.security.notifications as notifications
 from acc.adapters.security.card_signatures import new_key, public_keys
@@ -20,6 +20,7 @@ from acc.adapters.security.notifications import (
     NotificationVerifier,
     verify_notification,
 )
+from acc.adapters.security.signing_keys import trusted_keys
 from acc.domain.errors import InvalidInput, Unauthenticated
 
 SECRET = "とても長い秘密の言葉"
@@ -56,12 +57,31 @@ def test_what_is_signed_verifies(content: dict[str, Any], secret: bytes) -> None
 @pytest.mark.parametrize("header", ["X-A2A-Notification-Jwt", BEARER_HEADER])
 def test_a_jwt_verifies_with_the_public_key_alone(alg: str, header: str) -> None:
     key = new_key(alg)
-    headers = JwtSigner(key, issuer="https://agent.example", header=header).headers(
-        BODY, audience=URL
-    )
-    published = KeySet.import_key_set(json.loads(json.dumps(public_keys([key]))))
-    found = verify_notification(BODY, headers, keys=published, audience=URL)
+    signer = JwtSigner(key, issuer="https://agent.example", bearer=header == BEARER_HEADER)
+    sent = signer.headers(BODY, audience=URL)
+    published = trusted_keys(json.dumps(public_keys([key])))
+    one = {header: sent[header]}
+    found = verify_notification(BODY, one, keys=published, audience=URL)
     assert found == {"taskId": "t-1", "text": "完了"}
+
+
+def test_published_keys_hold_nothing_private_and_only_those_that_sign() -> None:
+    other = {"kty": "oct", "k": "c2VjcmV0", "kid": "shared"}
+    document = {"keys": [other, {"kty": "new"}, *public_keys([KEY])["keys"]]}
+    found = trusted_keys(document)
+    assert list(found) == [KEY.kid]
+    assert not any(key.is_private for key in found.values())
+
+
+@pytest.mark.parametrize("document", ["", "[]", '{"keys": 1}', '{"keys": [1]}', "[" * 100_000])
+def test_what_is_no_set_of_keys_is_refused(document: str) -> None:
+    with pytest.raises(InvalidInput, match="JWK Set"):
+        trusted_keys(document)
+
+
+def test_a_set_without_a_key_that_can_be_used_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="no key that can be used"):
+        trusted_keys({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "shared"}]})
 
 
 def test_a_jwt_says_who_when_whom_and_what() -> None:

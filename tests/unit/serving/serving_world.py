@@ -144,12 +144,19 @@ class World:
         *,
         store: TaskStorePort | None = None,
         check_url: Callable[[str], Awaitable[None]] | None = None,
+        open_listing: bool = False,
         **limits: Any,
     ) -> ServeTasks:
         services = make_services(store=(self.sessions, self.artifacts), clock=self.clock)
         runner = Runner(agent, app_name=APP, services=services)
         made = ServeLimits(**{"grace": 0.05, **limits})
-        return ServeTasks(runner, tasks=store or self.tasks, limits=made, check_url=check_url)
+        return ServeTasks(
+            runner,
+            tasks=store or self.tasks,
+            limits=made,
+            check_url=check_url,
+            open_listing=open_listing,
+        )
 
     @asynccontextmanager
     async def open(self, agent: BaseAgent, **options: Any) -> AsyncIterator[ServeTasks]:

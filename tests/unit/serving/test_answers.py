@@ -71,6 +71,33 @@ async def test_a_denial_carries_its_reason_and_an_edit_its_arguments(
         assert answer_of(done) == "approve: {'amount': 5}"
 
 
+async def test_a_wrong_edit_is_refused_and_the_task_still_asks(worlds: World) -> None:
+    paid: list[int] = []
+
+    @tool(confirm=True)
+    def pay(payee: str, amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    model = ScriptedModel(call("pay", payee="青葉", amount=12), "done", repeat=True)
+    async with worlds.open(Agent(name="clerk", model=model, tools=[pay])) as serve:
+        task = await send(serve, "pay")
+        for wrong, fault in (
+            ({"amount": 9}, "missing required field `payee`"),
+            ({"payee": "青葉", "amount": "much"}, "Expected `int`, got `str`"),
+            ({"payee": "青葉", "amount": 9, "to": "me"}, "unknown field `to`"),
+        ):
+            with pytest.raises(InvalidInput, match=fault):
+                await send(serve, data({"verdict": "approve", "arguments": wrong}), task=task)
+            held = await get(serve, task)
+            assert held.state is S.INPUT_REQUIRED
+            assert request_of(held) == request_of(task)
+        right = {"verdict": "approve", "arguments": {"payee": "青葉", "amount": 9}}
+        done = await send(serve, data(right), task=task)
+        assert (done.state, paid) == (S.COMPLETED, [9])
+
+
 @pytest.mark.parametrize(
     "words", ["hmm", "yes?", "はい、でも待って", "approve 5000 instead", data([])]
 )

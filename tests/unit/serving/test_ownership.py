@@ -114,10 +114,20 @@ async def test_the_nameless_see_what_is_for_the_known_alone_nowhere(
 ) -> None:
     async with world.open(doer) as serve:
         await send(serve, "hello")
-        assert await listed(serve, ANONYMOUS) == []
+        with pytest.raises(Unauthenticated, match="listing tasks needs authentication"):
+            await listed(serve, ANONYMOUS)
         with pytest.raises(Unauthenticated, match="the extended card needs authentication"):
             serve.check_authenticated(ANONYMOUS, "the extended card")
         serve.check_authenticated(ANN, "the extended card")
+
+
+async def test_the_nameless_list_what_the_nameless_asked_where_that_is_wanted(
+    world: World, doer: Doer
+) -> None:
+    async with world.open(doer, open_listing=True) as serve:
+        await send(serve, "hello")
+        task = await send(serve, "hello", ANONYMOUS)
+        assert [found.id for found in await listed(serve, ANONYMOUS)] == [task.id]
 
 
 async def test_tasks_are_listed_by_filter_and_page(worlds: World, doer: Doer) -> None:

@@ -34,6 +34,7 @@ from acc import (
     tool,
 )
 from acc.application.serving.requests import GetRequest
+from acc.application.serving.telling import MEMORY_FOOTPRINT
 from acc.domain.errors import BudgetExceeded, TaskNotFound
 from acc.domain.value_objects.event import Usage, words
 from acc.domain.value_objects.task import Message, Task
@@ -301,15 +302,6 @@ async def test_a_reply_is_streamed_as_the_only_word(worlds: World) -> None:
         assert (await send(serve, "wrong")).state is S.FAILED
 
 
-async def test_a_memory_footprint_is_reported_where_there_is_one(world: World) -> None:
-    agent = Agent(name="a", model=ScriptedModel("one", "two"), memory="transcript")
-    async with world.open(agent) as serve:
-        first = await send(serve, "hello", context="c1")
-        second = await send(serve, "hello again", context="c1")
-    assert second.metadata["urn:acc:a2a:memory-footprint:v1"]["tokens"] > 0
-    assert first.metadata.get("urn:acc:a2a:memory-footprint:v1", {"tokens": 1})["tokens"] > 0
-
-
 async def test_what_was_written_for_who_asked_is_told(world: World) -> None:
     @dataclass(kw_only=True, eq=False)
     class Spender(BaseAgent):
@@ -370,3 +362,17 @@ async def test_pieces_of_an_outcome_are_joined_and_nothing_is_no_piece(worlds: W
         assert task.metadata["code"] == "invalid_input"
         (made,) = task.artifacts
         assert [part.text or part.data for part in made.parts] == ["head line", {"row": 1}]
+
+
+async def test_a_memory_that_is_still_empty_is_reported_as_0_and_none_not_at_all(
+    world: World,
+) -> None:
+    for memory, first in (("transcript", {"tokens": 0}), (None, None)):
+        agent = Agent(name="desk", model=ScriptedModel("one", "two"), memory=memory)
+        async with world.open(agent) as serve:
+            task = await send(serve, "hello")
+            assert task.metadata.get(MEMORY_FOOTPRINT) == first
+            later = await send(serve, "and now?", context=task.context_id)
+            then = later.metadata.get(MEMORY_FOOTPRINT)
+            assert (then is None) is (first is None)
+            assert then is None or then["tokens"] > 0

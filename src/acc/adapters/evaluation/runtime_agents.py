@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import LlmAgent
+from acc.application.agents.llm import LlmAgent, remembers
 from acc.application.context import RunResult
 from acc.application.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
@@ -43,9 +43,7 @@ class RuntimeAgentRunner:
     def __init__(self, *, agent_name: str, runner: SessionRunner) -> None:
         self._agent_name = agent_name
         self._runner = runner
-        self._remembers = any(
-            isinstance(one, LlmAgent) and one.memory is not None for one in runner.agent.walk()
-        )
+        self._remembers = remembers(runner.agent)
 
     @property
     def agent_name(self) -> str:

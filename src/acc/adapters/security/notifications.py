@@ -9,8 +9,8 @@ With a shared secret a notification carries three headers:
 The first alone can be checked in three lines of any language, and stays good for ever; the
 others limit how long a notification that somebody overheard can be sent again.
 
-With a key pair it carries a JWT in X-A2A-Notification-Jwt, or as a bearer token: `iss`, `aud`
-(the URL that is notified), `iat`, `exp`, `jti` and `request_body_sha256`.
+With a key pair it carries a JWT in X-A2A-Notification-Jwt, and if wanted as a bearer token too:
+`iss`, `aud` (the URL that is notified), `iat`, `exp`, `jti` and `request_body_sha256`.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ class JwtSigner:
     """Signs with a private key, whose public half the receiver gets from us.
 
     The token has a header of its own, since the receiver may ask for credentials of its own in
-    `Authorization`; give `header=BEARER_HEADER` for one that looks for it there.
+    `Authorization`; with `bearer` it is there too, for receivers that look for it there.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class JwtSigner:
         kid: str = "",
         issuer: str = "",
         *,
-        header: str = JWT_HEADER,
+        bearer: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._key = key
@@ -90,7 +90,7 @@ class JwtSigner:
         if not issuer:
             raise InvalidInput("issuer: must not be empty; the agent's own URL is a good one")
         self._issuer = issuer
-        self._header = header
+        self._bearer = bearer
         self._now = now
 
     def headers(self, body: bytes, *, audience: str) -> Mapping[str, str]:
@@ -110,8 +110,7 @@ class JwtSigner:
             self._key,
             registry=Signatures([self._alg]),
         )
-        is_bearer = self._header.lower() == BEARER_HEADER.lower()
-        return {self._header: f"Bearer {token}" if is_bearer else token}
+        return {JWT_HEADER: token} | ({BEARER_HEADER: f"Bearer {token}"} if self._bearer else {})
 
 
 class _Proof(NamedTuple):

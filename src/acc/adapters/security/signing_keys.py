@@ -105,6 +105,33 @@ def public_keys(keys: Iterable[SigningKey]) -> dict[str, Any]:
     return {"keys": [dict(key.as_dict(private=False)) for key in keys]}
 
 
+def trusted_keys(document: bytes | str | Mapping[str, Any]) -> dict[str, SigningKey]:
+    """Return the keys of a JWK Set that a sender publishes, by name, or raise InvalidInput.
+
+    Keys that nothing here is signed with are left out.
+    """
+    try:
+        found = document if isinstance(document, Mapping) else json.loads(document)
+        listed = [dict(one) for one in found["keys"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidInput('is not a JWK Set: it must be {"keys": [...]}') from None
+    kept = [key for one in listed if (key := _usable(one)) is not None]
+    if not kept:
+        raise InvalidInput(f"the JWK Set holds no key that can be used: {_WANTED}, with a kid")
+    return {str(key.kid): key for key in kept}
+
+
+def _usable(data: dict[str, Any]) -> SigningKey | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)
+            key = import_key(data)
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
+    is_good = key.kid and algorithms_of(key)
+    return key if is_good and not isinstance(key, OctKey) else None
+
+
 def key_named(keys: Keys, kid: object) -> SigningKey:
     """Return the key of a name, or raise Unauthenticated if nobody trusts it."""
     if not isinstance(kid, str) or not kid:

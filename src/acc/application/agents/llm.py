@@ -311,4 +311,9 @@ def _last_text(outcomes: Sequence[Outcome], *, alone: bool) -> str:
     return msgspec.json.encode(content).decode() if alone else ""
 
 
+def remembers(root: BaseAgent) -> bool:
+    """Tell whether an agent of a tree keeps a memory, whose size can then be told."""
+    return any(isinstance(one, LlmAgent) and one.memory is not None for one in root.walk())
+
+
 Agent = LlmAgent

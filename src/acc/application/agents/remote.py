@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.remote_answers import (
@@ -38,7 +38,7 @@ from acc.domain.value_objects.task import (
     TaskArtifact,
     TaskState,
 )
-from acc.ports.outbound.remote_ports import RemoteAgentPort
+from acc.ports.outbound.remote_ports import NotificationReceiverPort, RemoteAgentPort
 
 _MARK = "remote"
 _MOST_NAME = 256
@@ -55,6 +55,9 @@ class RemoteAgent(BaseAgent):
     A remote task that waits for a person pauses the run with the same question, and the answer goes
     to that task, from whichever process resumes. A session's conversation is one context over
     there. A message that may not have arrived is sent again with the same id, `retries` times.
+
+    `mode` is how it is followed: "stream", "poll", or "push" for a server that notifies `receiver`.
+    Without one, and where the server cannot do it, what its card offers is used.
     """
 
     url: str = ""
@@ -63,13 +66,18 @@ class RemoteAgent(BaseAgent):
     trust: Sequence[str] = ()
     timeout: float = 600.0
     retries: int = 5
-    streaming: bool | None = None
+    mode: Literal["stream", "poll", "push"] | None = None
+    receiver: NotificationReceiverPort | None = field(default=None, repr=False)
     _address: RemoteAddress = field(init=False, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot work."""
         if self.sub_agents:
             raise InvalidTree(f"{self.name!r} is remote: its sub-agents are its server's business")
+        if self.mode not in (None, "stream", "poll", "push"):
+            raise InvalidTree(f"{self.name!r}: mode is stream, poll or push, not {self.mode!r}")
+        if (self.mode == "push") is not (self.receiver is not None):
+            raise InvalidTree(f'{self.name!r}: mode="push" and a receiver go together')
         try:
             self._address = RemoteAddress(
                 url=self.url,
@@ -78,7 +86,7 @@ class RemoteAgent(BaseAgent):
                 trust=self.trust,
                 timeout=self.timeout,
                 retries=self.retries,
-                streaming=self.streaming,
+                streaming=False if self.mode == "poll" else None,
             )
         except InvalidInput as error:
             raise InvalidTree(f"{self.name!r}: {error}") from None
@@ -165,7 +173,7 @@ class _Leg:
         """Return what came of it, which is on record then."""
         agent, ctx = self._agent, self._ctx
         try:
-            found = await agent.port(ctx).send(message, hear=self._hear)
+            found = await self._sent(message)
         except AddressRefused as error:
             raise RemoteFailed(
                 f"agent {agent.name!r}: {error}, which is RemoteAgent(allow=[…]), or ACC_ALLOW in "
@@ -173,6 +181,9 @@ class _Leg:
                 remote_code=error.code,
             ) from error
         except AccError as error:
+            waiting = await self._still_waiting(message, error)
+            if waiting is not None:
+                return await self._settled(waiting, fault=str(error))
             code = error.remote_code if isinstance(error, RemoteFailed) else error.code
             retryable = isinstance(error, RemoteFailed) and error.retryable
             raise RemoteFailed(
@@ -183,9 +194,28 @@ class _Leg:
             return await self._note(text=words(found.parts), state="", task="")
         return await self._settled(found)
 
-    async def _settled(self, task: Task) -> dict[str, Any]:
+    async def _sent(self, message: Message) -> Task | Message:
+        port, receiver = self._agent.port(self._ctx), self._agent.receiver
+        if receiver is None:
+            return await port.send(message, hear=self._hear)
+        with receiver.expecting(port.notified) as push:
+            return await port.send(message, hear=self._hear, push=push)
+
+    async def _still_waiting(self, message: Message, error: AccError) -> Task | None:
+        """Return the remote task if it refused an answer that it cannot read, and still asks."""
+        if not message.task_id or not isinstance(error, InvalidInput):
+            return None
+        try:
+            task = await self._agent.port(self._ctx).get(message.task_id)
+        except AccError:
+            return None
+        return task if task.state in INTERRUPTED else None
+
+    async def _settled(self, task: Task, *, fault: str = "") -> dict[str, Any]:
         if task.state in INTERRUPTED:
-            asked = [one.as_detail() for one in asked_in(task)]
+            before = f"{fault}\n" if fault else ""
+            told = [one._replace(message=before + one.message) for one in asked_in(task)]
+            asked = [one.as_detail() for one in told]
             published = await self._publish(task.artifacts)
             return await self._note(state=task.state, task=task.id, asked=asked, names=published)
         if task.state is not TaskState.COMPLETED:

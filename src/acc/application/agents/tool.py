@@ -58,6 +58,10 @@ class ToolContext:
         """Return the files that the agents of this session share."""
         return self._context.artifacts
 
+    async def fetch(self, source: Part | str, **terms: Any) -> Part:
+        """Return a file that a part, or a URL, refers to, as `RunContext.fetch` does."""
+        return await self._context.fetch(source, **terms)
+
     @property
     def agent_name(self) -> str:
         """Return who called the tool."""

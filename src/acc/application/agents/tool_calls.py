@@ -13,6 +13,7 @@ from acc.application.agents.base import Callback, called
 from acc.application.agents.tool import Tool, ToolContext, as_data
 from acc.application.context import RunContext
 from acc.application.control import RunPaused, RunRejected, must_pass
+from acc.application.edits import WRONG_ARGUMENTS
 from acc.application.state import plain
 from acc.domain.errors import (
     BudgetExceeded,
@@ -38,7 +39,6 @@ from acc.domain.value_objects.event import (
 log = logging.getLogger("acc.run")
 
 _MOST_FAULT = 2_000
-_WRONG = (msgspec.ValidationError, TypeError, ValueError)
 #: What no model can mend.
 _FATAL = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
 
@@ -140,7 +140,7 @@ class ToolCalls:
             return await self._close(scope, Outcome(result=_error(call, fault), at_fault=True))
         try:
             arguments = tool.checked(call.arguments)
-        except _WRONG as error:
+        except WRONG_ARGUMENTS as error:
             said = f"wrong arguments for {tool.name}: {error}"
             return await self._close(scope, Outcome(result=_error(call, said), at_fault=True))
         if tool.requires and not scope.call.allows(tool.requires):
@@ -164,16 +164,11 @@ class ToolCalls:
         again = self._again
         question = await self._question(scope, tool, arguments)
         if question:
-            request, answer = await self._ask(scope, tool, arguments, question)
-            if answer.verdict is not Verdict.APPROVE:
+            answer, approved = await self._approved(scope, tool, arguments, question)
+            if approved is None:
                 return Outcome(result=_refused(call, answer))
             again = answer.request_id not in scope.run.fresh
-            approved = request.arguments if answer.arguments is None else answer.arguments
-            try:
-                arguments = tool.checked(approved)
-            except _WRONG as error:
-                said = f"{tool.name}: the edited arguments are wrong: {error}"
-                return Outcome(result=_error(call, said))
+            arguments = approved
         scope.run.ledger.before_tool_call(scope.path)
         if again and not tool.replayable and await _was_begun(scope):
             said = f"{tool.name}: it was begun earlier, and how it ended is not known"
@@ -188,6 +183,24 @@ class ToolCalls:
             asked = request is not None and request.kind is RequestKind.CONFIRMATION
             return request.message if request is not None and asked else ""
         return await _confirmation(tool, arguments)
+
+    async def _approved(
+        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any], question: str
+    ) -> tuple[InputAnswer, dict[str, Any] | None]:
+        """Return a person's answer and what is to run, None after a no.
+
+        Who edits the arguments so that the tool cannot take them is told why and asked again.
+        """
+        wrong = ""
+        while True:
+            request, answer = await self._ask(scope, tool, arguments, wrong + question)
+            if answer.verdict is not Verdict.APPROVE:
+                return answer, None
+            edited = request.arguments if answer.arguments is None else answer.arguments
+            try:
+                return answer, tool.checked(edited)
+            except WRONG_ARGUMENTS as error:
+                wrong = f"The edited arguments for {tool.name} are wrong: {error}.\n"[:_MOST_FAULT]
 
     async def _ask(
         self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any], question: str

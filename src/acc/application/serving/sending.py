@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from acc.application.agents.llm import remembers
+from acc.application.edits import check_edits
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import check_message, wants_data
 from acc.application.serving.answering import read_answers
@@ -54,6 +56,8 @@ class Sending:
         self._execution = execution
         self._notifying = notifying
         self._limits = limits
+        # Whose agents keep no memory has nothing to report, and a 0 would be a report.
+        self._remembers = remembers(runner.agent)
         #: Whether a message that comes again gives the task that it gave before.
         self.knows_repeats = True
 
@@ -78,7 +82,7 @@ class Sending:
             teller.wants_pieces = follow is not None
             teller.as_data = as_data
             teller.may_reply = self._runner.agent.replies_directly
-            teller.wants_footprint = True
+            teller.wants_footprint = self._remembers
 
         if message.task_id:
             answering = self._answer(sender, message, push, prepare)
@@ -149,6 +153,7 @@ class Sending:
             _, waiting = await self._execution.waiting(sender, task)
             try:
                 read = read_answers(message.parts, waiting, by=sender.caller)
+                check_edits(self._runner.agent, waiting, read)
             except InvalidInput:
                 known = await self._known(task, sender, message)
                 if known is None:

@@ -185,7 +185,7 @@ class Teller:
         if result.status is RunStatus.REJECTED:
             return [*self._unsaid(), self._status(TaskState.REJECTED, text_part(result.text))]
         metadata: dict[str, Any] = {}
-        if self.wants_footprint and result.usage.memory_tokens:
+        if self.wants_footprint:
             metadata[MEMORY_FOOTPRINT] = {"tokens": result.usage.memory_tokens}
         updates = self._unsaid(result.text)
         if result.text or self.has_answered:

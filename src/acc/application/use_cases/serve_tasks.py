@@ -48,8 +48,9 @@ class ServeTasks:
     """The verbs of a server of one tree of agents.
 
     `check_url` refuses addresses that notifications must not be sent to; without it there are no
-    notifications. Without `knows_repeats` a message that comes again is a new one. Who calls has
-    been authenticated already.
+    notifications. Without `knows_repeats` a message that comes again is a new one. With
+    `open_listing` the nameless may list what the nameless have asked. Who calls has been
+    authenticated already.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ServeTasks:
         limits: ServeLimits | None = None,
         check_url: CheckUrl | None = None,
         knows_repeats: bool = True,
+        open_listing: bool = False,
     ) -> None:
         self.runner = runner
         self.limits = limits or ServeLimits()
@@ -68,6 +70,7 @@ class ServeTasks:
         #: What else is to be done for as long as the server lives.
         self.background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
         self._tasks = tasks
+        self._open_listing = open_listing
         self._hub = Hub()
         self._execution = Execution(runner=runner, tasks=tasks, hub=self._hub)
         self._following = Following(tasks=tasks, hub=self._hub, limits=self.limits)
@@ -213,7 +216,13 @@ class ServeTasks:
         return self._shown(task, request.history_length)
 
     async def listed(self, principal: Principal, request: ListRequest) -> TaskPage:
-        """Return a page of the caller's tasks."""
+        """Return a page of the caller's tasks.
+
+        All who have no name are one caller: without authentication, what one of them asked would be
+        listed to the others.
+        """
+        if not self._open_listing:
+            self.check_authenticated(principal, "listing tasks")
         page = await self._tasks.listed(owner_of(principal, request.tenant), request.query)
         tasks = (self._shown(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:

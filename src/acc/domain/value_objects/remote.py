@@ -117,6 +117,25 @@ class McpAnswer:
     is_error: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTerms:
+    """Which files are taken: media types, such as "image/*", how large, and within how long."""
+
+    types: Sequence[str] = ("*/*",)
+    max_bytes: int = 8 * 1024 * 1024
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.types, str):
+            raise InvalidInput(f'types takes several entries, such as ("{self.types}",)')
+        wanted = tuple(kind.strip().lower() for kind in self.types)
+        if not wanted or not all(kind.count("/") == 1 and kind.isascii() for kind in wanted):
+            raise InvalidInput('types are media types, such as "application/pdf" or "image/*"')
+        object.__setattr__(self, "types", wanted)
+        if self.max_bytes <= 0 or not 0 < self.timeout < math.inf:
+            raise InvalidInput("max_bytes and timeout must be above 0, and have an end")
+
+
 def _is_line(token: str) -> bool:
     return token.isprintable() and " " not in token
 

@@ -1,9 +1,12 @@
 """Agents that run elsewhere and are called over a network."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.remote import FileTerms
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -12,8 +15,20 @@ from acc.domain.value_objects.task import (
     Task,
 )
 
+#: Returns the file at a URL, as raw bytes. AddressRefused if it must not be called from here,
+#: RemoteFailed if it is not there or not within the terms.
+FetchFile = Callable[[str, FileTerms], Awaitable[Part]]
+
 #: Hears what happens to a remote task, with the task as it is after it.
 Hear = Callable[[Task, StatusUpdate | ArtifactUpdate], Awaitable[None]]
+
+
+class NotificationReceiverPort(Protocol):
+    """Receives the notifications of remote agents."""
+
+    def expecting(self, told: Callable[[str], None]) -> AbstractContextManager[PushConfig]:
+        """Give what to send along with one message; `told` hears the id of a task with news."""
+        ...
 
 
 class RemoteAgentPort(Protocol):
@@ -39,7 +54,7 @@ class RemoteAgentPort(Protocol):
         `hear` is told everything that happens, once and in order; what the task `known` holds has
         happened already. Whoever cancels this cancels the remote task. A trace goes along if the
         message's metadata hold a `traceId` or a `traceparent`. With `push` the server is asked to
-        notify that address, and whoever receives that says so with `notified`.
+        notify that address, if it can, and whoever receives that says so with `notified`.
         """
         ...
 

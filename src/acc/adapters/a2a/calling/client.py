@@ -77,6 +77,7 @@ class A2AClient:
         """Send a message, and return what came of it once its task has ended or waits."""
         follower = Follower(hear, known)
         async with self._following(follower, _trace_headers(message)) as (exchange, card):
+            push = push if card.push_notifications else None
             # A server that returns at once may return a waiting task as it was before the message.
             request = SendRequest(
                 message=message, wait=bool(message.task_id), push=push, history_length=0

@@ -1,4 +1,4 @@
-"""What is served as it stands: the cards, the description of the HTTP+JSON side, the health."""
+"""What is served as it stands: the cards, the description of the HTTP side, keys and health."""
 
 from hashlib import sha256
 
@@ -6,6 +6,7 @@ from acc.adapters.a2a.serving.http import JSON, HttpRequest, Send, respond
 from acc.adapters.a2a.serving.reception import OLD, Reception, asked_version
 
 _CARD_PATHS = frozenset({"/.well-known/agent-card.json", "/.well-known/agent.json"})
+_KEYS_PATH = "/.well-known/jwks.json"
 _OLD_EXTENDED_CARD = "/agent/authenticatedExtendedCard"
 
 
@@ -23,6 +24,9 @@ async def serve_document(reception: Reception, request: HttpRequest, send: Send)
     elif path == "/openapi.json":
         request.only("GET", "HEAD")
         await _send_unless_known(request, send, reception.documents.openapi)
+    elif path == _KEYS_PATH and reception.documents.keys:
+        request.only("GET", "HEAD")
+        await _send_unless_known(request, send, reception.documents.keys)
     elif path == "/health":
         request.only("GET", "HEAD")
         await respond(send, 200, b'{"status":"ok"}')

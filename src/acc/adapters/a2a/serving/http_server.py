@@ -3,15 +3,25 @@
 import asyncio
 import gc
 import math
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
-from acc.adapters.a2a.serving.http import BODY_HAS_COME, ConnectionLimits
+from acc.adapters.a2a.codec.faults import http_error, rpc_error
+from acc.adapters.a2a.serving.http import BODY_HAS_COME, ConnectionLimits, HttpFault
 from acc.domain.errors import InvalidInput
+
+_MOST_START = 16 * 1024
+_NEWER = re.compile(rb"\na2a-version:[ \t]*1", re.IGNORECASE)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -33,6 +43,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Give the client a while to send the head of a request."""
         super().connection_made(transport)
         self._head = 0
+        self._start = b""
         self._unfinished: list[RequestResponseCycle] = []
         self._in_head = True
         self._await_head()
@@ -49,12 +60,28 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Count what comes before the head is complete."""
         if self._in_head:
+            self._start = self._start or data
             self._head += len(data)
             most = self.limits.head_size
             if self._head > most and b"\r\n\r\n" not in data[: most + 4]:
-                self.send_400_response("The head of the request is too large.")
+                self._refuse(HttpFault(431, f"the head of the request exceeds {most} bytes"))
                 return
         super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, in the protocol's own words."""
+        self._refuse(HttpFault(400, "this is no HTTP request that can be read"))
+
+    def _refuse(self, fault: HttpFault) -> None:
+        """Answer a head that was not read, in the shape that its beginning asks for, and leave."""
+        start = self._start[:_MOST_START]
+        version = "1.0" if _NEWER.search(start) else "0.3"
+        is_call = start.startswith(b"POST / ")
+        told = rpc_error(fault, None, version) if is_call else http_error(fault, version)
+        head = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(told)
+        close = b"connection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[fault.status] + head + close + told)
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         """Begin to count anew."""
@@ -65,6 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Stop the clock: the body has bounds of its own."""
         self._in_head = False
+        self._start = b""
         self._head_timer.cancel()
         if self.cycle is not None and not self.cycle.response_complete:
             self._unfinished = [held for held in self._unfinished if not held.response_complete]
@@ -148,7 +176,41 @@ def run(
 ) -> bool:
     """Serve until a signal comes; return whether the server could start."""
     limits = limits or ConnectionLimits()
-    config = uvicorn.Config(
+    server = _Server(_config(app, limits), on_ready=on_ready)
+    # What was imported lives as long as the process; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    server.run(sockets=[listening])
+    return server.started
+
+
+@asynccontextmanager
+async def serving(
+    app: Any, listening: socket.socket, *, limits: ConnectionLimits | None = None
+) -> AsyncIterator[None]:
+    """Serve beside other work of this process, whose signals are left alone."""
+    ready = asyncio.Event()
+    server = _Guest(_config(app, limits or ConnectionLimits()), on_ready=ready.set)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(server.serve(sockets=[listening]))
+        try:
+            await ready.wait()
+            yield
+        finally:
+            server.should_exit = True
+            await asyncio.wait([running])
+
+
+class _Guest(_Server):
+    """Leaves the signals to whoever owns the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+def _config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=BoundedProtocol.within(limits),
         ws="none",
@@ -162,9 +224,3 @@ def run(
         timeout_graceful_shutdown=math.ceil(limits.stop),
         backlog=2048,
     )
-    server = _Server(config, on_ready=on_ready)
-    # What was imported lives as long as the process; the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
-    server.run(sockets=[listening])
-    return server.started

@@ -35,13 +35,14 @@ NEW, OLD = WIRES["1.0"], WIRES["0.3"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
-    """What is served as it stands: the cards, and the description of the HTTP+JSON side."""
+    """What is served as it stands: the cards, the description of the HTTP+JSON side, the keys."""
 
     card: bytes
     modern_card: bytes
     extended: AgentCard | None
     openapi: bytes
     modified: bytes
+    keys: bytes = b""
     extensions: Collection[str] = ()
     required_extensions: Collection[str] = ()
 

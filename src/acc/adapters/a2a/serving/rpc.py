@@ -9,6 +9,7 @@ from acc.adapters.a2a.serving.events import STREAMING, send_events
 from acc.adapters.a2a.serving.http import JSON, HttpFault, HttpRequest, Send, respond
 from acc.adapters.a2a.serving.reception import NEW, OLD, WIRES, Reception, challenge, note
 from acc.application.serving.streams import TaskStream
+from acc.domain.errors import VersionNotSupported
 
 #: What is told by the HTTP status in JSON-RPC too, for those who stand in between.
 _NEVER_200 = frozenset({401, 403, 429})
@@ -22,11 +23,14 @@ async def answer_rpc(reception: Reception, request: HttpRequest, send: Send) -> 
     body = b""
     wire = NEW
     try:
-        wire = reception.wire(request, WIRES)
+        spoken = _spoken(reception, request)
+        wire = NEW if isinstance(spoken, VersionNotSupported) else spoken
         request.check_json()
         # Before the body, so that strangers can fill no memory.
         principal = await reception.principal(request)
         body = await request.body()
+        # Not before the body, so that the answer has the id of the call.
+        _check_spoken(spoken)
         call = read_call(body)
         name = call.id
         headers = reception.extensions(request)
@@ -66,6 +70,18 @@ async def send_rpc_error(
         await send({"type": "http.response.body", "body": b"data: %b\n\n" % told})
         return
     await respond(send, status, told, JSON, challenge(status))
+
+
+def _spoken(reception: Reception, request: HttpRequest) -> Wire | VersionNotSupported:
+    try:
+        return reception.wire(request, WIRES)
+    except VersionNotSupported as fault:
+        return fault
+
+
+def _check_spoken(spoken: Wire | VersionNotSupported) -> None:
+    if isinstance(spoken, VersionNotSupported):
+        raise spoken
 
 
 def _operation(method: str, wire: Wire) -> Operation:

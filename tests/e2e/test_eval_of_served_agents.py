@@ -1,0 +1,153 @@
+"""`acc eval` of agents that `acc serve` serves, each a process of its own."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import acc, start
+
+AGENTS = Path(__file__).parent.parent / "integration"
+
+
+@pytest.fixture(scope="module")
+def everything() -> Iterator[str]:
+    process = start("serve", "office:everything", "--port", "0", cwd=AGENTS)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def test_a_served_agent_is_evaluated_as_the_built_in_one(tmp_path: Path) -> None:
+    (tmp_path / "remembering.py").write_text(
+        'from acc import Agent\n\ndesk = Agent(name="desk", memory="acc", model="embedded")\n',
+        encoding="utf-8",
+    )
+    process = start("serve", "remembering:desk", "--port", "0", cwd=tmp_path)
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().split()[-1]
+        agents = f"acc,theirs=a2a:{url}"
+        options = ("--scenario", "it-operations", "--episodes", "2", "--workers", "1")
+        done = acc("eval", *options, "--turns", "5", "--agents", agents, "--out", tmp_path / "run")
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    assert done.returncode == 0, done.stderr
+    contexts = set()
+    for episode in sorted((tmp_path / "run" / "episodes").glob("*.jsonl")):
+        for line in episode.read_text(encoding="utf-8").splitlines():
+            ours, theirs = json.loads(line)["agents"]
+            assert theirs["answer"] == ours["answer"]
+            assert theirs["memory_tokens"] == ours["memory_tokens"]
+            contexts.add((episode.name, theirs["trace"]["context"]))
+    assert len(contexts) == 2
+    assert len({context for _, context in contexts}) == 2
+
+
+def test_a_served_agent_that_does_not_report_its_memory_is_shown_so(
+    everything: str, tmp_path: Path
+) -> None:
+    options = ("--scenario", "it-operations", "--episodes", "1", "--turns", "3", "--workers", "1")
+    agents = f"acc,theirs=a2a:{everything}"
+    done = acc("eval", *options, "--agents", agents, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert "not reported" in done.stdout
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["agents"]["theirs"]["memory_tokens"] is None
+    compared = [row["metric"] for row in summary["paired"]]
+    assert "outcome" in compared
+    assert "memory_tokens" not in compared
+
+
+SMALL = ("--scenario", "it-operations", "--episodes", "1", "--workers", "1")
+
+
+def test_an_agent_that_cannot_be_called_is_told_before_the_first_turn(
+    everything: str, tmp_path: Path
+) -> None:
+    for url, status, told in (
+        ("http://127.0.0.1:9", 1, "is it served there? `acc card http://127.0.0.1:9`"),
+        ("http://10.255.255.1", 2, "--allow"),
+        ("nowhere", 2, "no URL"),
+    ):
+        out = tmp_path / "run"
+        done = acc("eval", *SMALL, "--agents", f"acc,theirs=a2a:{url}", "--out", out)
+        assert done.returncode == status, done.stderr
+        assert told in done.stderr
+        assert status == 2 or "agent 'theirs'" in done.stderr
+        assert not out.exists()
+    agents = f"acc,theirs=a2a:{everything}"
+    for entry in ("http://x/y", "10.0.0.0/99", ""):
+        done = acc(
+            "eval", *SMALL, "--agents", agents, "--allow", entry, "--out", tmp_path / "other"
+        )
+        assert done.returncode == 2, entry
+        assert "--allow" in done.stderr
+
+
+def test_a_private_address_is_evaluated_once_it_is_allowed(everything: str, tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(
+        'from acc import Agent\n\ndesk = Agent(name="desk", model="embedded")\n', encoding="utf-8"
+    )
+    # Its card names another server of this machine, which nobody has typed.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    options = ("--port", port, "--public-url", everything)
+    process = start("serve", "plain:desk", *options, cwd=tmp_path)
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        agents = ("--turns", "2", "--agents", f"theirs=a2a:http://127.0.0.1:{port}")
+        refused = acc("eval", *SMALL, *agents, "--out", tmp_path / "run")
+        allowed = ("--allow", "127.0.0.1")
+        done = acc("eval", *SMALL, *agents, *allowed, "--out", tmp_path / "run")
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    assert refused.returncode == 2
+    assert "which is --allow here" in refused.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_agent_without_a_good_token_is_told_before_the_first_turn(tmp_path: Path) -> None:
+    assert acc("token", "add", tmp_path / "tokens.toml", "--caller", "me").returncode == 0
+    (tmp_path / "plain.py").write_text(
+        'from acc import Agent\n\ndesk = Agent(name="desk", model="embedded")\n', encoding="utf-8"
+    )
+    options = ("--port", "0", "--tokens", "tokens.toml")
+    process = start("serve", "plain:desk", *options, cwd=tmp_path)
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().split()[-1]
+        out = tmp_path / "run"
+        done = acc("eval", *SMALL, "--agents", f"their-desk=a2a:{url}", "--out", out)
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+    assert done.returncode == 1
+    assert "put its token into ACC_TOKEN_THEIR_DESK" in done.stderr
+
+
+def test_whoever_fails_in_the_middle_of_a_run_is_told(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(
+        "calls = []\n\n\ndef never(query):\n    raise RuntimeError('out of \\x1b[31mpaper')\n\n\n"
+        "def once(query):\n    calls.append(query)\n    if len(calls) == 2:\n"
+        "        raise RuntimeError('jam')\n    return 'fine'\n",
+        encoding="utf-8",
+    )
+    how = (*SMALL, "--turns", "3", "--quiet")
+    agents = "acc,bad=python:broken:never"
+    done = acc("eval", *how, "--agents", agents, "--out", tmp_path / "a", cwd=tmp_path)
+    assert "agent bad failed in 3 of 3 turns, the first: " in done.stderr
+    assert "paper" in done.stderr
+    assert "\x1b" not in done.stderr
+    agents = "acc,odd=python:broken:once"
+    done = acc("eval", *how, "--agents", agents, "--out", tmp_path / "b", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "agent odd failed in 1 of 3 turns, the first: " in done.stderr

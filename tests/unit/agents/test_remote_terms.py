@@ -1,0 +1,75 @@
+import pytest
+from remote_desk import Desk, Mailbox, asking, desk, shop, task
+
+from acc import (
+    RemoteFailed,
+    RunStatus,
+    approve,
+)
+from acc.domain.errors import InvalidInput, Unauthenticated
+from acc.domain.value_objects.task import (
+    Task,
+    TaskState,
+)
+from acc.testing import ScriptedRemote
+
+
+async def test_a_server_is_told_where_to_send_its_notifications() -> None:
+    mailbox = Mailbox()
+    office, remote = desk(shop(mode="push", receiver=mailbox), "done")
+    assert (await office.say("go")).text == "done"
+    (push,) = remote.pushes
+    assert push is not None
+    assert (push.url, push.token, mailbox.open) == ("https://me.example/hook", "t1", 0)
+
+
+@pytest.mark.parametrize(("mode", "streaming"), [(None, None), ("stream", None), ("poll", False)])
+async def test_a_server_is_followed_as_its_card_says_unless_it_is_to_be_polled(
+    mode: str | None, streaming: bool | None
+) -> None:
+    office, remote = desk(shop(mode=mode), "done")
+    await office.say("go")
+    assert office.addresses[0].streaming is streaming
+    assert remote.pushes == [None]
+
+
+class Strict(ScriptedRemote):
+    """A server that refuses an answer; `held` is its task then, or what asking for it raises."""
+
+    held: Task | Exception
+
+    async def get(self, task_id: str) -> Task:
+        if isinstance(self.held, Exception):
+            raise self.held
+        return self.held
+
+
+PAYING = {"requestId": "r", "kind": "confirmation", "message": "May it?", "tool": "pay"}
+WRONG = InvalidInput("the edited arguments for pay are wrong")
+
+
+async def test_an_answer_that_the_server_refuses_is_asked_for_again() -> None:
+    remote = Strict(asking(PAYING), WRONG, "paid")
+    remote.held = asking(PAYING)
+    office = Desk(shop(), remote)
+    (first,) = (await office.say("pay")).requests
+    again = await office.answer(approve(first.id, arguments={"amount": "much"}))
+    assert again.status is RunStatus.INPUT_REQUIRED
+    (second,) = again.requests
+    assert second.message == "the edited arguments for pay are wrong\nMay it?"
+    done = await office.answer(approve(second.id, arguments={"amount": 9}))
+    assert done.text == "paid"
+    assert [message.task_id for message in remote.sent] == ["", "task-1", "task-1"]
+    assert len({message.message_id for message in remote.sent}) == 3
+
+
+@pytest.mark.parametrize("held", [task(TaskState.WORKING), Unauthenticated("who?")])
+async def test_an_answer_refused_by_a_task_that_asks_no_more_fails_the_run(
+    held: Task | Exception,
+) -> None:
+    remote = Strict(asking(PAYING), WRONG)
+    remote.held = held
+    office = Desk(shop(), remote)
+    (first,) = (await office.say("pay")).requests
+    with pytest.raises(RemoteFailed, match="the edited arguments for pay are wrong"):
+        await office.answer(approve(first.id, arguments={"amount": "much"}))
