@@ -25,6 +25,7 @@ from tasks_under_test import (
 from acc.domain.errors import (
     ContextNotFound,
     InvalidInput,
+    LimitExceeded,
     MoveForbidden,
     TaskNotFound,
 )
@@ -367,7 +368,8 @@ async def test_a_task_that_was_answered_directly_is_kept_but_not_listed(
         page = await store.listed(ANN, query)
         assert [one.id for one in page.tasks] == (["t2"] if query == TaskQuery() else [])
         assert page.total == len(page.tasks)
-    assert await store.count_active(ANN) == 1
+    with pytest.raises(LimitExceeded):
+        await store.create(task("t3"), owner=ANN, message=message("m"), most_active=1)
     again = await store.create(task("t3"), owner=ANN, message=message("m-t1"))
     assert again == (found, False)
     with pytest.raises(MoveForbidden):

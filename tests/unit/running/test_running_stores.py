@@ -25,6 +25,7 @@ from acc.domain.errors import (
     StorageFailed,
 )
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.store_ports import AlongPort
 from acc.testing import FrozenClock, ScriptedModel, call
 
 ECHO = clerk(ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo")
@@ -39,13 +40,19 @@ class Refusing(InMemorySessionStore):
         self.appended = 0
 
     async def append(
-        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+        self,
+        key: SessionKey,
+        events: Sequence[Event],
+        *,
+        holder: str,
+        release: bool = False,
+        along: AlongPort | None = None,
     ) -> None:
         await asyncio.sleep(0)
         if self.appended >= self.left:
             raise StorageFailed("the disk is full")
         self.appended += 1
-        await super().append(key, events, holder=holder, release=release)
+        await super().append(key, events, holder=holder, release=release, along=along)
 
 
 def payments() -> tuple[BaseAgent, Till]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -155,14 +155,47 @@ class _Worker:
 
 def _do_one(connection: sqlite3.Connection, order: _Order) -> None:
     assert order.job is not None  # noqa: S101 - that would have been the farewell
+    order.answer = _attempted(connection, order.job)
+
+
+def _attempted(connection: sqlite3.Connection, job: Job[Any]) -> _Answer:
     before = connection.total_changes
     try:
-        order.answer = (order.job(connection), None)
+        return job(connection), None
     except AccError as error:
         if connection.total_changes != before:
             raise
         # Refused before it had changed anything: the others need not be done again.
-        order.answer = (None, error)
+        return None, error
+
+
+class SqliteAlong(Generic[T]):
+    """A job that is done as part of another one, all or nothing by itself, or else on its own."""
+
+    __slots__ = ("_answer", "_job", "database")
+
+    def __init__(self, database: "SqliteDatabase", job: Job[T]) -> None:
+        self.database = database
+        self._job = job
+        self._answer: _Answer = (None, None)
+
+    def do(self, connection: sqlite3.Connection) -> None:
+        """Do the job within the other one's transaction; if it is refused, the other one stays."""
+        self._answer = _attempted(connection, self._job)
+
+    async def store(self) -> None:
+        """Do the job on its own."""
+        try:
+            self._answer = (await self.database.write(self._job), None)
+        except AccError as error:
+            self._answer = (None, error)
+
+    def result(self) -> T:
+        """Return what came of it, once it is done, or raise why it was refused."""
+        result, refusal = self._answer
+        if refusal is not None:
+            raise refusal
+        return result  # type: ignore[no-any-return] # it is what the job returned
 
 
 class SqliteDatabase:
@@ -190,6 +223,11 @@ class SqliteDatabase:
     async def write(self, job: Job[T]) -> T:
         """Return what a job gives back once all that it wrote is stored."""
         return await self._submit(job, writes=True)
+
+    def along(self, given: object) -> SqliteAlong[Any] | None:
+        """Return what is to be done along with a job, if it is for this file."""
+        is_ours = isinstance(given, SqliteAlong) and given.database is self
+        return given if is_ours else None  # type: ignore[return-value] # it is one of ours
 
     async def aclose(self) -> None:
         """Do what was submitted, then let go of the file and the thread."""
@@ -227,6 +265,13 @@ class SqliteDatabase:
                 "make a new one here"
             )
         return self._worker
+
+
+def added(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:
+    """Return the number of the row that an INSERT adds."""
+    number = connection.execute(statement, values).lastrowid
+    assert number is not None  # noqa: S101 - it is that of an INSERT
+    return number
 
 
 def as_database(given: SqliteDatabase | str | Path) -> SqliteDatabase:
