@@ -15,7 +15,11 @@ class SystemClock:
 
 
 class RandomIds:
-    """Makes identifiers by chance, so many that no two are ever the same."""
+    """Makes identifiers by chance, so many that no two are ever the same.
+
+    They begin with the time, in milliseconds, so that what is stored by them is stored side by
+    side; the 80 bits after it nobody can guess.
+    """
 
     def __init__(self) -> None:
         # Asking the system for each lets other threads in between, which costs far more.
@@ -24,11 +28,13 @@ class RandomIds:
 
     def new(self) -> str:
         """Return an identifier that nobody else has."""
-        if self._pid != os.getpid():  # a fork must not give out what its parent does
-            self._drawn, self._pid = [], os.getpid()
+        pid = os.getpid()
+        if self._pid != pid:  # a fork must not give out what its parent does
+            self._drawn, self._pid = [], pid
         try:
-            return self._drawn.pop()
+            chance = self._drawn.pop()
         except IndexError:
-            drawn = os.urandom(16 * _AT_ONCE).hex()
-            self._drawn = [drawn[start : start + 32] for start in range(32, len(drawn), 32)]
-            return drawn[:32]
+            drawn = os.urandom(10 * _AT_ONCE).hex()
+            self._drawn = [drawn[start : start + 20] for start in range(20, len(drawn), 20)]
+            chance = drawn[:20]
+        return f"{int(time.time() * 1000):012x}{chance}"

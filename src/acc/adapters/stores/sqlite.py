@@ -25,6 +25,7 @@ from acc.ports.outbound.runtime_ports import ClockPort
 from acc.ports.outbound.store_ports import AlongPort
 
 _BETWEEN = "\x1f"  # stands in no id, because ids are printable
+_PARTS = {Scope.APP: 1, Scope.USER: 2, Scope.SESSION: 3}
 _EVENTS = msgspec.json.Decoder(Event)
 _VALUES = msgspec.json.Decoder()
 
@@ -361,8 +362,7 @@ def _names(key: SessionKey) -> tuple[str, str, str]:
 
 def _scope(key: SessionKey, scope: Scope) -> str:
     """Return what a scope is called in the tables: sorted, the app comes first."""
-    parts = {Scope.APP: 1, Scope.USER: 2, Scope.SESSION: 3}[scope]
-    return _BETWEEN.join(_names(key)[:parts])
+    return _BETWEEN.join(_names(key)[: _PARTS[scope]])
 
 
 def _artifact_scope(name: str) -> Scope:
@@ -391,7 +391,9 @@ def _session(key: SessionKey, row: Sequence[Any], state: dict[str, Any]) -> Sess
 
 
 def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
-    scopes = [_scope(key, scope) for scope in (Scope.APP, Scope.USER, Scope.SESSION)]
+    app, user, session = _names(key)
+    user = f"{app}{_BETWEEN}{user}"
+    scopes = (app, user, f"{user}{_BETWEEN}{session}")
     rows = sorted(connection.execute(_STATE, scopes).fetchall())
     return {name: _VALUES.decode(value) for _, _, name, value in rows}
 
