@@ -157,7 +157,7 @@ class RunContext:
             run_id=self.run.run_id,
             author=self.agent.name,
             branch=self.line.branch,
-            at=self.services.clock.now(),
+            at=self.run.services.clock.now(),
             request_id=call.request_id,
             trace_id=call.trace_id,
             caller=call.caller,

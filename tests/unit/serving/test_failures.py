@@ -276,3 +276,18 @@ async def test_a_task_that_was_filed_for_someone_who_left_is_worked_on(
             (task, *_) = await listed(serve)
             await settled(serve, task, S.COMPLETED)
         assert doer.log == ["hello", "hello"]
+
+
+async def test_an_agent_whose_task_was_canceled_behind_its_back_is_stopped_when_it_speaks(
+    world: World, doer: Doer
+) -> None:
+    async with world.open(doer) as serve:
+        task = await start(serve, "slowly")
+        await until(lambda: doer.log == ["slowly"])
+        gone = StatusUpdate(status=TaskStatus(state=S.CANCELED, at=1.0))
+        await world.tasks.append(task.id, [gone])
+        doer.gate.set()
+        await until(lambda: not serve._execution.running)
+        assert (await get(serve, task)).state is S.CANCELED
+    assert "spoke" in doer.log
+    assert "went on" not in doer.log

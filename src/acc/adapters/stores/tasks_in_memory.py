@@ -1,7 +1,7 @@
 """Tasks in memory, for tests and for servers whose tasks may be forgotten."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from acc.adapters.stores.deliveries_in_memory import Deliveries
@@ -138,20 +138,18 @@ def _remove(entries: list[_Entry], entry: _Entry) -> None:
 
 
 class _Along:
-    """Updates that are stored when the session store says so."""
+    """Updates that are appended when the session store says so."""
 
-    __slots__ = ("_events", "_refusal", "_store", "_task_id", "_updates")
+    __slots__ = ("_append", "_events", "_refusal")
 
-    def __init__(self, store: "InMemoryTaskStore", task_id: str, updates: Sequence[Update]) -> None:
-        self._store = store
-        self._task_id = task_id
-        self._updates = updates
+    def __init__(self, append: Callable[[], tuple[TaskEvent, ...]]) -> None:
+        self._append = append
         self._events: tuple[TaskEvent, ...] = ()
         self._refusal: AccError | None = None
 
     async def store(self) -> None:
         try:
-            self._events = await self._store.append(self._task_id, self._updates)
+            self._events = self._append()
         except AccError as error:
             self._refusal = error
 
@@ -250,7 +248,7 @@ class InMemoryTaskStore:
 
     def along(self, task_id: str, updates: Sequence[Update]) -> "_Along":
         """Return updates to append along with the events of a session, all or none."""
-        return _Along(self, task_id, updates)
+        return _Along(lambda: self._advance(self._record(task_id), updates))
 
     async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
         """Return a task as it is now, None if the owner given has no such task."""

@@ -39,7 +39,7 @@ from acc.domain.value_objects.task import (
     applied,
 )
 from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.task_ports import TaskStorePort, UpdatesAlongPort
 
 log = logging.getLogger("acc.serve")
 
@@ -136,7 +136,7 @@ class Execution:
         work.teller = teller = Teller(
             task_id=task.id,
             context_id=task.context_id,
-            desk=_Desk(self, work),
+            desk=_Desk(self, self._tasks, work),
             clock=self._runner.services.clock,
             ids=self._runner.services.ids,
         )
@@ -330,20 +330,15 @@ class Execution:
         work.has_stored(events)
         self._hub.tell(work.task.id, events)
 
-    def along(self, work: Work, updates: Sequence[Update]) -> Foreseen:
-        """Return updates that are to be stored with what is put on record of the run."""
-        along = self._tasks.along(work.task.id, updates)
-
-        def stored() -> None:
-            try:
-                events = along.result()
-            except (MoveForbidden, TaskNotFound):
-                self._give_way(work)
-                return
-            work.has_stored(events)
-            self._hub.tell(work.task.id, events)
-
-        return Foreseen(along, stored)
+    def take_note(self, work: Work, along: UpdatesAlongPort) -> None:
+        """Tell updates that were to be stored with what is put on record of the run."""
+        try:
+            events = along.result()
+        except (MoveForbidden, TaskNotFound):
+            self._give_way(work)
+            return
+        work.has_stored(events)
+        self._hub.tell(work.task.id, events)
 
     def _give_way(self, work: Work) -> None:
         work.give_way()
@@ -379,17 +374,19 @@ class Execution:
 class _Desk:
     """Where the updates of one piece of work go."""
 
-    __slots__ = ("_execution", "_work")
+    __slots__ = ("_execution", "_tasks", "_work")
 
-    def __init__(self, execution: Execution, work: Work) -> None:
+    def __init__(self, execution: Execution, tasks: TaskStorePort, work: Work) -> None:
         self._execution = execution
+        self._tasks = tasks
         self._work = work
 
     async def store(self, updates: Sequence[Update]) -> None:
         await self._execution.store(self._work, updates)
 
     def along(self, updates: Sequence[Update]) -> Foreseen:
-        return self._execution.along(self._work, updates)
+        along = self._tasks.along(self._work.task.id, updates)
+        return Foreseen(along, lambda: self._execution.take_note(self._work, along))
 
     async def load(self, name: str, version: int) -> StoredArtifact | None:
         return await self._execution.load(self._work, name, version)

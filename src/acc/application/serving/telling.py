@@ -95,6 +95,7 @@ class Teller:
         #: Whether the answer was told when the run ended.
         self.has_ended = False
         self._has_begun = False
+        self._has_foretold = False
         self._has_replied = False
         self._desk = desk
         self._clock = clock
@@ -109,6 +110,9 @@ class Teller:
     async def hear(self, event: Event) -> None:
         """Tell what an event means to the world outside, if it means anything."""
         self._has_begun = True
+        if self._has_foretold:
+            # Not before: what is refused is to be told when the run begins elsewhere.
+            self.is_working, self._has_foretold = True, False
         if self._has_replied:
             return
         updates: list[Update] = []
@@ -133,14 +137,9 @@ class Teller:
                 begins = begins or event.kind in _BEGINNING and event.author == "user"
                 updates += self._updates(event)
         if updates or (begins and not self.may_reply and not self.is_working):
-            foreseen = self._desk.along(self._at_work(updates))
-            return Foreseen(foreseen.along, lambda: self._stored(foreseen))
+            self._has_foretold = not self._has_replied
+            return self._desk.along(self._at_work(updates))
         return None
-
-    def _stored(self, foreseen: Foreseen) -> None:
-        # Not before: what is refused is to be told when the run begins elsewhere.
-        self.is_working = not self._has_replied
-        foreseen.stored()
 
     def _at_work(self, updates: list[Update]) -> list[Update]:
         """Return updates of a task that is at work when they come."""
