@@ -69,6 +69,17 @@ class Work:
         #: Whether someone else has decided how the task ends.
         self.yielded = False
 
+    async def ended(self) -> None:
+        """Wait until the work is over; whoever is cancelled in that lets it be."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def tell(_: "asyncio.Future[None]") -> None:
+            if not over.done():
+                over.set_result(None)
+
+        self.done.add_done_callback(tell)
+        await over
+
     def give_way(self) -> None:
         """Stop; the task has been moved on by someone else."""
         # Only once: a second cancellation would cut off how agents clean up after the first.
