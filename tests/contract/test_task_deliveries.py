@@ -1,11 +1,13 @@
 """One suite for every store of tasks: who is to be told of a task, and what."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tasks_under_test import ANN, BOB, MAKERS, Tasks, file, message, moved, piece, push, said, task
 
+from acc.domain.errors import LimitExceeded
 from acc.domain.value_objects.task import ACTIVE, DirectReply, MessageAdded, PushConfig, TaskState
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.task_ports import Delivery
@@ -32,6 +34,28 @@ async def settle_all(tasks: Tasks) -> list[tuple[str, int]]:
             told.append((delivery.config.id, delivery.event.seq))
             await tasks.store.delivered(delivery.id)
     return told
+
+
+async def test_a_task_has_at_most_so_many_configurations_however_many_come_at_once(
+    tasks: Tasks,
+) -> None:
+    store = tasks.store
+    await file(store)
+    refused: list[str] = []
+
+    async def save(name: str) -> None:
+        try:
+            await store.save_push(push(name), most=3)
+        except LimitExceeded:
+            refused.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(9):
+            group.create_task(save(f"p{number}"))
+    kept = [config.id for config in await store.pushes("t1")]
+    assert (len(kept), len(refused)) == (3, 6)
+    await store.save_push(push(kept[0], url="https://example.org/new"), most=3)
+    assert [config.id for config in await store.pushes("t1")] == kept
 
 
 async def test_configurations_are_kept_in_order_and_replaced(tasks: Tasks) -> None:

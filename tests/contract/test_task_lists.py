@@ -1,6 +1,7 @@
 """One suite for every store of tasks: how an owner's tasks are listed."""
 
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,14 @@ from tasks_under_test import (
     file,
     held,
     listed_ids,
+    message,
     moved,
     piece,
     said,
+    task,
 )
 
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, LimitExceeded
 from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import MessageAdded, Task, TaskQuery, TaskState
 from acc.domain.value_objects.value import changed
@@ -156,6 +159,9 @@ async def test_active_tasks_are_counted(store: TaskStorePort) -> None:
     await store.append("t0", [moved(WORKING)])
     await store.append("t1", [moved(COMPLETED)])
     await store.append("t2", [moved(TaskState.INPUT_REQUIRED)])
-    assert await store.count_active(ANN) == 3
-    assert await store.count_active(BOB) == 1
-    assert await store.count_active(Owner()) == 0
+    for owner, count in ((ANN, 3), (BOB, 1), (Owner(), 0)):
+        for most in (count, count + 1):
+            new = task(f"{owner.caller}{most}", f"{owner.caller} {most}")
+            filing = store.create(new, owner=owner, message=message(new.id), most_active=most)
+            with pytest.raises(LimitExceeded) if most == count else nullcontext():
+                await filing

@@ -25,6 +25,7 @@ from tasks_under_test import (
 from acc.domain.errors import (
     ContextNotFound,
     InvalidInput,
+    LimitExceeded,
     MoveForbidden,
     TaskNotFound,
 )
@@ -352,6 +353,33 @@ async def test_another_owners_task_is_not_found(store: TaskStorePort) -> None:
     assert await store.read("t1", owner=ANN) == await held(store)
 
 
+# Along with the events of a session
+
+
+async def test_updates_that_go_along_are_stored_when_they_are_told_to(
+    store: TaskStorePort,
+) -> None:
+    await file(store)
+    along = store.along("t1", [moved(WORKING), piece("x")])
+    assert (await held(store)).seq == 1
+    await along.store()
+    assert [event.seq for event in along.result()] == [2, 3]
+    assert (await held(store)).state is WORKING
+
+
+async def test_updates_that_go_along_and_are_forbidden_change_nothing(
+    store: TaskStorePort,
+) -> None:
+    await file(store)
+    await store.append("t1", [moved(TaskState.CANCELED)])
+    for name, error in (("t1", MoveForbidden), ("t9", TaskNotFound)):
+        along = store.along(name, [moved(WORKING)])
+        await along.store()
+        with pytest.raises(error):
+            along.result()
+    assert (await held(store)).seq == 2
+
+
 # Direct replies
 
 
@@ -367,7 +395,8 @@ async def test_a_task_that_was_answered_directly_is_kept_but_not_listed(
         page = await store.listed(ANN, query)
         assert [one.id for one in page.tasks] == (["t2"] if query == TaskQuery() else [])
         assert page.total == len(page.tasks)
-    assert await store.count_active(ANN) == 1
+    with pytest.raises(LimitExceeded):
+        await store.create(task("t3"), owner=ANN, message=message("m"), most_active=1)
     again = await store.create(task("t3"), owner=ANN, message=message("m-t1"))
     assert again == (found, False)
     with pytest.raises(MoveForbidden):

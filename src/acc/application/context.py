@@ -40,6 +40,7 @@ class RunContext:
 
     __slots__ = (
         "_children",
+        "_is_last_word",
         "_steps",
         "agent",
         "call",
@@ -81,6 +82,7 @@ class RunContext:
         #: Patterns of artifact names; a name must fit one of each.
         self.files: tuple[tuple[str, ...], ...] = () if parent is None else parent.files
         self._steps = 0
+        self._is_last_word = False
         self._children: dict[str, int] = {}
 
     @property
@@ -129,37 +131,40 @@ class RunContext:
         detail: Mapping[str, Any] | None = None,
     ) -> Event:
         """Put something on record, with what was written to the state since the last event."""
-        run, line, call = self.run, self.line, self.call
-        passing = kind in PASSING
-        step = ""
-        if not passing:
-            step = f"{self.path}#{self._steps}"
-            self._steps += 1
-            if run.journal and (recorded := run.journal.get(step)) is not None:
-                return self._replay(recorded, kind)
-            delta, removed = line.state.take()
-            if delta or removed:
-                actions = _with_delta(actions, delta, removed, main=line.main)
-            run.seq += 1
-        event = Event(
+        run = self.run
+        fields = {"parts": parts, "usage": usage, "request": request, "detail": detail or {}}
+        if kind in PASSING:
+            event = self._made(kind, actions=actions, **fields)
+            await run.show(event)
+            return event
+        step = f"{self.path}#{self._steps}"
+        self._steps += 1
+        if run.journal and (recorded := run.journal.get(step)) is not None:
+            return self._replay(recorded, kind)
+        delta, removed = self.line.state.take()
+        if delta or removed:
+            actions = _with_delta(actions, delta, removed, main=self.line.main)
+        run.seq += 1
+        event = self._made(kind, actions=actions, seq=run.seq, step=step, **fields)
+        if kind is EventKind.MESSAGE and self._is_last_word:
+            run.hold(event)
+        else:
+            await run.record(event)
+        return event
+
+    def _made(self, kind: EventKind, **fields: Any) -> Event:
+        call = self.call
+        return Event(
             kind=kind,
-            run_id=run.run_id,
+            run_id=self.run.run_id,
             author=self.agent.name,
-            seq=0 if passing else run.seq,
-            step=step,
-            branch=line.branch,
-            parts=parts,
-            actions=actions,
-            usage=usage,
-            request=request,
-            detail=detail or {},
-            at=run.services.clock.now(),
+            branch=self.line.branch,
+            at=self.run.services.clock.now(),
             request_id=call.request_id,
             trace_id=call.trace_id,
             caller=call.caller,
+            **fields,
         )
-        await (run.show(event) if passing else run.record(event))
-        return event
 
     def _replay(self, recorded: Event, kind: EventKind) -> Event:
         if recorded.kind is not kind:
@@ -196,6 +201,18 @@ class RunContext:
                 if event.branch == self.line.branch:
                     self._replay(event, event.kind)
                 self.run.ledger.passed_over(event)
+
+    async def conclude(self, text: str, *, usage: Usage | None = None) -> Event:
+        """Answer with nothing to be done after it: this may be stored with how the run ends."""
+        agent = self.agent
+        is_outermost = self.path.rfind("/") == 0 and self.transfer_to is None
+        self._is_last_word = (
+            is_outermost and agent.after_agent_callback is None and not self.run.journal
+        )
+        try:
+            return await self.say(text, usage=usage)
+        finally:
+            self._is_last_word = False
 
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""

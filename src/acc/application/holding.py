@@ -2,11 +2,15 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from acc.domain.errors import AccError, SessionBusy
 from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.store_ports import SessionStorePort
+
+T = TypeVar("T")
 
 _BUSY_POLL = 0.05
 #: Well within the lease of a store, so that a model may think for as long as it likes.
@@ -31,15 +35,19 @@ class Holding:
 
     async def take(self, key: SessionKey, holder: str) -> Session:
         """Wait for the session and take hold of it; `give_back` must follow."""
+        return await self.take_by(key, holder, lambda: self._sessions.open(key, holder=holder))
+
+    async def take_by(self, key: SessionKey, holder: str, opening: Callable[[], Awaitable[T]]) -> T:
+        """Wait for the session and return what opening it gives; `give_back` must follow."""
         await self._wait_in_line(key)
         try:
-            session = await self._open(key, holder)
+            opened = await self._open(opening)
         except BaseException:
             # Opening may have been cut off when the store had given us the session already.
             await self._let_go(key, holder)
             raise
         self._renewal.begin(key, holder)
-        return session
+        return opened
 
     async def give_back(self, key: SessionKey, holder: str, *, released: bool = False) -> None:
         """Let go of the session, unless it was `released` already, and call whoever waits next."""
@@ -57,12 +65,12 @@ class Holding:
         finally:
             self._call_next(key)
 
-    async def _open(self, key: SessionKey, holder: str) -> Session:
+    async def _open(self, opening: Callable[[], Awaitable[T]]) -> T:
         """Take hold of the session; where another process has it, wait for a while."""
         deadline: float | None = None
         while True:
             try:
-                return await self._sessions.open(key, holder=holder)
+                return await opening()
             except SessionBusy:
                 now = asyncio.get_running_loop().time()
                 deadline = now + self._busy_timeout if deadline is None else deadline

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from acc.application.ledger import Ledger
 from acc.application.state import State
@@ -20,7 +20,7 @@ from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
 from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.store_ports import AlongPort, ArtifactStorePort, SessionStorePort
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
@@ -71,12 +71,23 @@ class Services:
             await self.sessions.aclose()
 
 
+class Foreseen(NamedTuple):
+    """What is to be stored along with events, and what is to be done once it is."""
+
+    along: AlongPort
+    stored: Callable[[], None]
+
+
 class Listener(Protocol):
     """Follows a run, which waits while it hears."""
 
     @property
     def wants_pieces(self) -> bool:
         """Tell whether models are to be heard piece by piece."""
+        ...
+
+    def foresee(self, events: Sequence[Event]) -> Foreseen | None:
+        """Return what is to be stored along with events that are about to be stored."""
         ...
 
     async def hear(self, event: Event) -> None:
@@ -88,6 +99,7 @@ class Run:
     """One run: what was asked, what may be spent, what is on record, and who listens."""
 
     __slots__ = (
+        "_held",
         "_requests",
         "active",
         "answers",
@@ -104,6 +116,7 @@ class Run:
         "key",
         "ledger",
         "listen",
+        "listener",
         "message",
         "root",
         "run_id",
@@ -142,6 +155,7 @@ class Run:
         self.first_seq = 1
         self.events: list[Event] = []
         self.listen: Callable[[Event], Awaitable[None]] | None = None
+        self.listener: Listener | None = None
         self.streaming = False
         #: What is on record of a run that is being resumed, by step.
         self.journal: dict[str, Event] = {}
@@ -152,10 +166,12 @@ class Run:
         self.finished: dict[str, Callable[[], Awaitable[None]]] = {}
         self.taken: dict[str, Remembering] = {}
         self._requests = 0
+        self._held: tuple[Event, ...] = ()
 
     def listen_with(self, listener: Listener | None) -> None:
         """Let someone follow the run."""
         if listener is not None:
+            self.listener = listener
             self.listen = listener.hear
             self.streaming = listener.wants_pieces
 
@@ -183,14 +199,39 @@ class Run:
 
     async def record(self, *events: Event, release: bool = False) -> None:
         """Store events, all or none, then show them; `release` lets go of the session too."""
+        if self._held:
+            events, self._held = (*self._held, *events), ()
         try:
+            foreseen = self.foreseen(events)
+            along = None if foreseen is None else foreseen.along
             await self.services.sessions.append(
-                self.key, events, holder=self.holder, release=release
+                self.key, events, holder=self.holder, release=release, along=along
             )
         except InvalidInput:
             self.seq -= len(events)  # they were refused before they took a number
             raise
         self.is_released = release
+        await self.tell(events, foreseen)
+
+    def hold(self, event: Event) -> None:
+        """Store an event together with the next one, which must come at once."""
+        self._held = (*self._held, event)
+
+    @property
+    def held(self) -> int:
+        """Return how many events are to be stored with the next one."""
+        return len(self._held)
+
+    def foreseen(self, events: Sequence[Event]) -> Foreseen | None:
+        """Return what whoever listens wants to be stored along with events."""
+        if self.listener is None or self.listen is None:
+            return None
+        return self.listener.foresee(events)
+
+    async def tell(self, events: Sequence[Event], foreseen: Foreseen | None) -> None:
+        """Show events that are stored, after what went along with them."""
+        if foreseen is not None:
+            foreseen.stored()
         for event in events:
             self.events.append(event)
             if self.listen is not None:
@@ -198,6 +239,8 @@ class Run:
 
     async def show(self, event: Event) -> None:
         """Show an event that is not to be stored."""
+        if self._held:
+            await self.record()  # what came before is shown before
         self.events.append(event)
         if self.listen is not None:
             await self.listen(event)

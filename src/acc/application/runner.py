@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import check_edits
 from acc.application.holding import Holding
 from acc.application.resuming import paused_detail, resumed_terms, state_before
-from acc.application.run import Line, Listener, Run, Services
+from acc.application.run import Foreseen, Line, Listener, Run, Services
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -53,6 +53,14 @@ _ALL_ANSWERED = "as all is answered; resume() without answers goes on with an in
 Message = str | Part | Sequence[Part]
 Channel = asyncio.Queue[Event | None]
 T = TypeVar("T")
+
+
+class _Begun(NamedTuple):
+    """A session as it was, what a turn of it began with, and what was stored along with that."""
+
+    session: Session
+    events: tuple[Event, ...]
+    foreseen: Foreseen | None
 
 
 class SessionRunner:
@@ -95,7 +103,7 @@ class SessionRunner:
         """
         run = self._new_run(user_id, session_id, config, context)
         run.listen_with(listen)
-        return await self._hold(run, lambda session: self._turn(run, session, message))
+        return await self._turn(run, message)
 
     async def resume(
         self,
@@ -134,17 +142,18 @@ class SessionRunner:
         run.streaming = True
         given = tuple(answers)
 
-        async def work(session: Session) -> RunResult:
-            if message is None:
-                return await self._resumed(run, session, given, (config, context))
-            return await self._turn(run, session, message)
+        async def work() -> None:
+            if message is not None:
+                await self._turn(run, message)
+            else:
+                await self._hold(run, lambda s: self._resumed(run, s, given, (config, context)))
 
         channel: Channel = asyncio.Queue(_CHANNEL_SIZE)
         run.listen = channel.put
 
         async def produce() -> None:
             try:
-                await self._hold(run, work)
+                await work()
             finally:
                 run.listen = None
 
@@ -256,29 +265,73 @@ class SessionRunner:
         finally:
             await self._holding.give_back(run.key, run.holder, released=run.is_released)
 
-    async def _turn(self, run: Run, session: Session, message: Message) -> RunResult:
+    async def _turn(self, run: Run, message: Message) -> RunResult:
+        """Open the session with a message of the user, and answer it."""
+        run.message = _parts(message)
+        begun = await self._holding.take_by(run.key, run.holder, lambda: self._opened(run))
+        try:
+            await self._begin(run, begun)
+            return await self._drive(run, State(begun.session.state))
+        finally:
+            await self._holding.give_back(run.key, run.holder, released=run.is_released)
+
+    async def _opened(self, run: Run) -> "_Begun":
+        """Open the session and put on record what a turn begins with, in one go."""
+        told = self._event(run, EventKind.MESSAGE, parts=run.message)
+        foreseen = run.foreseen((told,))
+        try:
+            session, events = await self.services.sessions.begin(
+                run.key,
+                lambda session: self._first(run, session, told),
+                holder=run.holder,
+                along=None if foreseen is None else foreseen.along,
+            )
+        except asyncio.CancelledError:
+            await self._end_unseen(run)
+            raise
+        return _Begun(session, events, foreseen)
+
+    def _first(self, run: Run, session: Session, told: Event) -> tuple[Event, ...]:
+        """Return what is put on record when a message comes; nothing where a person is awaited."""
         if session.status is RunStatus.INPUT_REQUIRED:
+            return ()
+        seq, turn = session.seq + 1, {"turn": session.turns + 1}
+        if session.status is not RunStatus.WORKING:
+            return (replace(told, seq=seq, detail=turn),)
+        # Its process died in the middle of that run, to which an end is put.
+        ended = self._event(
+            run,
+            EventKind.ENDED,
+            status=RunStatus.FAILED,
+            parts=text_part("the process was interrupted"),
+            detail={"code": "interrupted"},
+        )
+        ended = replace(ended, run_id=session.run_id, seq=seq)
+        return (ended, replace(told, seq=seq + 1, detail=turn))
+
+    async def _end_unseen(self, run: Run) -> None:
+        """Put an end to a turn that was cancelled while the store began it."""
+        session = await self.services.sessions.read(run.key)
+        if session is not None and session.run_id == run.run_id:
+            run.seq = session.seq
+            await self._end(run, RunStatus.CANCELED, "canceled")
+
+    async def _begin(self, run: Run, begun: "_Begun") -> None:
+        """Show what a turn began with; whoever cancels that has begun it all the same."""
+        session, events, foreseen = begun
+        if not events:
             raise SessionWaiting(
                 f"session {run.key.session_id!r} waits for a person: answer with resume(...), or "
                 "give the waiting run up with abandon(...); resume() without answers goes on with "
                 "a run that was interrupted"
             )
-        run.message = _parts(message)
-        if session.status is RunStatus.WORKING:
-            await self._close_interrupted(run, session)
+        run.seq = run.first_seq = events[-1].seq
         run.turn_id = session.turns + 1
-        run.seq += 1
-        run.first_seq = run.seq
-        detail = {"turn": run.turn_id}
-        await self._begin(
-            run, self._event(run, EventKind.MESSAGE, parts=run.message, detail=detail)
-        )
-        return await self._drive(run, State(session.state))
+        await self._unless_canceled(run, run.tell(events, foreseen))
 
-    async def _begin(self, run: Run, *events: Event) -> None:
-        """Put on record what a run begins with; whoever cancels that has begun it all the same."""
+    async def _unless_canceled(self, run: Run, beginning: Awaitable[None]) -> None:
         try:
-            await run.record(*events)
+            await beginning
         except asyncio.CancelledError:
             await self._end(run, RunStatus.CANCELED, "canceled")
             raise
@@ -306,7 +359,7 @@ class SessionRunner:
             run.seq += 1
             inputs.append(self._event(run, EventKind.INPUT, answer=answer))
         if inputs:
-            await self._begin(run, *inputs)
+            await self._unless_canceled(run, run.record(*inputs))
         return await self._drive(run, state_before(session.state, events, paused.detail))
 
     def _checked(
@@ -362,7 +415,7 @@ class SessionRunner:
             if status is not RunStatus.INPUT_REQUIRED and status is not RunStatus.COMPLETED:
                 for name in run.taken:
                     self.services.shelf.forget(run.key, name)
-            await self._end(run, status, text, detail, state)
+            await self._close(run, status, text, detail, state)
         if status is RunStatus.COMPLETED:
             await self._tell_memories(run)
         return RunResult(
@@ -408,6 +461,19 @@ class SessionRunner:
         else:
             state.pop(ACTIVE_AGENT, None)
 
+    async def _close(
+        self, run: Run, status: RunStatus, text: str, detail: Mapping[str, Any], state: State
+    ) -> None:
+        """Put on record how a run ended; an answer that the store refuses is a failure."""
+        try:
+            await self._end(run, status, text, detail, state)
+        except AccError as error:
+            if status is RunStatus.COMPLETED and not run.is_released:
+                for name in run.taken:
+                    self.services.shelf.forget(run.key, name)
+                await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
+            raise
+
     async def _end(
         self,
         run: Run,
@@ -423,7 +489,7 @@ class SessionRunner:
         if status is RunStatus.FAILED:
             # What the store refused took no number, so ours may be ahead.
             session = await self.services.sessions.read(run.key)
-            run.seq = run.seq if session is None else session.seq
+            run.seq = run.seq if session is None else session.seq + run.held
         run.seq += 1
         event = self._event(
             run,
@@ -440,18 +506,6 @@ class SessionRunner:
             call = run.call
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
             log.info("run ended", extra={**extra, "run_id": run.run_id, "caller": call.caller})
-
-    async def _close_interrupted(self, run: Run, session: Session) -> None:
-        """Put an end to a run whose process died in the middle of it."""
-        run.seq += 1
-        event = self._event(
-            run,
-            EventKind.ENDED,
-            status=RunStatus.FAILED,
-            parts=text_part("the process was interrupted"),
-            detail={"code": "interrupted"},
-        )
-        await run.record(replace(event, run_id=session.run_id))
 
     async def _tell_memories(self, run: Run) -> None:
         for name, told in run.finished.items():

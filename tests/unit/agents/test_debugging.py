@@ -134,3 +134,20 @@ async def test_without_a_listener_nothing_is_logged(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING, logger="acc.run"):
         await turn(says("a"))
     assert caplog.records == []
+
+
+async def test_what_an_agent_says_last_is_shown_before_the_state_it_leaves() -> None:
+    runner = Runner(says("a"))
+    shown = [
+        event.kind
+        async for event in runner.stream(
+            user_id="u", session_id="s", message="go", config=RunConfig(snapshots=True)
+        )
+    ]
+    assert shown == [
+        EventKind.MESSAGE,
+        EventKind.SNAPSHOT,
+        EventKind.MESSAGE,
+        EventKind.SNAPSHOT,
+        EventKind.ENDED,
+    ]

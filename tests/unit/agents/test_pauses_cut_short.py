@@ -20,6 +20,7 @@ from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySession
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import ReplayMismatch
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.store_ports import AlongPort
 from acc.testing import FrozenClock, ScriptedModel, call
 
 
@@ -48,11 +49,17 @@ class MortalStore(InMemorySessionStore):
     dead = False
 
     async def append(
-        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+        self,
+        key: SessionKey,
+        events: Sequence[Event],
+        *,
+        holder: str,
+        release: bool = False,
+        along: AlongPort | None = None,
     ) -> None:
         if self.dead:
             raise Killed
-        await super().append(key, events, holder=holder, release=release)
+        await super().append(key, events, holder=holder, release=release, along=along)
 
 
 async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:

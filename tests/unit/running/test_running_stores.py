@@ -6,15 +6,18 @@ import sqlite3
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running_world import APP, USER, Desk, Till, World, check_record, clerk, sqlite
 
 from acc import (
+    Agent,
     BaseAgent,
     Event,
     RunContext,
     Runner,
+    RunStatus,
     SequentialAgent,
 )
 from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
@@ -25,6 +28,7 @@ from acc.domain.errors import (
     StorageFailed,
 )
 from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.store_ports import AlongPort
 from acc.testing import FrozenClock, ScriptedModel, call
 
 ECHO = clerk(ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo")
@@ -39,13 +43,19 @@ class Refusing(InMemorySessionStore):
         self.appended = 0
 
     async def append(
-        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+        self,
+        key: SessionKey,
+        events: Sequence[Event],
+        *,
+        holder: str,
+        release: bool = False,
+        along: AlongPort | None = None,
     ) -> None:
         await asyncio.sleep(0)
         if self.appended >= self.left:
             raise StorageFailed("the disk is full")
         self.appended += 1
-        await super().append(key, events, holder=holder, release=release)
+        await super().append(key, events, holder=holder, release=release, along=along)
 
 
 def payments() -> tuple[BaseAgent, Till]:
@@ -194,3 +204,49 @@ async def test_a_store_that_is_closed_is_told(tmp_path: Path) -> None:
     await runner.aclose()
     with pytest.raises(StorageFailed, match="closed"):
         await runner.run(user_id="ann", session_id="s1", message="hi")
+
+
+async def test_an_answer_that_cannot_be_stored_fails_the_run_on_record(tmp_path: Path) -> None:
+    class Babbles(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            return "\ud800"
+
+    world = sqlite(tmp_path)
+    desk = world.desk(Babbles(name="a"))
+    with pytest.raises(InvalidInput):
+        await desk.say("go")
+    assert await desk.ends() == [RunStatus.FAILED]
+    check_record(await desk.events())
+    assert (await world.desk(ECHO).say("hi")).text == "you said hi"
+    await world.sessions.aclose()
+
+
+async def test_a_memory_is_not_told_an_answer_that_could_not_be_stored() -> None:
+    clock = FrozenClock()
+    store = Refusing(clock)
+    world = World(store, InMemoryArtifactStore(), clock)
+    desk = world.desk(Agent(name="a", model=ScriptedModel("lost", "kept")))
+    store.left = 1
+    with pytest.raises(StorageFailed):
+        await desk.say("one")
+    store.left = 10**9
+    assert (await desk.say("two")).text == "kept"
+    texts = [event.text for event in await desk.events()]
+    assert "lost" not in texts
+    check_record(await desk.events())
+
+
+async def test_a_turn_that_is_cancelled_before_the_store_has_begun_it_leaves_nothing() -> None:
+    class Slow(InMemorySessionStore):
+        async def begin(self, *_: Any, **__: Any) -> Any:
+            await asyncio.sleep(60)
+
+    clock = FrozenClock()
+    store = Slow(clock=clock)
+    desk = World(store, InMemoryArtifactStore(), clock).desk(ECHO)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(desk.say("hi"))
+        await asyncio.sleep(0.01)
+        task.cancel()
+    assert task.cancelled()
+    assert await desk.events() == ()

@@ -74,6 +74,14 @@ class Doer(BaseAgent):
         self.log.append("woke")
         return "waited"
 
+    async def _slowly(self, ctx: RunContext, _: str) -> str:
+        await self.gate.wait()
+        self.log.append("spoke")
+        await ctx.progress("still at it")
+        await asyncio.sleep(0)
+        self.log.append("went on")
+        return "done"
+
     async def _stubborn(self, ctx: RunContext, _: str) -> str:
         try:
             await self.gate.wait()

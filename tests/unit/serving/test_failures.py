@@ -1,6 +1,7 @@
 """When the store fails, and when nothing should be left of it."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from serving_world import (
 )
 
 from acc.domain.errors import StorageFailed, TaskNotFound
-from acc.domain.value_objects.task import StatusUpdate, Task, TaskStatus
+from acc.domain.value_objects.task import StatusUpdate, Task, TaskEvent, TaskStatus, Update
 from acc.ports.outbound.task_ports import TaskStorePort
 
 _AT = TaskStatus(state=S.SUBMITTED)
@@ -35,6 +36,9 @@ class Fragile:
         self.fails: dict[str, int] = {}
         self.fault: Exception = StorageFailed("the disk is full")
 
+    def along(self, task_id: str, updates: Sequence[Update]) -> "Along":
+        return Along(self, task_id, updates)
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
         if not self.fails.get(name):
@@ -45,6 +49,26 @@ class Fragile:
             raise self.fault
 
         return failing
+
+
+class Along:
+    """Updates that such a store may fail to append along with a run's events."""
+
+    def __init__(self, store: Fragile, task_id: str, updates: Sequence[Update]) -> None:
+        self._append: Any = lambda: store.append(task_id, updates)
+        self._events: tuple[TaskEvent, ...] = ()
+        self._fault: Exception | None = None
+
+    async def store(self) -> None:
+        try:
+            self._events = await self._append()
+        except Exception as error:  # noqa: BLE001 - whatever the test has it fail with
+            self._fault = error
+
+    def result(self) -> tuple[TaskEvent, ...]:
+        if self._fault is not None:
+            raise self._fault
+        return self._events
 
 
 @pytest.fixture
@@ -252,3 +276,18 @@ async def test_a_task_that_was_filed_for_someone_who_left_is_worked_on(
             (task, *_) = await listed(serve)
             await settled(serve, task, S.COMPLETED)
         assert doer.log == ["hello", "hello"]
+
+
+async def test_an_agent_whose_task_was_canceled_behind_its_back_is_stopped_when_it_speaks(
+    world: World, doer: Doer
+) -> None:
+    async with world.open(doer) as serve:
+        task = await start(serve, "slowly")
+        await until(lambda: doer.log == ["slowly"])
+        gone = StatusUpdate(status=TaskStatus(state=S.CANCELED, at=1.0))
+        await world.tasks.append(task.id, [gone])
+        doer.gate.set()
+        await until(lambda: not serve._execution.running)
+        assert (await get(serve, task)).state is S.CANCELED
+    assert "spoke" in doer.log
+    assert "went on" not in doer.log

@@ -76,7 +76,6 @@ CALLS: dict[str, Callable[[SqliteTaskStore, int], Any]] = {
     ),
     "list by context": lambda store, _: store.listed(ANN, TaskQuery(context_id="c5")),
     "list since": lambda store, last: store.listed(ANN, TaskQuery(since=float(last - 5))),
-    "count active": lambda store, _: store.count_active(ANN),
     "renew": lambda store, last: store.renew([f"t{last}"]),
     "orphans": lambda store, _: store.orphans(),
     "save push": lambda store, _: store.save_push(PUSH),
@@ -115,7 +114,7 @@ async def test_a_page_far_down_costs_the_same_as_the_first(store: SqliteTaskStor
         query = TaskQuery(page_size=size, page_token=token, state=TaskState.COMPLETED, since=1.0)
         token = (await store.listed(ANN, query)).next_page_token
     for end in ("", token):
-        query = TaskQuery(page_size=3, page_token=end)
+        query = TaskQuery(page_size=3, page_token=end, state=TaskState.COMPLETED)
         costs.append((await traced(store, lambda query=query: store.listed(ANN, query)))[1])  # type: ignore[misc]
     assert abs(costs[0] - costs[1]) < 40
 

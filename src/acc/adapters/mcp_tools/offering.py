@@ -155,6 +155,9 @@ class _Listener:
         self._ctx = ctx
         self._told = 0
 
+    def foresee(self, events: Sequence[Event]) -> None:
+        """Have nothing stored."""
+
     async def hear(self, event: Event) -> None:
         words = progress_of(event)
         if words:

@@ -1,6 +1,6 @@
 """Sessions and artifacts in memory, for tests and for runs that may be forgotten."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_order, starts_run
@@ -13,6 +13,7 @@ from acc.domain.value_objects.session import (
     scope_of,
 )
 from acc.ports.outbound.runtime_ports import ClockPort
+from acc.ports.outbound.store_ports import AlongPort
 
 
 class _Record:
@@ -155,8 +156,29 @@ class InMemorySessionStore:
         record.lease_until = now + self._lease
         return record.session(key)
 
+    async def begin(
+        self,
+        key: SessionKey,
+        first: Callable[[Session], Sequence[Event]],
+        *,
+        holder: str,
+        along: AlongPort | None = None,
+    ) -> tuple[Session, tuple[Event, ...]]:
+        """Open a session and store the events that a run of it begins with, in one go."""
+        session = await self.open(key, holder=holder)
+        events = tuple(first(session))
+        if events:
+            await self.append(key, events, holder=holder, along=along)
+        return session, events
+
     async def append(
-        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+        self,
+        key: SessionKey,
+        events: Sequence[Event],
+        *,
+        holder: str,
+        release: bool = False,
+        along: AlongPort | None = None,
     ) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them."""
         record = self._held(key, holder)
@@ -168,6 +190,8 @@ class InMemorySessionStore:
             record.add(event)
         if release:
             record.holder = None
+        if along is not None:
+            await along.store()
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
         """Keep hold for another lease."""

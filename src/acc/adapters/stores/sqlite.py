@@ -1,7 +1,7 @@
 """Sessions and artifacts in one SQLite file, which several processes may use at once."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import msgspec
 from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_order, starts_run
 from acc.adapters.stores.encoding import encoded, readable
 from acc.adapters.stores.processes import Process, this_process
-from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
+from acc.adapters.stores.sqlite_database import SqliteDatabase, added, as_database
 from acc.domain.errors import SessionConflict
 from acc.domain.value_objects.event import Event, EventKind, RunStatus
 from acc.domain.value_objects.session import (
@@ -22,8 +22,10 @@ from acc.domain.value_objects.session import (
     scope_of,
 )
 from acc.ports.outbound.runtime_ports import ClockPort
+from acc.ports.outbound.store_ports import AlongPort
 
 _BETWEEN = "\x1f"  # stands in no id, because ids are printable
+_PARTS = {Scope.APP: 1, Scope.USER: 2, Scope.SESSION: 3}
 _EVENTS = msgspec.json.Decoder(Event)
 _VALUES = msgspec.json.Decoder()
 
@@ -31,16 +33,16 @@ _THIS_SESSION = "app_name = ? AND user_id = ? AND session_id = ?"
 _FIND = f"SELECT id, seq, holder FROM sessions WHERE {_THIS_SESSION}"  # noqa: S608 - constants
 _READ = (
     "SELECT seq, turns, run_id, status, updated_at, holder, holder_host, holder_pid,"  # noqa: S608 - constants
-    f" holder_started, lease_until FROM sessions WHERE {_THIS_SESSION}"
+    f" holder_started, lease_until, id FROM sessions WHERE {_THIS_SESSION}"
 )
 _MAKE = (
-    "INSERT INTO sessions (app_name, user_id, session_id, seq, turns, run_id, status, updated_at,"
-    " holder, holder_host, holder_pid, holder_started, lease_until)"
-    " VALUES (?, ?, ?, 0, 0, '', ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO sessions (holder, holder_host, holder_pid, holder_started, lease_until,"
+    " seq, turns, run_id, status, updated_at, app_name, user_id, session_id)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _HOLD = (
-    "UPDATE sessions SET holder = ?, holder_host = ?, holder_pid = ?, holder_started = ?,"  # noqa: S608 - constants
-    f" lease_until = ? WHERE {_THIS_SESSION}"
+    "UPDATE sessions SET holder = ?, holder_host = ?, holder_pid = ?, holder_started = ?,"
+    " lease_until = ?, seq = ?, turns = ?, run_id = ?, status = ?, updated_at = ? WHERE id = ?"
 )
 _RENEW = f"UPDATE sessions SET lease_until = ? WHERE {_THIS_SESSION} AND holder = ?"  # noqa: S608 - constants
 _RELEASE = f"UPDATE sessions SET holder = NULL WHERE {_THIS_SESSION} AND holder = ?"  # noqa: S608 - constants
@@ -52,14 +54,15 @@ _LIST = (
 _ADVANCE = (
     "UPDATE sessions SET seq = ?, turns = turns + ?, run_id = coalesce(?, run_id),"  # noqa: S608 - constants
     " status = coalesce(?, status), updated_at = ?, lease_until = ?, holder = ?"
-    f" WHERE {_THIS_SESSION} AND seq = ? AND holder = ? RETURNING id"
+    f" WHERE id = ? AND {_THIS_SESSION} AND seq = ? AND holder = ?"
 )
 _ADD = "INSERT INTO events (session, seq, kind, author, run_id, body) VALUES (?, ?, ?, ?, ?, ?)"
 _NEWEST = (
     "SELECT body FROM events INDEXED BY events_by_kind"
     " WHERE session = ? AND kind = ? AND author = ? ORDER BY seq DESC LIMIT 1"
 )
-_STATE = "SELECT key, value FROM state WHERE scope IN (?, ?, ?) ORDER BY scope, id"
+_OF_SCOPE = "SELECT scope, id, key, value FROM state WHERE scope = ?"
+_STATE = f"{_OF_SCOPE} UNION ALL {_OF_SCOPE} UNION ALL {_OF_SCOPE}"
 _SET = (
     "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
     " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value"
@@ -81,54 +84,91 @@ class SqliteSessionStore:
         self.database = as_database(database)
         self._clock = clock
         self._lease = lease
+        #: Where the sessions are that are held here. It is checked before it is believed.
+        self._numbers: dict[tuple[SessionKey, str], int] = {}
 
     async def open(self, key: SessionKey, *, holder: str) -> Session:
         """Take hold of a session and return it, made anew if need be; SessionBusy if it is held."""
+        session, _ = await self.begin(key, lambda _: (), holder=holder)
+        return session
+
+    async def begin(
+        self,
+        key: SessionKey,
+        first: Callable[[Session], Sequence[Event]],
+        *,
+        holder: str,
+        along: AlongPort | None = None,
+    ) -> tuple[Session, tuple[Event, ...]]:
+        """Open a session and store the events that a run of it begins with, in one go."""
         now = self._clock.now()
         me = self._process
+        joined = self.database.along(along)
 
-        def take(connection: sqlite3.Connection) -> Session:
+        def take(connection: sqlite3.Connection) -> tuple[Session, tuple[Event, ...]]:
             row = connection.execute(_READ, _names(key)).fetchone()
-            mine = (holder, me.host, me.pid, me.started, now + self._lease)
-            if row is None:
-                fresh = (RunStatus.COMPLETED.value, now)
-                connection.execute(_MAKE, (*_names(key), *fresh, *mine))
-                row = (0, 0, "", *fresh)
-            elif _is_held_by_another(row, holder, me, now):
+            if row is not None and _is_held_by_another(row, holder, me, now):
                 raise busy(key, row[5])
+            found = row or (0, 0, "", RunStatus.COMPLETED.value, now)
+            session = _session(key, found, _state(connection, key))
+            events = tuple(first(session))
+            stored = _Stored(key, events)
+            if not continues(session.seq, events):
+                raise out_of_order(key, session.seq, events)
+            held = (holder, me.host, me.pid, me.started, now + self._lease)
+            held = (*held, *stored.after(found, now))
+            if row is None:
+                number = added(connection, _MAKE, (*held, *_names(key)))
             else:
-                connection.execute(_HOLD, (*mine, *_names(key)))
-            return _session(key, row, _state(connection, key))
+                number = row[-1]
+                connection.execute(_HOLD, (*held, number))
+            self._numbers[key, holder] = number
+            stored.add(connection, number)
+            if joined is not None and events:
+                joined.do(connection)
+            return session, events
 
-        return await self.database.write(take)
+        session, events = await self.database.write(take)
+        if along is not None and joined is None and events:
+            await along.store()
+        return session, events
 
     async def append(
-        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+        self,
+        key: SessionKey,
+        events: Sequence[Event],
+        *,
+        holder: str,
+        release: bool = False,
+        along: AlongPort | None = None,
     ) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them."""
         # Copied and encoded before anything else can run: what is stored is what the caller had.
         events = tuple(events)
-        rows = [_encoded(event) for event in events]
-        changes = [change for event in events for change in _changes(key, event)]
-        progress = _progress(events)
+        stored = _Stored(key, events)
         is_gapless = not events or continues(events[0].seq - 1, events)
         now = self._clock.now()
+        joined = self.database.along(along)
 
         def store(connection: sqlite3.Connection) -> None:
             before = events[0].seq - 1 if events else _seq(connection, key)
             kept = None if release else holder
-            moved = (before + len(events), *progress, now, now + self._lease, kept)
-            found = None
-            if is_gapless:
-                fence = (*_names(key), before, holder)
-                found = connection.execute(_ADVANCE, (*moved, *fence)).fetchone()
-            if found is None:
+            moved = (before + len(events), *stored.progress, now, now + self._lease, kept)
+            fence = (*_names(key), before, holder)
+            for number in self._places(connection, key, holder) if is_gapless else ():
+                if connection.execute(_ADVANCE, (*moved, number, *fence)).rowcount == 1:
+                    break
+            else:
                 raise _refusal(connection, key, events, holder)
-            connection.executemany(_ADD, [(found[0], *row) for row in rows])
-            for statement, values in changes:
-                connection.execute(statement, values)
+            stored.add(connection, number)
+            if joined is not None:
+                joined.do(connection)
 
         await self.database.write(store)
+        if release:
+            self._numbers.pop((key, holder), None)
+        if along is not None and joined is None:
+            await along.store()
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
         """Keep hold for another lease."""
@@ -142,6 +182,7 @@ class SqliteSessionStore:
 
     async def release(self, key: SessionKey, *, holder: str) -> None:
         """Let go of the session; harmless if it is not held."""
+        self._numbers.pop((key, holder), None)
         await self.database.write(lambda c: c.execute(_RELEASE, (*_names(key), holder)).close())
 
     async def read(self, key: SessionKey) -> Session | None:
@@ -212,6 +253,15 @@ class SqliteSessionStore:
     async def aclose(self) -> None:
         """Let go of the file and its thread, once all that was submitted is done."""
         await self.database.aclose()
+
+    def _places(
+        self, connection: sqlite3.Connection, key: SessionKey, holder: str
+    ) -> Iterator[int]:
+        """Yield where a session may be, from memory first."""
+        if (number := self._numbers.get((key, holder))) is not None:
+            yield number
+        if (found := connection.execute(_FIND, _names(key)).fetchone()) is not None:
+            yield found[0]
 
     @cached_property
     def _process(self) -> Process:
@@ -312,8 +362,7 @@ def _names(key: SessionKey) -> tuple[str, str, str]:
 
 def _scope(key: SessionKey, scope: Scope) -> str:
     """Return what a scope is called in the tables: sorted, the app comes first."""
-    parts = {Scope.APP: 1, Scope.USER: 2, Scope.SESSION: 3}[scope]
-    return _BETWEEN.join(_names(key)[:parts])
+    return _BETWEEN.join(_names(key)[: _PARTS[scope]])
 
 
 def _artifact_scope(name: str) -> Scope:
@@ -321,7 +370,7 @@ def _artifact_scope(name: str) -> Scope:
 
 
 def _is_held_by_another(row: _Row, holder: str, me: Process, now: float) -> bool:
-    held_by, host, pid, started, lease_until = row[5:]
+    held_by, host, pid, started, lease_until = row[5:10]
     if held_by is None or lease_until <= now:
         return False
     process = Process(host, pid, started)
@@ -342,8 +391,40 @@ def _session(key: SessionKey, row: Sequence[Any], state: dict[str, Any]) -> Sess
 
 
 def _state(connection: sqlite3.Connection, key: SessionKey) -> dict[str, Any]:
-    scopes = [_scope(key, scope) for scope in (Scope.APP, Scope.USER, Scope.SESSION)]
-    return {name: _VALUES.decode(value) for name, value in connection.execute(_STATE, scopes)}
+    app, user, session = _names(key)
+    user = f"{app}{_BETWEEN}{user}"
+    scopes = (app, user, f"{user}{_BETWEEN}{session}")
+    rows = sorted(connection.execute(_STATE, scopes).fetchall())
+    return {name: _VALUES.decode(value) for _, _, name, value in rows}
+
+
+class _Stored:
+    """Events as they are written down."""
+
+    __slots__ = ("changes", "progress", "rows")
+
+    def __init__(self, key: SessionKey, events: Sequence[Event]) -> None:
+        self.rows = [_encoded(event) for event in events]
+        self.changes = [change for event in events for change in _changes(key, event)]
+        self.progress = _progress(events)
+
+    def after(self, row: _Row, now: float) -> _Row:
+        """Return where the events leave a session: its number, turns, run, status and time."""
+        seq, turns, run_id, status, updated_at = row[:5]
+        more, *last = self.progress
+        return (
+            seq + len(self.rows),
+            turns + more,
+            last[0] or run_id,
+            last[1] or status,
+            now if self.rows else updated_at,
+        )
+
+    def add(self, connection: sqlite3.Connection, session: int) -> None:
+        """Add them to a session."""
+        connection.executemany(_ADD, [(session, *row) for row in self.rows])
+        for statement, values in self.changes:
+            connection.execute(statement, values)
 
 
 def _encoded(event: Event) -> tuple[int, str, str, str, bytes]:

@@ -6,11 +6,12 @@ import os
 import sqlite3
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -61,7 +62,9 @@ class _Worker:
         self.path = path
         self.busy_timeout = busy_timeout
         self.pid = os.getpid()
-        self.orders: SimpleQueue[_Order | None] = SimpleQueue()
+        self.orders: SimpleQueue[list[_Order] | None] = SimpleQueue()
+        self._gathered: dict[asyncio.AbstractEventLoop, list[_Order]] = {}
+        self._left: deque[_Order] = deque()
         self.connection: sqlite3.Connection | None = None
         self.farewell: _Order | None = None
         # A thread that cannot hinder the process from ending: it may be waiting for a lock.
@@ -69,10 +72,32 @@ class _Worker:
         self.thread.start()
         atexit.register(self.finish)
 
+    def submit(self, order: _Order) -> None:
+        """Hand an order to the thread, with all that come in this round of the loop."""
+        # Waking the thread for the first of them would have it work against the loop for Python's
+        # lock, and commit that one alone.
+        gathered = self._gathered.get(order.loop)
+        if gathered is None:
+            self._gathered[order.loop] = [order]
+            order.loop.call_soon(self._hand_over, order.loop)
+        else:
+            gathered.append(order)
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        orders = self._gathered.pop(loop, None)
+        if orders is not None:
+            self.orders.put(orders)
+
+    def let_go(self) -> None:
+        """Have the thread end once all that was submitted is done."""
+        for loop in list(self._gathered):
+            self._hand_over(loop)
+        self.orders.put(None)
+
     def finish(self) -> None:
         """Give what was submitted the time that a lock may take, then let the process end."""
         if self.pid == os.getpid():
-            self.orders.put(None)
+            self.let_go()
             self.thread.join(self.busy_timeout + 1.0)
 
     def _work(self) -> None:
@@ -91,15 +116,22 @@ class _Worker:
 
     def _waiting(self) -> tuple[list[_Order], bool]:
         """Return what there is to do, having waited for it, and whether more may come."""
+        left = self._left
+        is_open = True
+        while is_open and len(left) < _MOST_TOGETHER and not (left and self.orders.empty()):
+            more = self.orders.get()
+            left.extend(more or ())
+            is_open = more is not None
         orders: list[_Order] = []
-        order = self.orders.get()
-        while order is not None and order.job is not None:
+        while left and len(orders) < _MOST_TOGETHER:
+            order = left.popleft()
+            if order.job is None:
+                self.farewell = order
+                return orders, False
             orders.append(order)
-            if len(orders) == _MOST_TOGETHER or self.orders.empty():
-                return orders, True
-            order = self.orders.get()
-        self.farewell = order
-        return orders, False
+        if not is_open and left:
+            self.orders.put(None)  # to be found again once the rest is done
+        return orders, is_open or bool(left)
 
     def _do(self, orders: Sequence[_Order]) -> None:
         """Do jobs as one transaction, each of them all or nothing; where that fails, one by one."""
@@ -155,14 +187,47 @@ class _Worker:
 
 def _do_one(connection: sqlite3.Connection, order: _Order) -> None:
     assert order.job is not None  # noqa: S101 - that would have been the farewell
+    order.answer = _attempted(connection, order.job)
+
+
+def _attempted(connection: sqlite3.Connection, job: Job[Any]) -> _Answer:
     before = connection.total_changes
     try:
-        order.answer = (order.job(connection), None)
+        return job(connection), None
     except AccError as error:
         if connection.total_changes != before:
             raise
         # Refused before it had changed anything: the others need not be done again.
-        order.answer = (None, error)
+        return None, error
+
+
+class SqliteAlong(Generic[T]):
+    """A job that is done as part of another one, all or nothing by itself, or else on its own."""
+
+    __slots__ = ("_answer", "_job", "database")
+
+    def __init__(self, database: "SqliteDatabase", job: Job[T]) -> None:
+        self.database = database
+        self._job = job
+        self._answer: _Answer = (None, None)
+
+    def do(self, connection: sqlite3.Connection) -> None:
+        """Do the job within the other one's transaction; if it is refused, the other one stays."""
+        self._answer = _attempted(connection, self._job)
+
+    async def store(self) -> None:
+        """Do the job on its own."""
+        try:
+            self._answer = (await self.database.write(self._job), None)
+        except AccError as error:
+            self._answer = (None, error)
+
+    def result(self) -> T:
+        """Return what came of it, once it is done, or raise why it was refused."""
+        result, refusal = self._answer
+        if refusal is not None:
+            raise refusal
+        return result  # type: ignore[no-any-return] # it is what the job returned
 
 
 class SqliteDatabase:
@@ -191,6 +256,11 @@ class SqliteDatabase:
         """Return what a job gives back once all that it wrote is stored."""
         return await self._submit(job, writes=True)
 
+    def along(self, given: object) -> SqliteAlong[Any] | None:
+        """Return what is to be done along with a job, if it is for this file."""
+        is_ours = isinstance(given, SqliteAlong) and given.database is self
+        return given if is_ours else None  # type: ignore[return-value] # it is one of ours
+
     async def aclose(self) -> None:
         """Do what was submitted, then let go of the file and the thread."""
         with self._lock:
@@ -199,14 +269,14 @@ class SqliteDatabase:
         if worker is None or worker.pid != os.getpid():
             return
         farewell = _Order(None, writes=False)
-        worker.orders.put(farewell)
+        worker.submit(farewell)
         await farewell.future
         worker.thread.join()  # it has nothing left to do but to end
 
     async def _submit(self, job: Job[T], *, writes: bool) -> T:
         order = _Order(job, writes=writes)
         with self._lock:
-            self._usable_worker().orders.put(order)
+            self._usable_worker().submit(order)
         result, fault = await order.future
         if fault is not None:
             try:
@@ -220,13 +290,20 @@ class SqliteDatabase:
             raise StorageFailed(f"{self.path}: the store is closed; make a new one")
         if self._worker is None:
             self._worker = _Worker(self.path, self._busy_timeout)
-            weakref.finalize(self, self._worker.orders.put, None).atexit = False
+            weakref.finalize(self, self._worker.let_go).atexit = False
         elif self._worker.pid != os.getpid():
             raise StorageFailed(
                 f"{self.path}: the store was in use before this process was forked off; "
                 "make a new one here"
             )
         return self._worker
+
+
+def added(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:
+    """Return the number of the row that an INSERT adds."""
+    number = connection.execute(statement, values).lastrowid
+    assert number is not None  # noqa: S101 - it is that of an INSERT
+    return number
 
 
 def as_database(given: SqliteDatabase | str | Path) -> SqliteDatabase:

@@ -55,6 +55,11 @@ def save_push(
     connection.execute(_COUNT, (task,))
 
 
+def has_push(connection: sqlite3.Connection, task: int, config_id: str) -> bool:
+    """Tell whether a task has a configuration of that id."""
+    return connection.execute(_FIND, (task, config_id)).fetchone() is not None
+
+
 def read_pushes(connection: sqlite3.Connection, task: int) -> tuple[PushConfig, ...]:
     """Return the configurations of a task, the oldest first."""
     return tuple(CONFIGS.decode(body) for (body,) in connection.execute(_LIST, (task,)))

@@ -33,9 +33,10 @@ def list_tasks(
     end: tuple[float, int] | None,
 ) -> TaskPage:
     """Return a page of an owner's tasks, from where the last one ended."""
-    number = find_owner(connection, app_name, owner)
-    if number is None:
+    found_owner = find_owner(connection, app_name, owner)
+    if found_owner is None:
         return TaskPage(tasks=(), next_page_token="", total=0)
+    number = found_owner.id
     counts = dict(zip(_STATES, connection.execute(_COUNTS, (number,)).fetchone(), strict=True))
     lists = narrowed(query, number, {state for state in _STATES if counts[state]})
     if query.context_id or query.since is not None:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.adapters.stores.encoding import encoded
+from acc.adapters.stores.sqlite_database import added
 from acc.adapters.stores.sqlite_deliveries import add_deliveries, drop_pushes
 from acc.adapters.stores.task_bookkeeping import Advance, advanced, folded
-from acc.domain.errors import ContextNotFound, InvalidInput
+from acc.domain.errors import ContextNotFound, InvalidInput, MoveForbidden
 from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
     INTERRUPTED,
@@ -31,30 +32,41 @@ _RESTING = TERMINAL | INTERRUPTED
 _COLUMNS = {state: f"n_{state.value.replace('-', '_')}" for state in TaskState}
 #: However long a task works, no reader has to go through more events than this.
 _SNAPSHOT_EVERY = 256
+#: So many are put together faster than a snapshot is written.
+_FEW = 16
 
 _FIND = (
     "SELECT t.id, t.owner, t.state, t.seq, t.moved_at, t.pushes, o.moves, o.tenant, o.caller"
     " FROM tasks t JOIN task_owners o ON o.id = t.owner WHERE t.app_name = ? AND t.task_id = ?"
 )
-_FIND_OWNER = "SELECT id FROM task_owners WHERE app_name = ? AND tenant = ? AND caller = ?"
-_ADD_OWNER = "INSERT INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
-_FIND_CONTEXT = "SELECT owner FROM task_contexts WHERE app_name = ? AND context_id = ?"
-_USE_CONTEXT = "UPDATE task_contexts SET tasks = tasks + ? WHERE app_name = ? AND context_id = ?"
-_ADD_CONTEXT = "INSERT INTO task_contexts (app_name, context_id, owner, tasks) VALUES (?, ?, ?, 1)"
-_FIND_MESSAGE = (
-    "SELECT m.task FROM task_owners o JOIN task_messages m ON m.owner = o.id"
-    " WHERE o.app_name = ? AND o.tenant = ? AND o.caller = ? AND m.digest = ?"
+_FIND_OWNER = (
+    "SELECT id, n_submitted + n_working, moves FROM task_owners"
+    " WHERE app_name = ? AND tenant = ? AND caller = ?"
 )
+_ADD_OWNER = "INSERT INTO task_owners (app_name, tenant, caller) VALUES (?, ?, ?)"
+_USE_CONTEXT = "UPDATE task_contexts SET tasks = tasks + ? WHERE app_name = ? AND context_id = ?"
+_ADD_CONTEXT = (
+    "INSERT INTO task_contexts (app_name, context_id, owner, tasks) VALUES (?, ?, ?, 1)"
+    " ON CONFLICT DO UPDATE SET tasks = tasks + 1 WHERE owner = excluded.owner"
+)
+_FIND_MESSAGE = "SELECT task FROM task_messages WHERE owner = ? AND digest = ?"
 _ADD_MESSAGE = "INSERT INTO task_messages (owner, digest, task) VALUES (?, ?, ?)"
 _ADD_TASK = (
     "INSERT INTO tasks (app_name, task_id, owner, context_id, state, seq, moved_at, move, pushes,"
     " holder_host, holder_pid, holder_started, lease_until)"
-    " SELECT ?, ?, id, ?, ?, 1, ?, moves, 0, ?, ?, ?, ? FROM task_owners WHERE id = ?"
+    " VALUES (?, ?, ?, ?, ?, 1, ?, ?, 0, ?, ?, ?, ?)"
 )
 _ADD_EVENT = "INSERT INTO task_events (task, seq, body) VALUES (?, ?, ?)"
 _ADD_SNAPSHOT = "INSERT OR REPLACE INTO task_events (task, seq, body) VALUES (?, 0, ?)"
 _SNAPSHOT = "SELECT body FROM task_events WHERE task = ? AND seq = 0"
 _EVENTS = "SELECT seq, body FROM task_events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?"
+# The fence: a task that anyone has moved since, or whose moves are to be told, stays as it is.
+_STEP = "UPDATE tasks SET seq = ? WHERE id = ? AND task_id = ? AND seq = ? AND pushes = 0"
+_STEP_ON = (
+    "UPDATE tasks SET seq = ?, state = ?, moved_at = ?,"
+    " move = (SELECT moves + 1 FROM task_owners WHERE id = tasks.owner)"
+    " WHERE id = ? AND task_id = ? AND seq = ? AND pushes = 0"
+)
 _OVER = (*sorted(state.value for state in TERMINAL), REPLIED)
 _OWNERS = "SELECT id FROM task_owners NOT INDEXED WHERE app_name = ? AND id > ? ORDER BY id LIMIT ?"
 _DOOMED = (
@@ -86,6 +98,23 @@ class Row(NamedTuple):
         return (self.tenant, self.caller) == owner
 
 
+class Place(NamedTuple):
+    """Where a task was when one last looked: its number and owner's, its state and last event."""
+
+    id: int
+    owner: int
+    state: TaskState
+    seq: int
+
+
+class OwnerRow(NamedTuple):
+    """An owner's number, how many tasks are submitted or working, and how many moves there were."""
+
+    id: int
+    active: int
+    moves: int
+
+
 class Filing(NamedTuple):
     """A task that is to be filed, as it is written down."""
 
@@ -109,17 +138,19 @@ def find(connection: sqlite3.Connection, app_name: str, task_id: str) -> Row | N
     return None if row is None else Row._make(row)
 
 
-def find_owner(connection: sqlite3.Connection, app_name: str, owner: Owner) -> int | None:
-    """Return the number of an owner who has had a task."""
+def find_owner(connection: sqlite3.Connection, app_name: str, owner: Owner) -> OwnerRow | None:
+    """Return the row of an owner who has had a task."""
     row = connection.execute(_FIND_OWNER, (app_name, *owner)).fetchone()
-    return None if row is None else row[0]
+    return None if row is None else OwnerRow._make(row)
 
 
 def task_of_message(
-    connection: sqlite3.Connection, app_name: str, owner: Owner, digest: bytes
+    connection: sqlite3.Connection, owner: OwnerRow | None, digest: bytes
 ) -> Task | None:
-    """Return the task that a message has led to before."""
-    found = connection.execute(_FIND_MESSAGE, (app_name, *owner, digest)).fetchone()
+    """Return the task that a message of an owner has led to before."""
+    if owner is None:
+        return None
+    found = connection.execute(_FIND_MESSAGE, (owner.id, digest)).fetchone()
     return None if found is None else read_task(connection, found[0])
 
 
@@ -128,30 +159,55 @@ def add_message(connection: sqlite3.Connection, owner: int, task: int, digest: b
     connection.execute(_ADD_MESSAGE, (owner, digest, task))
 
 
-def add_task(connection: sqlite3.Connection, app_name: str, filing: Filing) -> int:
-    """File a task and return its number; ContextNotFound if its context is another's."""
+def add_task(
+    connection: sqlite3.Connection, app_name: str, owner: OwnerRow | None, filing: Filing
+) -> Place:
+    """File a task and return where it is; ContextNotFound if its context is another's."""
     task = filing.task
-    owner = find_owner(connection, app_name, filing.owner)
     if owner is None:
-        owner = _added(connection, _ADD_OWNER, (app_name, *filing.owner))
-    context = (app_name, task.context_id)
-    found = connection.execute(_FIND_CONTEXT, context).fetchone()
-    if found is None:
-        connection.execute(_ADD_CONTEXT, (*context, owner))
-    elif found[0] != owner:
+        owner = OwnerRow(added(connection, _ADD_OWNER, (app_name, *filing.owner)), 0, 0)
+    context = (app_name, task.context_id, owner.id)
+    if connection.execute(_ADD_CONTEXT, context).rowcount != 1:
         raise ContextNotFound(task.context_id)
-    else:
-        connection.execute(_USE_CONTEXT, (1, *context))
-    _count(connection, owner, None, task.state)
-    place = (task.context_id, task.state.value, task.status.at)
+    _count(connection, owner.id, None, task.state)
+    place = (owner.id, task.context_id, task.state.value, task.status.at, owner.moves + 1)
     try:
-        number = _added(connection, _ADD_TASK, (app_name, task.id, *place, *filing.holder, owner))
+        number = added(connection, _ADD_TASK, (app_name, task.id, *place, *filing.holder))
     except sqlite3.IntegrityError as error:
         raise InvalidInput(f"there is a task {task.id!r} already") from error
-    connection.execute(_ADD_EVENT, (number, 1, filing.event))
-    connection.execute(_ADD_SNAPSHOT, (number, filing.snapshot))
-    add_message(connection, owner, number, filing.digest)
-    return number
+    connection.executemany(_ADD_EVENT, ((number, 0, filing.snapshot), (number, 1, filing.event)))
+    add_message(connection, owner.id, number, filing.digest)
+    return Place(number, owner.id, task.state, 1)
+
+
+def step(
+    connection: sqlite3.Connection,
+    task_id: str,
+    place: Place,
+    updates: Sequence[tuple[Update, bytes]],
+) -> Advance | None:
+    """Store updates of a task that still is where it was; None, and nothing, where it is not.
+
+    Also where more is to be done than to store them, or they seem forbidden.
+    """
+    try:
+        made = advanced(task_id, place.state, place.seq, [update for update, _ in updates])
+    except MoveForbidden:
+        return None
+    if not made.events or _wants_snapshot(place.seq, made):
+        return None
+    seq = made.events[-1].seq
+    fence = (place.id, task_id, place.seq)
+    if made.moved_at is None:
+        moved = connection.execute(_STEP, (seq, *fence))
+    else:
+        moved = connection.execute(_STEP_ON, (seq, made.state.value, made.moved_at, *fence))
+    if moved.rowcount != 1:
+        return None
+    _add_events(connection, place.id, made, updates)
+    if made.moved_at is not None:
+        _count(connection, place.owner, place.state, made.state)
+    return made
 
 
 def advance(
@@ -163,20 +219,17 @@ def advance(
 ) -> tuple[TaskEvent, ...]:
     """Store updates and return them with their numbers; MoveForbidden, if one cannot happen."""
     given = [update for update, _ in updates]
-    step = advanced(task_id, row.task_state, row.seq, given)
-    if not step.events:
+    made = advanced(task_id, row.task_state, row.seq, given)
+    if not made.events:
         return ()
-    rows = [(row.id, seq, body) for (seq, _), (_, body) in zip(step.events, updates, strict=True)]
-    seq = step.events[-1].seq
-    is_at_rest = step.moved_at is not None and step.state in _RESTING
-    if is_at_rest or step.is_reply or seq // _SNAPSHOT_EVERY != row.seq // _SNAPSHOT_EVERY:
-        task = folded(read_task(connection, row.id), step.events)
+    if _wants_snapshot(row.seq, made):
+        task = folded(read_task(connection, row.id), made.events)
         connection.execute(_ADD_SNAPSHOT, (row.id, encoded(task, f"task {task_id!r}")))
-    connection.executemany(_ADD_EVENT, rows)
-    _move(connection, row, step)
+    _add_events(connection, row.id, made, updates)
+    _move(connection, row, made)
     if row.pushes:
-        add_deliveries(connection, row.id, step.events, now)
-    return step.events
+        add_deliveries(connection, row.id, made.events, now)
+    return made.events
 
 
 def read_task(connection: sqlite3.Connection, number: int) -> Task:
@@ -253,10 +306,22 @@ def in_slices(values: Sequence[Any], size: int = 500) -> Iterator[tuple[str, Seq
         yield ", ".join("?" * len(some)), some
 
 
-def _added(connection: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> int:
-    number = connection.execute(statement, values).lastrowid
-    assert number is not None  # noqa: S101 - it is that of an INSERT
-    return number
+def _wants_snapshot(before: int, made: Advance) -> bool:
+    """Tell whether the task is to be written down as a whole, so that few events are to be read."""
+    seq = made.events[-1].seq
+    is_at_rest = made.moved_at is not None and made.state in _RESTING
+    is_far = seq // _SNAPSHOT_EVERY != before // _SNAPSHOT_EVERY
+    return made.is_reply or is_far or (is_at_rest and seq % _SNAPSHOT_EVERY > _FEW)
+
+
+def _add_events(
+    connection: sqlite3.Connection,
+    task: int,
+    made: Advance,
+    updates: Sequence[tuple[Update, bytes]],
+) -> None:
+    bodies = zip(made.events, updates, strict=True)
+    connection.executemany(_ADD_EVENT, [(task, seq, body) for (seq, _), (_, body) in bodies])
 
 
 def _move(connection: sqlite3.Connection, row: Row, step: Advance) -> None:

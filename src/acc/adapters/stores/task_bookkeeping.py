@@ -74,6 +74,12 @@ def check_active(count: int, most: int | None) -> None:
         raise LimitExceeded(f"at most {most} tasks of one caller at a time; wait for some to end")
 
 
+def check_pushes(count: int, most: int | None) -> None:
+    """Refuse a further configuration of a task that has as many as one may have."""
+    if most is not None and count >= most:
+        raise LimitExceeded(f"at most {most} push configurations of one task")
+
+
 def is_told(update: Update) -> bool:
     """Tell whether an update goes to those who want to be told of a task."""
     if isinstance(update, ArtifactUpdate):

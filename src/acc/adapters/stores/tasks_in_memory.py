@@ -1,13 +1,14 @@
 """Tasks in memory, for tests and for servers whose tasks may be forgotten."""
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from acc.adapters.stores.deliveries_in_memory import Deliveries
 from acc.adapters.stores.task_bookkeeping import (
     advanced,
     check_active,
+    check_pushes,
     digest_of,
     folded,
     is_told,
@@ -15,6 +16,7 @@ from acc.adapters.stores.task_bookkeeping import (
     place_of,
 )
 from acc.domain.errors import (
+    AccError,
     ContextNotFound,
     InvalidInput,
     MoveForbidden,
@@ -135,6 +137,28 @@ def _remove(entries: list[_Entry], entry: _Entry) -> None:
         del entries[bisect_left(entries, entry)]
 
 
+class _Along:
+    """Updates that are appended when the session store says so."""
+
+    __slots__ = ("_append", "_events", "_refusal")
+
+    def __init__(self, append: Callable[[], tuple[TaskEvent, ...]]) -> None:
+        self._append = append
+        self._events: tuple[TaskEvent, ...] = ()
+        self._refusal: AccError | None = None
+
+    async def store(self) -> None:
+        try:
+            self._events = self._append()
+        except AccError as error:
+            self._refusal = error
+
+    def result(self) -> tuple[TaskEvent, ...]:
+        if self._refusal is not None:
+            raise self._refusal
+        return self._events
+
+
 class InMemoryTaskStore:
     """Keeps tasks until the process ends. Nothing here waits, so nothing is half done."""
 
@@ -222,6 +246,10 @@ class InMemoryTaskStore:
         """Store updates, all or none, and return them with their numbers."""
         return self._advance(self._record(task_id), updates)
 
+    def along(self, task_id: str, updates: Sequence[Update]) -> "_Along":
+        """Return updates to append along with the events of a session, all or none."""
+        return _Along(lambda: self._advance(self._record(task_id), updates))
+
     async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
         """Return a task as it is now, None if the owner given has no such task."""
         record = self._records.get(task_id)
@@ -257,10 +285,6 @@ class InMemoryTaskStore:
             total=len(entries) - first,
         )
 
-    async def count_active(self, owner: Owner) -> int:
-        """Return how many of an owner's tasks are submitted or working."""
-        return self._count_active(owner)
-
     async def renew(self, task_ids: Collection[str]) -> None:
         """Keep hold of tasks for another lease."""
         until = self._clock.now() + self._lease
@@ -287,9 +311,13 @@ class InMemoryTaskStore:
         self._shelves = {owner: shelf for owner, shelf in self._shelves.items() if shelf.all}
         return len(doomed)
 
-    async def save_push(self, config: PushConfig) -> None:
+    async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
         """Keep a configuration; one with the same task and id is replaced."""
-        self._deliveries.save(config, self._record(config.task_id).owner)
+        owner = self._record(config.task_id).owner
+        known = {held.id for held in self._deliveries.configs(config.task_id)}
+        if config.id not in known:
+            check_pushes(len(known), most)
+        self._deliveries.save(config, owner)
 
     async def pushes(self, task_id: str) -> tuple[PushConfig, ...]:
         """Return the configurations of a task, the oldest first."""

@@ -10,12 +10,13 @@ from acc.adapters.stores import sqlite_deliveries as deliveries
 from acc.adapters.stores import sqlite_tasks as rows
 from acc.adapters.stores.encoding import encoded, readable
 from acc.adapters.stores.processes import Process, this_process
-from acc.adapters.stores.sqlite_database import SqliteDatabase, as_database
+from acc.adapters.stores.sqlite_database import Job, SqliteAlong, SqliteDatabase, as_database
 from acc.adapters.stores.sqlite_task_lists import list_tasks
-from acc.adapters.stores.task_bookkeeping import check_active, digest_of, place_of
+from acc.adapters.stores.task_bookkeeping import check_active, check_pushes, digest_of, place_of
 from acc.domain.errors import MoveForbidden, TaskNotFound
 from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
+    ACTIVE,
     Message,
     MessageAdded,
     PushConfig,
@@ -33,10 +34,6 @@ from acc.ports.outbound.task_ports import Delivery, Filed
 
 T = TypeVar("T")
 
-_COUNT_ACTIVE = (
-    "SELECT n_submitted + n_working FROM task_owners"
-    " WHERE app_name = ? AND tenant = ? AND caller = ?"
-)
 _HEADS = "SELECT task_id, seq FROM tasks WHERE app_name = ? AND task_id IN ({})"
 _RENEW = (
     "UPDATE tasks SET lease_until = ? WHERE holder_host = ? AND holder_pid = ?"
@@ -71,6 +68,8 @@ class SqliteTaskStore:
         self.app_name = app_name
         self._clock = clock
         self._lease = lease
+        #: Where the tasks are that were filed here and are at work. Checked before it is believed.
+        self._places: dict[str, rows.Place] = {}
 
     @property
     def is_shared(self) -> bool:
@@ -106,13 +105,15 @@ class SqliteTaskStore:
         config = None if push is None else _encoded_config(changed(push, task_id=task.id))
 
         def create(connection: sqlite3.Connection) -> Filed:
-            known = rows.task_of_message(connection, self.app_name, owner, digest)
+            found = rows.find_owner(connection, self.app_name, owner)
+            known = rows.task_of_message(connection, found, digest)
             if known is not None:
                 return Filed(known, False)
-            check_active(self._count_active(connection, owner), most_active)
-            number = rows.add_task(connection, self.app_name, filing)
+            check_active(0 if found is None else found.active, most_active)
+            place = rows.add_task(connection, self.app_name, found, filing)
             if config is not None:
-                deliveries.save_push(connection, self.app_name, number, *config)
+                deliveries.save_push(connection, self.app_name, place.id, *config)
+            self._places[task.id] = place
             return Filed(filed, True)
 
         return await self.database.write(create)
@@ -138,7 +139,8 @@ class SqliteTaskStore:
         now, holder = self._clock.now(), self._holder()
 
         def proceed(connection: sqlite3.Connection) -> Filed:
-            known = rows.task_of_message(connection, self.app_name, owner, digest)
+            found = rows.find_owner(connection, self.app_name, owner)
+            known = rows.task_of_message(connection, found, digest)
             if known is not None:
                 return Filed(known, False)
             row = rows.find(connection, self.app_name, task_id)
@@ -155,11 +157,11 @@ class SqliteTaskStore:
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         """Store updates, all or none, and return them with their numbers."""
-        bodies = _encoded_updates(task_id, updates)
-        now = self._clock.now()
-        return await self.database.write(
-            lambda c: rows.advance(c, task_id, self._found(c, task_id), bodies, now)
-        )
+        return await self.database.write(self._appending(task_id, updates))
+
+    def along(self, task_id: str, updates: Sequence[Update]) -> SqliteAlong[tuple[TaskEvent, ...]]:
+        """Return updates to append along with the events of a session, all or none."""
+        return SqliteAlong(self.database, self._appending(task_id, updates))
 
     async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
         """Return a task as it is now, None if the owner given has no such task."""
@@ -197,10 +199,6 @@ class SqliteTaskStore:
         """Return a page of an owner's tasks, the last moved first; what it costs does not grow."""
         end = place_of(query.page_token) if query.page_token else None
         return await self.database.read(lambda c: list_tasks(c, self.app_name, owner, query, end))
-
-    async def count_active(self, owner: Owner) -> int:
-        """Return how many of an owner's tasks are submitted or working."""
-        return await self.database.read(lambda c: self._count_active(c, owner))
 
     async def renew(self, task_ids: Collection[str]) -> None:
         """Keep hold of tasks for another lease; those that another process took over stay its."""
@@ -241,12 +239,14 @@ class SqliteTaskStore:
                 owners = await self._some_owners(owners[-1])
         return total
 
-    async def save_push(self, config: PushConfig) -> None:
+    async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
         """Keep a configuration; one with the same task and id is replaced."""
         body = _encoded_config(config)
 
         def save(connection: sqlite3.Connection) -> None:
             row = self._found(connection, config.task_id)
+            if not deliveries.has_push(connection, row.id, config.id):
+                check_pushes(row.pushes, most)
             deliveries.save_push(connection, self.app_name, row.id, *body)
 
         await self.database.write(save)
@@ -290,6 +290,24 @@ class SqliteTaskStore:
         """Let go of the file and its thread, once all that was submitted is done."""
         await self.database.aclose()
 
+    def _appending(self, task_id: str, updates: Sequence[Update]) -> Job[tuple[TaskEvent, ...]]:
+        bodies = _encoded_updates(task_id, updates)
+        now = self._clock.now()
+
+        def append(connection: sqlite3.Connection) -> tuple[TaskEvent, ...]:
+            place = self._places.pop(task_id, None)
+            made = None if place is None else rows.step(connection, task_id, place, bodies)
+            if place is None or made is None:
+                return rows.advance(
+                    connection, task_id, self._found(connection, task_id), bodies, now
+                )
+            if made.state in ACTIVE:
+                seq = made.events[-1].seq
+                self._places[task_id] = place._replace(state=made.state, seq=seq)
+            return made.events
+
+        return append
+
     async def _some_owners(self, after: int) -> list[int]:
         return await self.database.read(
             lambda c: rows.some_owners(c, self.app_name, after, _AT_ONCE)
@@ -314,10 +332,6 @@ class SqliteTaskStore:
             return otherwise if row is None else job(connection, row.id)
 
         return await self.database.read(read)
-
-    def _count_active(self, connection: sqlite3.Connection, owner: Owner) -> int:
-        row = connection.execute(_COUNT_ACTIVE, (self.app_name, *owner)).fetchone()
-        return 0 if row is None else row[0]
 
     def _found(self, connection: sqlite3.Connection, task_id: str) -> rows.Row:
         row = rows.find(connection, self.app_name, task_id)

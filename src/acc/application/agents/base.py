@@ -116,7 +116,7 @@ class BaseAgent:
                     return
             text = await self.run(ctx)
             if text is not None:
-                await ctx.say(text)
+                await ctx.conclude(text)
             if self.after_agent_callback is not None:
                 found = await called(self.after_agent_callback, ctx, ctx.text)
                 if found is not None:

@@ -200,7 +200,7 @@ class _Reasoning:
             names = None if self._offered is None else self._offered.called(answer.calls)
             detail = {"offered": names} if names else None
             return await ctx.emit(EventKind.TOOL_CALLS, parts=parts, usage=usage, detail=detail)
-        return await ctx.say(answer.text, usage=usage)
+        return await ctx.conclude(answer.text, usage=usage)
 
     async def _prompt(self, memory: str) -> Prompt:
         instruction = self._agent.instruction

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from acc.application.context import RunResult
+from acc.application.run import Foreseen
 from acc.application.runner import SessionRunner
 from acc.application.serving.hub import Hub
 from acc.application.serving.limits import ServeLimits
@@ -38,7 +39,7 @@ from acc.domain.value_objects.task import (
     applied,
 )
 from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.task_ports import TaskStorePort, UpdatesAlongPort
 
 log = logging.getLogger("acc.serve")
 
@@ -67,6 +68,17 @@ class Work:
         self.handle: asyncio.Task[None]
         #: Whether someone else has decided how the task ends.
         self.yielded = False
+
+    async def ended(self) -> None:
+        """Wait until the work is over; whoever is cancelled in that lets it be."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def tell(_: "asyncio.Future[None]") -> None:
+            if not over.done():
+                over.set_result(None)
+
+        self.done.add_done_callback(tell)
+        await over
 
     def give_way(self) -> None:
         """Stop; the task has been moved on by someone else."""
@@ -135,8 +147,7 @@ class Execution:
         work.teller = teller = Teller(
             task_id=task.id,
             context_id=task.context_id,
-            store=lambda updates: self._store(work, updates),
-            load=lambda name, version: self._load(work, name, version),
+            desk=_Desk(self, self._tasks, work),
             clock=self._runner.services.clock,
             ids=self._runner.services.ids,
         )
@@ -236,11 +247,11 @@ class Execution:
     async def _end(self, work: Work, updates: Sequence[Update]) -> None:
         """Store what a task ends with; one that cannot be stored is found as an orphan later."""
         try:
-            await self._store(work, updates)
+            await self.store(work, updates)
         except Exception as error:
             log.exception("task could not be stored", extra={"task_id": work.task.id})
             with suppress(AccError):
-                await self._store(work, work.teller.failing(error))
+                await self.store(work, work.teller.failing(error))
 
     async def _updates(
         self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
@@ -318,17 +329,32 @@ class Execution:
                 return True
         return False
 
-    async def _store(self, work: Work, updates: Sequence[Update]) -> None:
+    async def store(self, work: Work, updates: Sequence[Update]) -> None:
         """Store updates and tell them; if the table forbids them, someone else has decided."""
         if not updates or work.yielded:
             return
         try:
             events = await self._tasks.append(work.task.id, updates)
         except (MoveForbidden, TaskNotFound):
-            work.give_way()
+            self._give_way(work)
             return
         work.has_stored(events)
         self._hub.tell(work.task.id, events)
+
+    def take_note(self, work: Work, along: UpdatesAlongPort) -> None:
+        """Tell updates that were to be stored with what is put on record of the run."""
+        try:
+            events = along.result()
+        except (MoveForbidden, TaskNotFound):
+            self._give_way(work)
+            return
+        work.has_stored(events)
+        self._hub.tell(work.task.id, events)
+
+    def _give_way(self, work: Work) -> None:
+        work.give_way()
+        # It may have been ourselves, where we were stopped before we knew that it was stored.
+        self._hub.tell(work.task.id)
 
     def _interruption(self, task_id: str, text: str) -> StatusUpdate:
         status = TaskStatus(
@@ -338,7 +364,8 @@ class Execution:
         )
         return StatusUpdate(status=status, metadata={"code": "interrupted"})
 
-    async def _load(self, work: Work, name: str, version: int) -> StoredArtifact | None:
+    async def load(self, work: Work, name: str, version: int) -> StoredArtifact | None:
+        """Return a file that the run keeps."""
         return await self._runner.load_artifact(
             name,
             user_id=user_of(work.principal),
@@ -353,6 +380,27 @@ class Execution:
             parts=text_part(text),
             task_id=task_id,
         )
+
+
+class _Desk:
+    """Where the updates of one piece of work go."""
+
+    __slots__ = ("_execution", "_tasks", "_work")
+
+    def __init__(self, execution: Execution, tasks: TaskStorePort, work: Work) -> None:
+        self._execution = execution
+        self._tasks = tasks
+        self._work = work
+
+    async def store(self, updates: Sequence[Update]) -> None:
+        await self._execution.store(self._work, updates)
+
+    def along(self, updates: Sequence[Update]) -> Foreseen:
+        along = self._tasks.along(self._work.task.id, updates)
+        return Foreseen(along, lambda: self._execution.take_note(self._work, along))
+
+    async def load(self, name: str, version: int) -> StoredArtifact | None:
+        return await self._execution.load(self._work, name, version)
 
 
 def _beside(task: Task) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from acc.application.serving.limits import ServeLimits
-from acc.domain.errors import LimitExceeded, PushNotSupported, TaskNotFound
+from acc.domain.errors import PushNotSupported, TaskNotFound
 from acc.domain.value_objects.task import PushConfig
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import IdsPort
@@ -50,11 +50,8 @@ class Notifying:
 
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
         """Keep a configuration that was checked."""
-        known = await self._tasks.pushes(task_id)
-        if len(known) >= self._limits.pushes and config.id not in {held.id for held in known}:
-            raise LimitExceeded(f"at most {self._limits.pushes} push configurations of one task")
         placed = changed(config, task_id=task_id)
-        await self._tasks.save_push(placed)
+        await self._tasks.save_push(placed, most=self._limits.pushes)
         return placed
 
     async def get(self, task_id: str, config_id: str) -> PushConfig:

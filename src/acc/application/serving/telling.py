@@ -1,11 +1,12 @@
 """Telling the world outside what happens in a run: events of the run in, updates of a task out."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from acc.application.context import RunResult
+from acc.application.run import Foreseen
 from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute
 from acc.domain.value_objects.event import (
     Event,
@@ -14,6 +15,7 @@ from acc.domain.value_objects.event import (
     Part,
     RequestKind,
     RunStatus,
+    Usage,
     text_part,
 )
 from acc.domain.value_objects.session import StoredArtifact
@@ -36,6 +38,7 @@ INPUT_REQUEST = "urn:acc:a2a:input-request:v1"
 MEMORY_FOOTPRINT = "urn:acc:a2a:memory-footprint:v1"
 ANSWER = "answer"
 
+_BEGINNING = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 _FLUSH_AFTER = 0.05
 _FLUSH_AT = 2048
 
@@ -46,8 +49,21 @@ _INTERRUPTED_BY = {
     RequestKind.AUTHORIZATION: TaskState.AUTH_REQUIRED,
 }
 
-Store = Callable[[Sequence[Update]], Awaitable[None]]
-Load = Callable[[str, int], Awaitable[StoredArtifact | None]]
+
+class Desk(Protocol):
+    """Where the updates of one task go, and where its files are."""
+
+    async def store(self, updates: Sequence[Update]) -> None:
+        """Store updates and tell them to those who follow the task."""
+        ...
+
+    def along(self, updates: Sequence[Update]) -> Foreseen:
+        """Return updates that are to be stored along with a run's events, and told then."""
+        ...
+
+    async def load(self, name: str, version: int) -> StoredArtifact | None:
+        """Return a file that the run keeps."""
+        ...
 
 
 class Teller:
@@ -62,8 +78,7 @@ class Teller:
         *,
         task_id: str,
         context_id: str,
-        store: Store,
-        load: Load,
+        desk: Desk,
         clock: ClockPort,
         ids: IdsPort,
     ) -> None:
@@ -77,10 +92,12 @@ class Teller:
         self.is_working = False
         #: Whether there is an answer already, which is not the last word then.
         self.has_answered = False
+        #: Whether the answer was told when the run ended.
+        self.has_ended = False
         self._has_begun = False
+        self._has_foretold = False
         self._has_replied = False
-        self._store = store
-        self._load = load
+        self._desk = desk
         self._clock = clock
         self._ids = ids
         self._said: Event | None = None
@@ -93,32 +110,54 @@ class Teller:
     async def hear(self, event: Event) -> None:
         """Tell what an event means to the world outside, if it means anything."""
         self._has_begun = True
-        updates = [] if self._has_replied else await self._updates(event)
-        if not updates:
+        if self._has_foretold:
+            # Not before: what is refused is to be told when the run begins elsewhere.
+            self.is_working, self._has_foretold = True, False
+        if self._has_replied:
             return
-        if not self.is_working and not isinstance(updates[0], DirectReply):
-            self.is_working = True
-            updates = [self._status(TaskState.WORKING), *updates]
-        await self._store(updates)
-
-    async def _updates(self, event: Event) -> list[Update]:
+        updates: list[Update] = []
         match event.kind:
-            case EventKind.DELTA:
-                return [] if event.branch or self.as_data else self._piece(event)
+            case EventKind.DELTA if not event.branch and not self.as_data:
+                updates = self._piece(event)
+            case EventKind.PROGRESS:
+                updates = [self._status(TaskState.WORKING, event.parts)]
+            case EventKind.ARTIFACT if _is_file(event):
+                updates = [self._artifact(event, await self._file(event.detail))]
+        if updates:
+            updates = self._at_work(updates)
+            self.is_working = True
+            await self._desk.store(updates)
+
+    def foresee(self, events: Sequence[Event]) -> Foreseen | None:
+        """Return what events that are about to be stored mean to the world outside."""
+        updates: list[Update] = []
+        begins = False
+        if not self._has_replied:
+            for event in events:
+                begins = begins or event.kind in _BEGINNING and event.author == "user"
+                updates += self._updates(event)
+        if updates or (begins and not self.may_reply and not self.is_working):
+            self._has_foretold = not self._has_replied
+            return self._desk.along(self._at_work(updates))
+        return None
+
+    def _at_work(self, updates: list[Update]) -> list[Update]:
+        """Return updates of a task that is at work when they come."""
+        if self.is_working or (updates and isinstance(updates[0], DirectReply)):
+            return updates
+        return [self._status(TaskState.WORKING), *updates]
+
+    def _updates(self, event: Event) -> list[Update]:
+        match event.kind:
             case EventKind.MESSAGE if event.author != "user":
                 return self._message(event)
-            case EventKind.PROGRESS:
-                return [self._status(TaskState.WORKING, event.parts)]
-            case EventKind.ARTIFACT:
-                return await self._artifact(event)
+            case EventKind.ARTIFACT if not _is_file(event):
+                return [self._artifact(event, event.parts)]
             case EventKind.TOOL_CALLS:
                 self._is_streaming = False
-                return []
-            case EventKind.MESSAGE | EventKind.INPUT if not self.is_working:
-                if self.may_reply:
-                    return []
-                self.is_working = True
-                return [self._status(TaskState.WORKING)]
+            case EventKind.ENDED if event.status is RunStatus.COMPLETED:
+                self.has_ended = True
+                return self._completing(event.text, event.usage)
         return []
 
     def _message(self, event: Event) -> list[Update]:
@@ -156,19 +195,18 @@ class Teller:
         self._pieces = ""
         return [update]
 
-    async def _artifact(self, event: Event) -> list[Update]:
+    def _artifact(self, event: Event, parts: tuple[Part, ...]) -> ArtifactUpdate:
         detail = event.detail
         name = str(detail["name"])
-        parts, append, last = event.parts, bool(detail.get("append")), detail.get("last", True)
-        if not parts:
-            parts = await self._file(name, detail)
+        append, last = bool(detail.get("append")), detail.get("last", True)
         own = name if name != ANSWER else f"{ANSWER}-file"
         artifact = TaskArtifact(artifact_id=own, name=name, parts=parts)
-        return [ArtifactUpdate(artifact=artifact, append=append, last_chunk=bool(last))]
+        return ArtifactUpdate(artifact=artifact, append=append, last_chunk=bool(last))
 
-    async def _file(self, name: str, detail: Mapping[str, Any]) -> tuple[Part, ...]:
+    async def _file(self, detail: Mapping[str, Any]) -> tuple[Part, ...]:
+        name = str(detail["name"])
         media_type = str(detail["media_type"])
-        kept = await self._load(name, detail["version"])
+        kept = await self._desk.load(name, detail["version"])
         data = b"" if kept is None else kept.data
         plain = media_type.partition(";")[0].strip()
         if plain.startswith("text/"):
@@ -184,12 +222,15 @@ class Teller:
             return [*self._unsaid(), self._asking(result.requests)]
         if result.status is RunStatus.REJECTED:
             return [*self._unsaid(), self._status(TaskState.REJECTED, text_part(result.text))]
+        return [] if self.has_ended else self._completing(result.text, result.usage)
+
+    def _completing(self, text: str, usage: Usage | None) -> list[Update]:
         metadata: dict[str, Any] = {}
-        if self.wants_footprint:
-            metadata[MEMORY_FOOTPRINT] = {"tokens": result.usage.memory_tokens}
-        updates = self._unsaid(result.text)
-        if result.text or self.has_answered:
-            updates.append(self._whole_answer(result.text))
+        if self.wants_footprint and usage is not None:
+            metadata[MEMORY_FOOTPRINT] = {"tokens": usage.memory_tokens}
+        updates = self._unsaid(text)
+        if text or self.has_answered:
+            updates.append(self._whole_answer(text))
         return [*updates, self._status(TaskState.COMPLETED, metadata=metadata)]
 
     def failing(self, error: BaseException) -> list[Update]:
@@ -245,6 +286,11 @@ class Teller:
             task_id=self.task_id,
             metadata={"agent": said_by} if said_by else {},
         )
+
+
+def _is_file(event: Event) -> bool:
+    """Tell whether an artifact is a file, which is to be loaded before it can be told."""
+    return not event.parts
 
 
 def asking(

@@ -202,7 +202,7 @@ class ServeTasks:
         return await self._tasks.read(task.id) or task
 
     async def _finished(self, work: Work) -> Task:
-        await asyncio.wait([work.done])  # which, unlike awaiting it, lets it be if we are cancelled
+        await work.ended()
         if work.yielded:
             return await self._tasks.read(work.task.id) or work.task
         return work.task

@@ -1,10 +1,18 @@
 """Where sessions, their events and their artifacts are kept."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
+
+
+class AlongPort(Protocol):
+    """Something for another store that is to be stored along with a session's events."""
+
+    async def store(self) -> None:
+        """Store it by itself; whether it was refused is for whoever made it to ask."""
+        ...
 
 
 class SessionStorePort(Protocol):
@@ -23,15 +31,39 @@ class SessionStorePort(Protocol):
         """
         ...
 
+    async def begin(
+        self,
+        key: SessionKey,
+        first: Callable[[Session], Sequence[Event]],
+        *,
+        holder: str,
+        along: AlongPort | None = None,
+    ) -> tuple[Session, tuple[Event, ...]]:
+        """Open a session and store the events that a run of it begins with, in one go.
+
+        `first` tells them, given the session, and must do nothing else: it may be called in another
+        thread, and again. Returned are the session as it was and the events. The rest is as in
+        `open` and `append`; without events, nothing goes along either.
+        """
+        ...
+
     async def append(
-        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+        self,
+        key: SessionKey,
+        events: Sequence[Event],
+        *,
+        holder: str,
+        release: bool = False,
+        along: AlongPort | None = None,
     ) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them.
 
         The keys of a state delta go to the scope that their prefix names; `temp:` keys go nowhere.
         A user's MESSAGE starts a run and counts a turn; ENDED sets the session's status. Once this
         is called, the events are stored even if the caller is cancelled while it waits. With
-        `release` the session is let go of together with them.
+        `release` the session is let go of together with them. What goes `along` is stored with
+        them, in one transaction where both are in one file and right after them elsewhere; not at
+        all if they are refused. They stay if it is refused.
         """
         ...
 

@@ -14,6 +14,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     Update,
 )
+from acc.ports.outbound.store_ports import AlongPort
 
 
 class Filed(NamedTuple):
@@ -31,6 +32,14 @@ class Delivery(NamedTuple):
     owner: Owner
     event: TaskEvent
     attempts: int
+
+
+class UpdatesAlongPort(AlongPort, Protocol):
+    """Updates of a task that are stored along with the events of its session."""
+
+    def result(self) -> tuple[TaskEvent, ...]:
+        """Return them with their numbers, once they are stored; raises what `append` does."""
+        ...
 
 
 class TaskStorePort(Protocol):
@@ -90,6 +99,10 @@ class TaskStorePort(Protocol):
         """
         ...
 
+    def along(self, task_id: str, updates: Sequence[Update]) -> UpdatesAlongPort:
+        """Return updates to append along with the events of a session, all or none."""
+        ...
+
     async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
         """Return a task as it is now, None if the owner given has no such task."""
         ...
@@ -112,10 +125,6 @@ class TaskStorePort(Protocol):
         """
         ...
 
-    async def count_active(self, owner: Owner) -> int:
-        """Return how many of an owner's tasks are submitted or working."""
-        ...
-
     async def renew(self, task_ids: Collection[str]) -> None:
         """Keep hold of tasks for another lease."""
         ...
@@ -131,8 +140,11 @@ class TaskStorePort(Protocol):
         """Drop tasks that ended before a time, with all that belongs to them; return how many."""
         ...
 
-    async def save_push(self, config: PushConfig) -> None:
-        """Keep a configuration; one with the same task and id is replaced."""
+    async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
+        """Keep a configuration; one with the same task and id is replaced.
+
+        LimitExceeded if the task has `most` others already, also if many come at once.
+        """
         ...
 
     async def pushes(self, task_id: str) -> tuple[PushConfig, ...]:
