@@ -5,7 +5,6 @@ commoner ones cannot lift a new artifact into the result, only those already fou
 (MaxScore), so that a recall among 100,000 artifacts stays within a few milliseconds.
 """
 
-from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -17,18 +16,13 @@ from acc.domain.value_objects.turn import Artifact, Candidate
 
 _K1 = 1.2
 _B = 0.75
-#: An entry of an inverted list is a place, and below it the artifact's length and the term's count.
-_COUNT_BITS = 8
-_MOST_COUNT = (1 << _COUNT_BITS) - 1
-_LENGTH_BITS = 20
-_MOST_LENGTH = (1 << _LENGTH_BITS) - 1
-_PLACE_SHIFT = _COUNT_BITS + _LENGTH_BITS
-_MEASURES = (1 << _PLACE_SHIFT) - 1
-#: Entries of an inverted list read for one recall, newest first where a list is longer.
+#: Entries of inverted lists read for one recall, newest first where a list is longer.
 _MOST_ENTRIES = 300
 _MOST_CUE_TERMS = 48
 #: Artifacts that the commoner terms are still scored on.
 _MOST_REFINED = 64
+#: Far above what rounding does to a score.
+_ROUNDING = 1e-9
 
 
 class Bm25EvidenceStore:
@@ -37,8 +31,11 @@ class Bm25EvidenceStore:
     def __init__(self) -> None:
         self._artifacts: list[Artifact] = []
         self._places: dict[str, int] = {}
-        self._entries: dict[str, array[int]] = {}
+        self._lengths: list[int] = []
         self._total_length = 0
+        #: Where each term stands, oldest first, and how often where that is more than once.
+        self._entries: dict[str, list[int]] = {}
+        self._repeats: dict[str, dict[int, int]] = {}
         self._replaced: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -52,13 +49,13 @@ class Bm25EvidenceStore:
             place = len(self._artifacts)
             self._places[artifact.id] = place
             self._artifacts.append(artifact)
-            counts = Counter(term_list(artifact.text))
-            length = sum(counts.values())
-            self._total_length += length
-            first = place << _PLACE_SHIFT | min(length, _MOST_LENGTH) << _COUNT_BITS
-            for term, count in counts.items():
-                entry = first | min(count, _MOST_COUNT)
-                self._entries.setdefault(term, array("Q")).append(entry)
+            found = term_list(artifact.text)
+            self._lengths.append(len(found))
+            self._total_length += len(found)
+            for term, count in Counter(found).items():
+                self._entries.setdefault(term, []).append(place)
+                if count > 1:
+                    self._repeats.setdefault(term, {})[place] = count
 
     async def supersede(self, old_id: str, new_id: str) -> None:
         """Record that the newer artifact replaces the older."""
@@ -87,41 +84,38 @@ class Bm25EvidenceStore:
             return []
         # What the terms from here on can still add to one artifact.
         remaining = [0.0]
-        for weight, _ in reversed(weighted):
-            remaining.append(remaining[-1] + weight * (_K1 + 1))
+        for term in reversed(weighted):
+            remaining.append(remaining[-1] + term.gain)
         remaining.reverse()
-        scores: dict[int, float] = {}
         shares = self._shares()
-        threshold = 0.0
+        scores: dict[int, float] = {}
         allowance = _MOST_ENTRIES
-        for position, (weight, entries) in enumerate(weighted):
-            if allowance <= 0 or remaining[position] < threshold:
-                leaders = _leaders(scores, max(limit, _MOST_REFINED))
-                scores = {found.place: found.score for found in leaders}
-                _refine(scores, weighted[position:], shares)
+        for position, term in enumerate(weighted):
+            if allowance <= 0 or _are_ahead(scores, limit, by=remaining[position]):
+                scores = dict(_leaders(scores, max(limit, _MOST_REFINED)))
+                scores = shares.refine(scores, weighted[position:], remaining[position:], limit)
                 break
-            read = entries if len(entries) <= allowance else entries[-allowance:]
+            read = term.places if len(term.places) <= allowance else term.places[-allowance:]
             allowance -= len(read)
-            _accumulate(scores, weight, read, shares)
-            # Where even the best can be overtaken there is no need to look at the others.
-            if len(scores) >= limit and max(scores.values()) > remaining[position + 1]:
-                threshold = _worst_leader(scores, limit)
-        return _leaders(scores, limit)
+            shares.accumulate(scores, term, read)
+        return [Found(place, score) for place, score in _leaders(scores, limit)]
 
-    def _weigh(self, cue: str) -> list[tuple[float, "array[int]"]]:
-        total = len(self._artifacts)
-        weighted: list[tuple[float, array[int]]] = []
-        for term in dict.fromkeys(term_list(cue)):
-            entries = self._entries.get(term)
-            if entries is not None:
-                share = (total - len(entries) + 0.5) / (len(entries) + 0.5)
-                weighted.append((log(1 + share), entries))
-        weighted.sort(key=lambda item: -item[0])
-        return weighted[:_MOST_CUE_TERMS]
+    def _weigh(self, cue: str) -> "list[_Weighted]":
+        """Return the cue's terms that stand anywhere, the rarest first."""
+        entries, total = self._entries, len(self._artifacts)
+        known = [term for term in dict.fromkeys(term_list(cue)) if term in entries]
+        known.sort(key=lambda term: len(entries[term]))
+        weighted: list[_Weighted] = []
+        for term in known[:_MOST_CUE_TERMS]:
+            places = entries[term]
+            weight = log(1 + (total - len(places) + 0.5) / (len(places) + 0.5))
+            repeats = self._repeats.get(term, _NEVER)
+            weighted.append(_Weighted(weight * (_K1 + 1), places, repeats))
+        return weighted
 
     def _shares(self) -> "_Shares":
         slope = _K1 * _B * len(self._artifacts) / max(1, self._total_length)
-        return _Shares(base=_K1 * (1 - _B), slope=slope)
+        return _Shares(self._lengths, base=_K1 * (1 - _B), slope=slope)
 
 
 class Found(NamedTuple):
@@ -132,54 +126,89 @@ class Found(NamedTuple):
     close: bool = False
 
 
-class _Shares(dict[int, float]):
-    """What share of a term's weight an artifact gets, by its length and the term's count.
+_NEVER: dict[int, int] = {}
 
-    Few lengths and counts occur among many entries, so that each share is worked out once.
+
+class _Weighted(NamedTuple):
+    """A term of a cue: no artifact gets more than its gain, and only those at its places any."""
+
+    gain: float
+    places: list[int]
+    repeats: dict[int, int]
+
+
+class _Shares(dict[int, float]):
+    """What share of a term's gain an artifact gets that has the term once, by its length.
+
+    Few lengths occur among many artifacts, so that each share is worked out once.
     """
 
-    def __init__(self, *, base: float, slope: float) -> None:
+    def __init__(self, lengths: list[int], *, base: float, slope: float) -> None:
+        self._lengths = lengths
         self._base = base
         self._slope = slope
 
-    def __missing__(self, measures: int) -> float:
-        count = measures & _MOST_COUNT
-        share = count / (count + self._base + self._slope * (measures >> _COUNT_BITS))
-        self[measures] = share
+    def __missing__(self, length: int) -> float:
+        share = self[length] = self._share(1, length)
         return share
 
+    def _share(self, count: int, length: int) -> float:
+        return count / (count + self._base + self._slope * length)
 
-def _accumulate(
-    scores: dict[int, float], weight: float, entries: "array[int]", shares: _Shares
-) -> None:
-    gain = weight * (_K1 + 1)
-    if not scores:
-        scores.update({e >> _PLACE_SHIFT: gain * shares[e & _MEASURES] for e in entries})
-        return
-    known = scores.get
-    for entry in entries:
-        place = entry >> _PLACE_SHIFT
-        scores[place] = known(place, 0.0) + gain * shares[entry & _MEASURES]
+    def accumulate(self, scores: dict[int, float], term: _Weighted, places: list[int]) -> None:
+        """Add what a term gives to the artifacts at some of its places."""
+        gain, _, repeats = term
+        lengths = self._lengths
+        for place in places:
+            if place in repeats:
+                gained = gain * self._share(repeats[place], lengths[place])
+            else:
+                gained = gain * self[lengths[place]]
+            if place in scores:
+                scores[place] += gained
+            else:
+                scores[place] = gained
+
+    def refine(
+        self,
+        scores: dict[int, float],
+        terms: Sequence[_Weighted],
+        remaining: Sequence[float],
+        limit: int,
+    ) -> dict[int, float]:
+        """Return the scores with what further terms add, of those that can still be of the best.
+
+        `remaining` says how much these terms together can add, from each of them on.
+        """
+        for term, rest in zip(terms, remaining, strict=False):
+            if len(scores) > limit:
+                least = _worst_leader(scores, limit) - rest - _ROUNDING
+                scores = {place: score for place, score in scores.items() if score >= least}
+            places = term.places
+            found = [
+                place
+                for place in scores
+                if (at := bisect_left(places, place)) < len(places) and places[at] == place
+            ]
+            self.accumulate(scores, term, found)
+        return scores
 
 
-def _refine(
-    scores: dict[int, float], weighted: list[tuple[float, "array[int]"]], shares: _Shares
-) -> None:
-    for weight, entries in weighted:
-        gain = weight * (_K1 + 1)
-        for place in scores:
-            position = bisect_left(entries, place << _PLACE_SHIFT)
-            if position < len(entries) and entries[position] >> _PLACE_SHIFT == place:
-                scores[place] += gain * shares[entries[position] & _MEASURES]
+def _are_ahead(scores: dict[int, float], limit: int, *, by: float) -> bool:
+    """Tell whether so many scores are higher than this that no other can overtake them."""
+    # Where even the best can be overtaken there is no need to look at the others.
+    return (
+        len(scores) >= limit and max(scores.values()) > by and _worst_leader(scores, limit) > by
+    )
 
 
-def _leaders(scores: dict[int, float], limit: int) -> "list[Found]":
+def _leaders(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
     """Return the best places with their scores, the newer first on a tie."""
     # Numbers are sorted many times as fast as pairs, and nearly all pairs fall below.
     least = _worst_leader(scores, limit) if len(scores) > limit else 0.0
     best = [(score, place) for place, score in scores.items() if score >= least]
     best.sort(reverse=True)
-    return [Found(place, score) for score, place in best[:limit]]
+    return [(place, score) for score, place in best[:limit]]
 
 
 def _worst_leader(scores: dict[int, float], limit: int) -> float:
