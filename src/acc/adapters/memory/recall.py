@@ -33,9 +33,7 @@ class Bm25EvidenceStore:
         self._places: dict[str, int] = {}
         self._lengths: list[int] = []
         self._total_length = 0
-        #: Where each term stands, oldest first, and how often where that is more than once.
-        self._entries: dict[str, list[int]] = {}
-        self._repeats: dict[str, dict[int, int]] = {}
+        self._terms: dict[str, _Term] = {}
         self._replaced: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -52,10 +50,11 @@ class Bm25EvidenceStore:
             found = term_list(artifact.text)
             self._lengths.append(len(found))
             self._total_length += len(found)
-            for term, count in Counter(found).items():
-                self._entries.setdefault(term, []).append(place)
-                if count > 1:
-                    self._repeats.setdefault(term, {})[place] = count
+            for name, count in Counter(found).items():
+                term = self._terms.get(name)
+                if term is None:
+                    term = self._terms[name] = _Term()
+                term.add(place, count, len(found))
 
     async def supersede(self, old_id: str, new_id: str) -> None:
         """Record that the newer artifact replaces the older."""
@@ -79,20 +78,19 @@ class Bm25EvidenceStore:
         )
 
     def _search(self, cue: str, limit: int) -> "list[Found]":
-        weighted = self._weigh(cue)
+        shares = self._shares()
+        weighted = self._weigh(cue, shares)
         if not weighted or limit < 1:
             return []
         # What the terms from here on can still add to one artifact.
         remaining = [0.0]
         for term in reversed(weighted):
-            remaining.append(remaining[-1] + term.gain)
+            remaining.append(remaining[-1] + term.most)
         remaining.reverse()
-        shares = self._shares()
         scores: dict[int, float] = {}
         allowance = _MOST_ENTRIES
         for position, term in enumerate(weighted):
             if allowance <= 0 or _are_ahead(scores, limit, by=remaining[position]):
-                scores = dict(_leaders(scores, max(limit, _MOST_REFINED)))
                 scores = shares.refine(scores, weighted[position:], remaining[position:], limit)
                 break
             read = term.places if len(term.places) <= allowance else term.places[-allowance:]
@@ -100,17 +98,18 @@ class Bm25EvidenceStore:
             shares.accumulate(scores, term, read)
         return [Found(place, score) for place, score in _leaders(scores, limit)]
 
-    def _weigh(self, cue: str) -> "list[_Weighted]":
+    def _weigh(self, cue: str, shares: "_Shares") -> "list[_Weighted]":
         """Return the cue's terms that stand anywhere, the rarest first."""
-        entries, total = self._entries, len(self._artifacts)
-        known = [term for term in dict.fromkeys(term_list(cue)) if term in entries]
-        known.sort(key=lambda term: len(entries[term]))
+        names = dict.fromkeys(term_list(cue))
+        known = [term for name in names if (term := self._terms.get(name)) is not None]
+        known.sort(key=_commonness)
+        total = len(self._artifacts)
         weighted: list[_Weighted] = []
         for term in known[:_MOST_CUE_TERMS]:
-            places = entries[term]
-            weight = log(1 + (total - len(places) + 0.5) / (len(places) + 0.5))
-            repeats = self._repeats.get(term, _NEVER)
-            weighted.append(_Weighted(weight * (_K1 + 1), places, repeats))
+            count = len(term.places)
+            gain = log(1 + (total - count + 0.5) / (count + 0.5)) * (_K1 + 1)
+            most = gain * shares.of(term.most, term.shortest)
+            weighted.append(_Weighted(gain, most, term.places, term.repeats))
         return weighted
 
     def _shares(self) -> "_Shares":
@@ -129,10 +128,38 @@ class Found(NamedTuple):
 _NEVER: dict[int, int] = {}
 
 
+class _Term:
+    """Where a term stands, oldest first, and how often where that is more than once."""
+
+    __slots__ = ("most", "places", "repeats", "shortest")
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.repeats = _NEVER
+        #: The highest count, and the least length of an artifact that has the term.
+        self.most = 1
+        self.shortest = 0
+
+    def add(self, place: int, count: int, length: int) -> None:
+        """Note that the term stands in one more artifact."""
+        self.shortest = min(self.shortest, length) if self.places else length
+        self.places.append(place)
+        if count > 1:
+            self.most = max(self.most, count)
+            if not self.repeats:
+                self.repeats = {}
+            self.repeats[place] = count
+
+
+def _commonness(term: _Term) -> int:
+    return len(term.places)
+
+
 class _Weighted(NamedTuple):
-    """A term of a cue: no artifact gets more than its gain, and only those at its places any."""
+    """A term of a cue: what it gives at best in theory, to one of the artifacts here, and where."""
 
     gain: float
+    most: float
     places: list[int]
     repeats: dict[int, int]
 
@@ -149,21 +176,23 @@ class _Shares(dict[int, float]):
         self._slope = slope
 
     def __missing__(self, length: int) -> float:
-        share = self[length] = self._share(1, length)
+        share = self[length] = self.of(1, length)
         return share
 
-    def _share(self, count: int, length: int) -> float:
+    def of(self, count: int, length: int) -> float:
+        """Return the share of an artifact of some length that has the term so many times."""
         return count / (count + self._base + self._slope * length)
 
     def accumulate(self, scores: dict[int, float], term: _Weighted, places: list[int]) -> None:
         """Add what a term gives to the artifacts at some of its places."""
-        gain, _, repeats = term
-        lengths = self._lengths
+        gain, lengths, repeats = term.gain, self._lengths, term.repeats
+        if not scores and not repeats:
+            scores.update({place: gain * self[lengths[place]] for place in places})
+            return
         for place in places:
+            gained = gain * self[lengths[place]]
             if place in repeats:
-                gained = gain * self._share(repeats[place], lengths[place])
-            else:
-                gained = gain * self[lengths[place]]
+                gained = gain * self.of(repeats[place], lengths[place])
             if place in scores:
                 scores[place] += gained
             else:
@@ -184,6 +213,8 @@ class _Shares(dict[int, float]):
             if len(scores) > limit:
                 least = _worst_leader(scores, limit) - rest - _ROUNDING
                 scores = {place: score for place, score in scores.items() if score >= least}
+            if len(scores) > max(limit, _MOST_REFINED):
+                scores = dict(_leaders(scores, max(limit, _MOST_REFINED)))
             places = term.places
             found = [
                 place
