@@ -5,9 +5,9 @@ commoner ones cannot lift a new artifact into the result, only those already fou
 (MaxScore), so that a recall among 100,000 artifacts stays within a few milliseconds.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import log
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ _MOST_CUE_TERMS = 48
 _MOST_REFINED = 64
 #: Far above what rounding does to a score.
 _ROUNDING = 1e-9
+#: How many times longer than a look-up each a list must be, for look-ups to cost less than reading.
+_WORTH_SEARCHING = 8
 
 
 class Bm25EvidenceStore:
@@ -90,13 +92,15 @@ class Bm25EvidenceStore:
         scores: dict[int, float] = {}
         allowance = _MOST_ENTRIES
         for position, term in enumerate(weighted):
-            if allowance <= 0 or _are_ahead(scores, limit, by=remaining[position]):
+            rest = remaining[position]
+            # What has been added so far must outweigh what can come.
+            if allowance <= 0 or (remaining[0] > 2 * rest and _are_ahead(scores, limit, by=rest)):
                 scores = shares.refine(scores, weighted[position:], remaining[position:], limit)
                 break
             read = term.places if len(term.places) <= allowance else term.places[-allowance:]
             allowance -= len(read)
             shares.accumulate(scores, term, read)
-        return [Found(place, score) for place, score in _leaders(scores, limit)]
+        return [Found(place, scores[place]) for place in _ranked(scores)[:limit]]
 
     def _weigh(self, cue: str, shares: "_Shares") -> "list[_Weighted]":
         """Return the cue's terms that stand anywhere, the rarest first."""
@@ -183,20 +187,21 @@ class _Shares(dict[int, float]):
         """Return the share of an artifact of some length that has the term so many times."""
         return count / (count + self._base + self._slope * length)
 
-    def accumulate(self, scores: dict[int, float], term: _Weighted, places: list[int]) -> None:
+    def accumulate(
+        self, scores: dict[int, float], term: _Weighted, places: Collection[int]
+    ) -> None:
         """Add what a term gives to the artifacts at some of its places."""
-        gain, lengths, repeats = term.gain, self._lengths, term.repeats
-        if not scores and not repeats:
+        gain, lengths = term.gain, self._lengths
+        if term.repeats:
+            for place in places:
+                gained = gain * self.of(term.repeats.get(place, 1), lengths[place])
+                scores[place] = scores[place] + gained if place in scores else gained
+        elif scores:
+            for place in places:
+                gained = gain * self[lengths[place]]
+                scores[place] = scores[place] + gained if place in scores else gained
+        else:
             scores.update({place: gain * self[lengths[place]] for place in places})
-            return
-        for place in places:
-            gained = gain * self[lengths[place]]
-            if place in repeats:
-                gained = gain * self.of(repeats[place], lengths[place])
-            if place in scores:
-                scores[place] += gained
-            else:
-                scores[place] = gained
 
     def refine(
         self,
@@ -211,35 +216,42 @@ class _Shares(dict[int, float]):
         """
         for term, rest in zip(terms, remaining, strict=False):
             if len(scores) > limit:
-                least = _worst_leader(scores, limit) - rest - _ROUNDING
-                scores = {place: score for place, score in scores.items() if score >= least}
-            if len(scores) > max(limit, _MOST_REFINED):
-                scores = dict(_leaders(scores, max(limit, _MOST_REFINED)))
-            places = term.places
-            found = [
-                place
-                for place in scores
-                if (at := bisect_left(places, place)) < len(places) and places[at] == place
-            ]
-            self.accumulate(scores, term, found)
+                scores = _contenders(scores, limit, rest)
+            self.accumulate(scores, term, _common(scores, term.places))
         return scores
 
 
 def _are_ahead(scores: dict[int, float], limit: int, *, by: float) -> bool:
     """Tell whether so many scores are higher than this that no other can overtake them."""
     # Where even the best can be overtaken there is no need to look at the others.
-    return (
-        len(scores) >= limit and max(scores.values()) > by and _worst_leader(scores, limit) > by
-    )
+    return len(scores) >= limit and max(scores.values()) > by and _worst_leader(scores, limit) > by
 
 
-def _leaders(scores: dict[int, float], limit: int) -> list[tuple[int, float]]:
-    """Return the best places with their scores, the newer first on a tie."""
-    # Numbers are sorted many times as fast as pairs, and nearly all pairs fall below.
-    least = _worst_leader(scores, limit) if len(scores) > limit else 0.0
-    best = [(score, place) for place, score in scores.items() if score >= least]
-    best.sort(reverse=True)
-    return [(place, score) for score, place in best[:limit]]
+def _contenders(scores: dict[int, float], limit: int, rest: float) -> dict[int, float]:
+    """Return the best, of them only those that `rest` can still lift among so many."""
+    order = _ranked(scores)[: max(limit, _MOST_REFINED)]
+    least = scores[order[limit - 1]] - rest - _ROUNDING
+    order = order[: bisect_right(order, -least, lo=limit, key=lambda place: -scores[place])]
+    return dict(zip(order, map(scores.__getitem__, order), strict=True))
+
+
+def _common(scores: dict[int, float], places: list[int]) -> Collection[int]:
+    """Return those of the places that have a score."""
+    if len(places) < _WORTH_SEARCHING * len(scores):
+        return scores.keys() & places
+    return [
+        place
+        for place in scores
+        if (at := bisect_left(places, place)) < len(places) and places[at] == place
+    ]
+
+
+def _ranked(scores: dict[int, float]) -> list[int]:
+    """Return the places, the best first, the newer first on a tie."""
+    # Twice by numbers is several times as fast as once by pairs.
+    order = sorted(scores, reverse=True)
+    order.sort(key=scores.__getitem__, reverse=True)
+    return order
 
 
 def _worst_leader(scores: dict[int, float], limit: int) -> float:
