@@ -72,6 +72,9 @@ class Bm25EvidenceStore:
         place = newest = found.place
         while newest in self._replaced:
             newest = self._replaced[newest]
+        if newest != place:
+            # What was said anew in every turn makes a long way, which is gone once.
+            self._replaced[place] = newest
         return Candidate(
             artifact=self._artifacts[place],
             score=round(found.score, 6),
