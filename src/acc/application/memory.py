@@ -1,7 +1,7 @@
 """The memories: the ACC loop, and beside it transcript, retrieval and the oracle."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import to_builtins
 
@@ -142,14 +142,14 @@ class AccMemory:
                 found = await self._evidence.recall(cue, limit=_SUPERSEDE_LIMIT, by_words=True)
                 older |= {c.artifact.id: c.artifact for c in found if c.superseded_by is None}
         await self._evidence.add([artifact])
-        replaced = [known for known in older.values() if supersedes(artifact.text, known.text)]
-        for known in replaced:
-            await self._evidence.supersede(known.id, artifact.id)
+        replaced = {known.id for known in older.values() if supersedes(artifact.text, known.text)}
+        for known_id in replaced:
+            await self._evidence.supersede(known_id, artifact.id)
         self._subjects.add(taken, artifact, instead_of=replaced)
 
 
 class _Subjects:
-    """The newest artifacts on each subject that nothing has replaced."""
+    """The newest artifacts on each subject that no other on it has replaced."""
 
     def __init__(self) -> None:
         # By the hash of a subject, which takes less room: whoever asks looks at the words again.
@@ -159,17 +159,10 @@ class _Subjects:
         """Return what is known on the subject of a sentence."""
         return self._known.get(hash(taken.subject), ())
 
-    def add(self, taken: Frame, artifact: Artifact, *, instead_of: Sequence[Artifact]) -> None:
-        """Note an artifact, and forget those that it replaces."""
-        for replaced in instead_of:
-            older = frame(replaced.text)
-            if older is not None:
-                self._forget(hash(older.subject), replaced)
-        key = hash(taken.subject)
-        self._known[key] = (*self._known.get(key, ())[1 - _SUPERSEDE_LIMIT :], artifact)
-
-    def _forget(self, key: int, replaced: Artifact) -> None:
-        self._known[key] = tuple(a for a in self._known.get(key, ()) if a.id != replaced.id)
+    def add(self, taken: Frame, artifact: Artifact, *, instead_of: Set[str]) -> None:
+        """Note an artifact, and forget those of its subject that it replaces."""
+        left = [known for known in self.of(taken) if known.id not in instead_of]
+        self._known[hash(taken.subject)] = (*left[1 - _SUPERSEDE_LIMIT :], artifact)
 
 
 def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
