@@ -1,7 +1,7 @@
 """The memories: the ACC loop, and beside it transcript, retrieval and the oracle."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import to_builtins
 
@@ -11,11 +11,10 @@ from acc.domain.ccs_text import render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.language import Origin, said, segments, sentences
 from acc.domain.rule_reading import is_question
-from acc.domain.statements import frame, supersedes
+from acc.domain.statements import Frame, frame, supersedes
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.turn import (
     Artifact,
-    Candidate,
     Decision,
     Source,
     TurnSignal,
@@ -64,6 +63,7 @@ class AccMemory:
         self._budget = budget
         self._recall_limit = recall_limit
         self._state = CompressedCognitiveState()
+        self._subjects = _Subjects()
         #: How many turns the rules wrote because the compressor's model could not be used.
         self.fallbacks = 0
 
@@ -117,10 +117,7 @@ class AccMemory:
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
         """Persist the turn as evidence for later recall; the state stays as it is."""
         for artifact in artifacts_of(signal):
-            if artifact.trusted:
-                await self._replace_older(artifact)
-            else:
-                await self._evidence.add([artifact])
+            await self._replace_older(artifact)
         if not decision.text:
             return
         answer = Artifact(
@@ -134,15 +131,39 @@ class AccMemory:
 
     async def _replace_older(self, artifact: Artifact) -> None:
         taken = frame(artifact.text)
-        found: tuple[Candidate, ...] = ()
-        if taken is not None:
-            cue = " ".join(sorted(taken.subject))
-            found = await self._evidence.recall(cue, limit=_SUPERSEDE_LIMIT, by_words=True)
+        if taken is None:
+            await self._evidence.add([artifact])
+            return
+        older: dict[str, Artifact] = {}
+        if artifact.trusted:
+            older = {known.id: known for known in self._subjects.of(taken)}
+            if taken.update:
+                # It may call the same subject by nearly the same words.
+                cue = " ".join(sorted(taken.subject))
+                found = await self._evidence.recall(cue, limit=_SUPERSEDE_LIMIT, by_words=True)
+                older |= {c.artifact.id: c.artifact for c in found if c.superseded_by is None}
         await self._evidence.add([artifact])
-        for candidate in found:
-            older = candidate.artifact
-            if candidate.superseded_by is None and supersedes(artifact.text, older.text):
-                await self._evidence.supersede(older.id, artifact.id)
+        replaced = {known.id for known in older.values() if supersedes(artifact.text, known.text)}
+        for known_id in replaced:
+            await self._evidence.supersede(known_id, artifact.id)
+        self._subjects.add(taken, artifact, instead_of=replaced)
+
+
+class _Subjects:
+    """The newest artifacts on each subject that no other on it has replaced."""
+
+    def __init__(self) -> None:
+        # By the hash of a subject, which takes less room: whoever asks looks at the words again.
+        self._known: dict[int, tuple[Artifact, ...]] = {}
+
+    def of(self, taken: Frame) -> tuple[Artifact, ...]:
+        """Return what is known on the subject of a sentence."""
+        return self._known.get(hash(taken.subject), ())
+
+    def add(self, taken: Frame, artifact: Artifact, *, instead_of: Set[str]) -> None:
+        """Note an artifact, and forget those of its subject that it replaces."""
+        left = [known for known in self.of(taken) if known.id not in instead_of]
+        self._known[hash(taken.subject)] = (*left[1 - _SUPERSEDE_LIMIT :], artifact)
 
 
 def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:

@@ -64,7 +64,9 @@ class _Shrinking:
         self._whole = state
         self._items = {name: _items(state, name) for name in LIMITS}
         self._texts = {name: render_items(state, name) for name in LIMITS}
-        self._changed: dict[str, Any] = {}
+        self._doubts = state.uncertainty_signal
+        self._changed: set[str] = set()
+        self._stage = 0
         for name, limit in LIMITS.items():
             while len(self._items[name]) > limit.items:
                 self._drop_oldest(name)
@@ -75,18 +77,23 @@ class _Shrinking:
 
     def state(self) -> CompressedCognitiveState:
         """Return what is left."""
-        return replace(self._whole, **self._changed) if self._changed else self._whole
+        if not self._changed:
+            return self._whole
+        return replace(self._whole, **{name: self._left(name) for name in self._changed})
 
     def give_way(self, count: CountTokens) -> int:
         """Drop the item that is missed least, and return no less than the tokens it frees."""
-        for name, kept in _GIVES_WAY:
+        while self._stage < len(_GIVES_WAY):
+            name, kept = _GIVES_WAY[self._stage]
             if len(self._items[name]) > kept:
                 freed = _most_freed(name, self._texts[name], count)
                 self._drop_oldest(name)
                 return freed
+            self._stage += 1
         freed = _most_freed(_DOUBTS, self._texts[_DOUBTS], count)
         self.dropped.append(f"{_DOUBTS}: level")
-        self._changed[_DOUBTS] = UncertaintySignal()
+        self._doubts = UncertaintySignal()
+        self._changed.add(_DOUBTS)
         self._texts[_DOUBTS] = []
         return freed
 
@@ -94,13 +101,16 @@ class _Shrinking:
         items, texts = self._items[name], self._texts[name]
         self.dropped.append(_describe(name, items.pop(0)))
         del texts[_oldest(name, texts)]
+        self._changed.add(name)
         if name == _DOUBTS:
-            left = replace(self._whole.uncertainty_signal, unconfirmed=tuple(items))
-            self._changed[name] = left
-            if left == UncertaintySignal():
+            self._doubts = replace(self._doubts, unconfirmed=tuple(items))
+            if self._doubts == UncertaintySignal():
                 texts.clear()
-        else:
-            self._changed[name] = "" if name in TEXT_FIELDS else tuple(items)
+
+    def _left(self, name: str) -> Any:
+        if name == _DOUBTS:
+            return self._doubts
+        return "" if name in TEXT_FIELDS else tuple(self._items[name])
 
 
 def _items(state: CompressedCognitiveState, name: str) -> list[Any]:

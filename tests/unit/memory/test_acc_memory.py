@@ -185,6 +185,27 @@ async def test_superseded_evidence_is_refused_with_what_replaced_it(
     assert old not in render_state(memory.state)
 
 
+@pytest.mark.parametrize(
+    ("statement", "question"),
+    [
+        ("The rollback window is {} minutes.", "What is the rollback window?"),
+        ("切り戻しの所要時間は{}分です。", "切り戻しの所要時間は何分ですか。"),
+    ],
+)
+async def test_what_was_said_anew_many_times_is_replaced_by_the_newest(
+    statement: str, question: str
+) -> None:
+    memory = acc_memory(budget=96)
+    await say(memory, *(statement.format(20 + number) for number in range(40)))
+    filler = [f"Ticket OPS-{n} is about printer {n}." for n in range(100, 140)]
+    await say(memory, *filler, first=41)
+    trace = await say(memory, question, first=90)
+    newest = statement.format(59)
+    replaced = [r for r in trace.refused if r.reason is RefusalReason.SUPERSEDED]
+    assert len(replaced) > 10
+    assert {r.explanation for r in replaced} == {f"replaced in turn 40: {newest}"}
+
+
 async def test_the_agents_own_answers_are_no_evidence_unless_asked_for() -> None:
     memory = acc_memory()
     await say(memory, "Who leads the incident?", answer="The incident is led by Zoe Adler.")

@@ -6,6 +6,7 @@ that passed the gate is noted as what is known; it changes nothing else.
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from acc.domain.ccs_schema import LIMITS
 from acc.domain.language import (
@@ -55,6 +56,8 @@ _NOUN_BEFORE = re.compile(
 
 
 _MOST_REFERENCES = 4
+#: What a sentence said of things is asked again whenever it comes back as evidence.
+_CACHE = 1_024
 _OPERATIONS = (
     ("draft", re.compile(r"\b(?:draft|write|compose|prepare)\b|文案|作成|起案|下書き", re.I)),
     ("summarise", re.compile(r"\b(?:summari[sz]e|recap|brief)\b|要約|まとめ", re.I)),
@@ -197,6 +200,7 @@ def _shortened(text: str, most: int) -> str:
     return line if len(line) <= most else line[: most - 3].rstrip() + "..."
 
 
+@lru_cache(maxsize=_CACHE)
 def _typed(sentence: str, kind: str = "") -> str:
     if not kind:
         after = "after" if _AFTER.search(sentence) else "fact"
@@ -257,7 +261,8 @@ def _entities(
     return tuple(found.values())[-LIMITS["focal_entities"].items :]
 
 
-def entities_of(text: str) -> list[str]:
+@lru_cache(maxsize=_CACHE)
+def entities_of(text: str) -> tuple[str, ...]:
     """Return the typed objects and actors that a sentence names."""
     found: list[str] = []
     flat = text.casefold()
@@ -268,7 +273,7 @@ def entities_of(text: str) -> list[str]:
     for match in re.finditer(r"\b[A-Z][\w'’]+(?:\s+[A-Z][\w'’]+)+", text):
         if all(word.casefold() in names(text) for word in match[0].split()):
             found.append(f"name({match[0]})")
-    return [item for item in found if len(item) <= LIMITS["focal_entities"].characters]
+    return tuple(item for item in found if len(item) <= LIMITS["focal_entities"].characters)
 
 
 def _uncertainty(earlier: UncertaintySignal, facts: Sequence[str]) -> UncertaintySignal:

@@ -5,10 +5,9 @@ commoner ones cannot lift a new artifact into the result, only those already fou
 (MaxScore), so that a recall among 100,000 artifacts stays within a few milliseconds.
 """
 
-from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import log
 from typing import NamedTuple
 
@@ -17,18 +16,15 @@ from acc.domain.value_objects.turn import Artifact, Candidate
 
 _K1 = 1.2
 _B = 0.75
-#: An entry of an inverted list is a place, and below it the artifact's length and the term's count.
-_COUNT_BITS = 8
-_MOST_COUNT = (1 << _COUNT_BITS) - 1
-_LENGTH_BITS = 20
-_MOST_LENGTH = (1 << _LENGTH_BITS) - 1
-_PLACE_SHIFT = _COUNT_BITS + _LENGTH_BITS
-_MEASURES = (1 << _PLACE_SHIFT) - 1
-#: Entries of an inverted list read for one recall, newest first where a list is longer.
+#: Entries of inverted lists read for one recall, newest first where a list is longer.
 _MOST_ENTRIES = 300
 _MOST_CUE_TERMS = 48
 #: Artifacts that the commoner terms are still scored on.
 _MOST_REFINED = 64
+#: Far above what rounding does to a score.
+_ROUNDING = 1e-9
+#: How many times longer than a look-up each a list must be, for look-ups to cost less than reading.
+_WORTH_SEARCHING = 8
 
 
 class Bm25EvidenceStore:
@@ -37,8 +33,9 @@ class Bm25EvidenceStore:
     def __init__(self) -> None:
         self._artifacts: list[Artifact] = []
         self._places: dict[str, int] = {}
-        self._entries: dict[str, array[int]] = {}
+        self._lengths: list[int] = []
         self._total_length = 0
+        self._terms: dict[str, _Term] = {}
         self._replaced: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -52,13 +49,14 @@ class Bm25EvidenceStore:
             place = len(self._artifacts)
             self._places[artifact.id] = place
             self._artifacts.append(artifact)
-            counts = Counter(term_list(artifact.text))
-            length = sum(counts.values())
-            self._total_length += length
-            first = place << _PLACE_SHIFT | min(length, _MOST_LENGTH) << _COUNT_BITS
-            for term, count in counts.items():
-                entry = first | min(count, _MOST_COUNT)
-                self._entries.setdefault(term, array("Q")).append(entry)
+            found = term_list(artifact.text)
+            self._lengths.append(len(found))
+            self._total_length += len(found)
+            for name, count in Counter(found).items():
+                term = self._terms.get(name)
+                if term is None:
+                    term = self._terms[name] = _Term()
+                term.add(place, count, len(found))
 
     async def supersede(self, old_id: str, new_id: str) -> None:
         """Record that the newer artifact replaces the older."""
@@ -74,6 +72,9 @@ class Bm25EvidenceStore:
         place = newest = found.place
         while newest in self._replaced:
             newest = self._replaced[newest]
+        if newest != place:
+            # What was said anew in every turn makes a long way, which is gone once.
+            self._replaced[place] = newest
         return Candidate(
             artifact=self._artifacts[place],
             score=round(found.score, 6),
@@ -82,46 +83,45 @@ class Bm25EvidenceStore:
         )
 
     def _search(self, cue: str, limit: int) -> "list[Found]":
-        weighted = self._weigh(cue)
+        shares = self._shares()
+        weighted = self._weigh(cue, shares)
         if not weighted or limit < 1:
             return []
         # What the terms from here on can still add to one artifact.
         remaining = [0.0]
-        for weight, _ in reversed(weighted):
-            remaining.append(remaining[-1] + weight * (_K1 + 1))
+        for term in reversed(weighted):
+            remaining.append(remaining[-1] + term.most)
         remaining.reverse()
         scores: dict[int, float] = {}
-        shares = self._shares()
-        threshold = 0.0
         allowance = _MOST_ENTRIES
-        for position, (weight, entries) in enumerate(weighted):
-            if allowance <= 0 or remaining[position] < threshold:
-                leaders = _leaders(scores, max(limit, _MOST_REFINED))
-                scores = {found.place: found.score for found in leaders}
-                _refine(scores, weighted[position:], shares)
+        for position, term in enumerate(weighted):
+            rest = remaining[position]
+            # What has been added so far must outweigh what can come.
+            if allowance <= 0 or (remaining[0] > 2 * rest and _are_ahead(scores, limit, by=rest)):
+                scores = shares.refine(scores, weighted[position:], remaining[position:], limit)
                 break
-            read = entries if len(entries) <= allowance else entries[-allowance:]
+            read = term.places if len(term.places) <= allowance else term.places[-allowance:]
             allowance -= len(read)
-            _accumulate(scores, weight, read, shares)
-            # Where even the best can be overtaken there is no need to look at the others.
-            if len(scores) >= limit and max(scores.values()) > remaining[position + 1]:
-                threshold = _worst_leader(scores, limit)
-        return _leaders(scores, limit)
+            shares.accumulate(scores, term, read)
+        return [Found(place, scores[place]) for place in _ranked(scores)[:limit]]
 
-    def _weigh(self, cue: str) -> list[tuple[float, "array[int]"]]:
+    def _weigh(self, cue: str, shares: "_Shares") -> "list[_Weighted]":
+        """Return the cue's terms that stand anywhere, the rarest first."""
+        names = dict.fromkeys(term_list(cue))
+        known = [term for name in names if (term := self._terms.get(name)) is not None]
+        known.sort(key=_commonness)
         total = len(self._artifacts)
-        weighted: list[tuple[float, array[int]]] = []
-        for term in dict.fromkeys(term_list(cue)):
-            entries = self._entries.get(term)
-            if entries is not None:
-                share = (total - len(entries) + 0.5) / (len(entries) + 0.5)
-                weighted.append((log(1 + share), entries))
-        weighted.sort(key=lambda item: -item[0])
-        return weighted[:_MOST_CUE_TERMS]
+        weighted: list[_Weighted] = []
+        for term in known[:_MOST_CUE_TERMS]:
+            count = len(term.places)
+            gain = log(1 + (total - count + 0.5) / (count + 0.5)) * (_K1 + 1)
+            most = gain * shares.of(term.most, term.shortest)
+            weighted.append(_Weighted(gain, most, term.places, term.repeats))
+        return weighted
 
     def _shares(self) -> "_Shares":
         slope = _K1 * _B * len(self._artifacts) / max(1, self._total_length)
-        return _Shares(base=_K1 * (1 - _B), slope=slope)
+        return _Shares(self._lengths, base=_K1 * (1 - _B), slope=slope)
 
 
 class Found(NamedTuple):
@@ -132,54 +132,129 @@ class Found(NamedTuple):
     close: bool = False
 
 
-class _Shares(dict[int, float]):
-    """What share of a term's weight an artifact gets, by its length and the term's count.
+_NEVER: dict[int, int] = {}
 
-    Few lengths and counts occur among many entries, so that each share is worked out once.
+
+class _Term:
+    """Where a term stands, oldest first, and how often where that is more than once."""
+
+    __slots__ = ("most", "places", "repeats", "shortest")
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.repeats = _NEVER
+        #: The highest count, and the least length of an artifact that has the term.
+        self.most = 1
+        self.shortest = 0
+
+    def add(self, place: int, count: int, length: int) -> None:
+        """Note that the term stands in one more artifact."""
+        self.shortest = min(self.shortest, length) if self.places else length
+        self.places.append(place)
+        if count > 1:
+            self.most = max(self.most, count)
+            if not self.repeats:
+                self.repeats = {}
+            self.repeats[place] = count
+
+
+def _commonness(term: _Term) -> int:
+    return len(term.places)
+
+
+class _Weighted(NamedTuple):
+    """A term of a cue: what it gives at best in theory, to one of the artifacts here, and where."""
+
+    gain: float
+    most: float
+    places: list[int]
+    repeats: dict[int, int]
+
+
+class _Shares(dict[int, float]):
+    """What share of a term's gain an artifact gets that has the term once, by its length.
+
+    Few lengths occur among many artifacts, so that each share is worked out once.
     """
 
-    def __init__(self, *, base: float, slope: float) -> None:
+    def __init__(self, lengths: list[int], *, base: float, slope: float) -> None:
+        self._lengths = lengths
         self._base = base
         self._slope = slope
 
-    def __missing__(self, measures: int) -> float:
-        count = measures & _MOST_COUNT
-        share = count / (count + self._base + self._slope * (measures >> _COUNT_BITS))
-        self[measures] = share
+    def __missing__(self, length: int) -> float:
+        share = self[length] = self.of(1, length)
         return share
 
+    def of(self, count: int, length: int) -> float:
+        """Return the share of an artifact of some length that has the term so many times."""
+        return count / (count + self._base + self._slope * length)
 
-def _accumulate(
-    scores: dict[int, float], weight: float, entries: "array[int]", shares: _Shares
-) -> None:
-    gain = weight * (_K1 + 1)
-    if not scores:
-        scores.update({e >> _PLACE_SHIFT: gain * shares[e & _MEASURES] for e in entries})
-        return
-    known = scores.get
-    for entry in entries:
-        place = entry >> _PLACE_SHIFT
-        scores[place] = known(place, 0.0) + gain * shares[entry & _MEASURES]
+    def accumulate(
+        self, scores: dict[int, float], term: _Weighted, places: Collection[int]
+    ) -> None:
+        """Add what a term gives to the artifacts at some of its places."""
+        gain, lengths = term.gain, self._lengths
+        if term.repeats:
+            for place in places:
+                gained = gain * self.of(term.repeats.get(place, 1), lengths[place])
+                scores[place] = scores[place] + gained if place in scores else gained
+        elif scores:
+            for place in places:
+                gained = gain * self[lengths[place]]
+                scores[place] = scores[place] + gained if place in scores else gained
+        else:
+            scores.update({place: gain * self[lengths[place]] for place in places})
+
+    def refine(
+        self,
+        scores: dict[int, float],
+        terms: Sequence[_Weighted],
+        remaining: Sequence[float],
+        limit: int,
+    ) -> dict[int, float]:
+        """Return the scores with what further terms add, of those that can still be of the best.
+
+        `remaining` says how much these terms together can add, from each of them on.
+        """
+        for term, rest in zip(terms, remaining, strict=False):
+            if len(scores) > limit:
+                scores = _contenders(scores, limit, rest)
+            self.accumulate(scores, term, _common(scores, term.places))
+        return scores
 
 
-def _refine(
-    scores: dict[int, float], weighted: list[tuple[float, "array[int]"]], shares: _Shares
-) -> None:
-    for weight, entries in weighted:
-        gain = weight * (_K1 + 1)
-        for place in scores:
-            position = bisect_left(entries, place << _PLACE_SHIFT)
-            if position < len(entries) and entries[position] >> _PLACE_SHIFT == place:
-                scores[place] += gain * shares[entries[position] & _MEASURES]
+def _are_ahead(scores: dict[int, float], limit: int, *, by: float) -> bool:
+    """Tell whether so many scores are higher than this that no other can overtake them."""
+    # Where even the best can be overtaken there is no need to look at the others.
+    return len(scores) >= limit and max(scores.values()) > by and _worst_leader(scores, limit) > by
 
 
-def _leaders(scores: dict[int, float], limit: int) -> "list[Found]":
-    """Return the best places with their scores, the newer first on a tie."""
-    # Numbers are sorted many times as fast as pairs, and nearly all pairs fall below.
-    least = _worst_leader(scores, limit) if len(scores) > limit else 0.0
-    best = [(score, place) for place, score in scores.items() if score >= least]
-    best.sort(reverse=True)
-    return [Found(place, score) for score, place in best[:limit]]
+def _contenders(scores: dict[int, float], limit: int, rest: float) -> dict[int, float]:
+    """Return the best, of them only those that `rest` can still lift among so many."""
+    order = _ranked(scores)[: max(limit, _MOST_REFINED)]
+    least = scores[order[limit - 1]] - rest - _ROUNDING
+    order = order[: bisect_right(order, -least, lo=limit, key=lambda place: -scores[place])]
+    return dict(zip(order, map(scores.__getitem__, order), strict=True))
+
+
+def _common(scores: dict[int, float], places: list[int]) -> Collection[int]:
+    """Return those of the places that have a score."""
+    if len(places) < _WORTH_SEARCHING * len(scores):
+        return scores.keys() & places
+    return [
+        place
+        for place in scores
+        if (at := bisect_left(places, place)) < len(places) and places[at] == place
+    ]
+
+
+def _ranked(scores: dict[int, float]) -> list[int]:
+    """Return the places, the best first, the newer first on a tie."""
+    # Twice by numbers is several times as fast as once by pairs.
+    order = sorted(scores, reverse=True)
+    order.sort(key=scores.__getitem__, reverse=True)
+    return order
 
 
 def _worst_leader(scores: dict[int, float], limit: int) -> float:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from acc.domain.value_objects.value import Value
+
 _TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)\Z")
 
 
@@ -24,16 +26,14 @@ class UncertaintySignal:
     unconfirmed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingConstraint:
+class StandingConstraint(Value, frozen=True, kw_only=True):
     """A rule that stays until the one who set it changes or lifts it."""
 
     text: str
     set_by: str = "user"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactReference:
+class ArtifactReference(Value, frozen=True, kw_only=True):
     """Where a piece of evidence can be found again; never its text."""
 
     artifact_id: str
@@ -61,11 +61,17 @@ class CompressedCognitiveState:
     def __post_init__(self) -> None:
         for name in ("focal_entities", "relational_map"):
             for item in getattr(self, name):
-                if not _TYPED.match(item):
+                if not _is_typed(item):
                     raise ValueError(f"{name}: {item!r} is not of the form kind(content)")
+
+
+# The items of a full state stay for many turns, and every one of them is checked in each.
+@lru_cache(maxsize=1_024)
+def _is_typed(item: str) -> bool:
+    return _TYPED.match(item) is not None
 
 
 @lru_cache(maxsize=1_024)
 def body(item: str) -> str:
     """Return the content of a typed item: `nginx` of `service(nginx)`."""
-    return item[item.index("(") + 1 : -1] if _TYPED.match(item) else item
+    return item[item.index("(") + 1 : -1] if _is_typed(item) else item

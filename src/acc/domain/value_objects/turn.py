@@ -1,6 +1,5 @@
 """What enters a turn, what is kept of it, and what the ACC loop did with it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from acc.domain.value_objects.ccs import CompressedCognitiveState
@@ -41,8 +40,7 @@ class Decision(Value, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(Value, frozen=True, kw_only=True):
     """A piece of evidence with its provenance. `quoted` text was shown, not said."""
 
     id: str
@@ -64,8 +62,7 @@ class Artifact:
         return f"{how} turn {self.turn_id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Value, frozen=True, kw_only=True):
     """A recalled artifact, how well it matched, and what has replaced it since, if anything.
 
     `close` says that it stands out by meaning, whatever words it shares with the cue.
@@ -86,8 +83,7 @@ class RefusalReason(StrEnum):
     UNTRUSTED = "untrusted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Value, frozen=True, kw_only=True):
     """An artifact that was kept out, with a reason that a person can read."""
 
     artifact: Artifact
@@ -95,16 +91,14 @@ class Refusal:
     explanation: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Qualification:
+class Qualification(Value, frozen=True, kw_only=True):
     """What the gate let through and what it kept out."""
 
     qualified: tuple[Artifact, ...] = ()
     refused: tuple[Refusal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compression:
+class Compression(Value, frozen=True, kw_only=True):
     """A proposed next state, what the proposal left out, and notes on what was not done.
 
     `spent` is what a compressor's model cost, and `fallback` says why it was not taken at its word
@@ -118,8 +112,7 @@ class Compression:
     fallback: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnTrace:
+class TurnTrace(Value, frozen=True, kw_only=True):
     """One pass of the loop, to be looked at afterwards."""
 
     turn_id: int
