@@ -546,7 +546,8 @@ async def test_an_endless_stream_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
     async def endless(call: Call, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
         while True:
-            writer.write(b": still here\n\n")
+            writer.write(b": still here\n\n" * 100)
+            await asyncio.sleep(0)
             await writer.drain()
 
     async with foreign(endless) as server:

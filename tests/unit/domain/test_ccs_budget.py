@@ -55,7 +55,7 @@ def quarters(text: str) -> int:
 counters = st.sampled_from([len, quarters, doubled])
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES, st.integers(min_value=SMALLEST_BUDGET, max_value=800), counters)
 def test_state_fits_and_gives_way_in_order_whatever_it_holds(
     state: CompressedCognitiveState, budget: int, count: CountTokens
@@ -74,7 +74,7 @@ def test_state_fits_and_gives_way_in_order_whatever_it_holds(
     assert bool(dropped) == (smaller != state)
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES, counters)
 def test_nothing_is_dropped_when_the_state_fits(
     state: CompressedCognitiveState, count: CountTokens
@@ -83,7 +83,7 @@ def test_nothing_is_dropped_when_the_state_fits(
     assert fit(state, max(SMALLEST_BUDGET, tokens), count) == (state, (), tokens)
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES, st.integers(min_value=SMALLEST_BUDGET, max_value=400))
 def test_every_item_is_kept_or_reported(state: CompressedCognitiveState, budget: int) -> None:
     smaller, dropped, _ = fit(state, budget, len)

@@ -32,7 +32,7 @@ near_payloads = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES)
 def test_state_survives_its_payload(state: CompressedCognitiveState) -> None:
     check_limits(state)
@@ -141,7 +141,7 @@ def test_a_fault_is_found_in_each_field(
     assert error.value.field.startswith(request.node.callspec.id)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES)
 def test_a_sound_state_built_in_code_passes(state: CompressedCognitiveState) -> None:
     check_limits(state)

@@ -40,7 +40,7 @@ uncertainty_signal: medium | the root cause
 retrieved_artifacts: a7 <user turn 3>"""
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES)
 def test_every_valid_state_survives_its_text_form(state: CompressedCognitiveState) -> None:
     assert parse_text(render_state(state)) == state

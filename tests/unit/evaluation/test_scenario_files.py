@@ -189,11 +189,11 @@ def test_four_trades_are_shipped_and_one_of_them_in_japanese_too() -> None:
     }
 
 
-def test_six_hundred_episodes_are_six_hundred_different_ones() -> None:
-    for name in scenario_files.shipped_ids():
-        template = scenario_files.load(name)
-        episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(600)}
-        assert len(episodes) == 600
+@pytest.mark.parametrize("name", scenario_files.shipped_ids())
+def test_six_hundred_episodes_are_six_hundred_different_ones(name: str) -> None:
+    template = scenario_files.load(name)
+    episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(600)}
+    assert len(episodes) == 600
 
 
 def test_a_seed_varies_values_phrasing_and_the_order_of_distractors() -> None:

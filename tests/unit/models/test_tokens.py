@@ -10,7 +10,7 @@ PARTS = ["a", "Z9", "don't", "日本", "カ", "。", ".", "/", "'s", "é", "-", 
 SEAMS = [" ", "  ", "\t", "\r", "\u3000", "\n", "\n\n", "|", " | ", " |\n", ": ", " : ", "\ngoal: "]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(PARTS + SEAMS), min_size=250, max_size=350))
 def test_a_long_text_has_as_many_tokens_as_its_parts(pieces: list[str]) -> None:
     text = "".join([*pieces, "x" * 200])

@@ -166,9 +166,9 @@ async def test_a_tool_that_hangs_is_given_up_and_the_model_is_told(world: World,
     def fine() -> str:
         return "fine"
 
-    desk = world.desk(clerk(model, tools[kind], fine), tool_timeout=0.02)
+    desk = world.desk(clerk(model, tools[kind], fine), tool_timeout=0.5)
     assert (await desk.say("go")).text == "I see"
-    assert told(model)[0].content == {"error": f"{kind} did not finish within 0.02 seconds"}
+    assert told(model)[0].content == {"error": f"{kind} did not finish within 0.5 seconds"}
     release.set()
     await asyncio.get_running_loop().run_in_executor(None, tools["done"], 20)
     assert await desk.state() == {}
