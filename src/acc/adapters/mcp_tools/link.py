@@ -33,6 +33,10 @@ class Source(Protocol):
         """Return what is known about why it failed."""
         ...
 
+    def cleaned(self, text: str) -> str:
+        """Return a text without the secrets that the server was given."""
+        ...
+
     def refusal(self) -> AddressRefused | None:
         """Return what kept us from calling it at all."""
         ...
@@ -72,7 +76,12 @@ class Link:
         """Return the error that tells what happened, with what is known about why."""
         why = self._source.last_words()
         told = f"the MCP server {self._place}: {what}"
-        return RemoteFailed(f"{told} ({why})" if why not in told else told, retryable=True)
+        words = f"{told} ({why})" if why not in told else told
+        return RemoteFailed(self._source.cleaned(words), retryable=True)
+
+    def refused(self, said: str) -> RemoteFailed:
+        """Return the error of a server that answers, and says no."""
+        return RemoteFailed(self._source.cleaned(f"the MCP server {self._place}: {said}"))
 
     async def open(self, seconds: float) -> None:
         """Connect, or say why it cannot be done in the time there is."""

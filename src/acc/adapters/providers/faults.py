@@ -1,14 +1,11 @@
 """What went wrong with a provider, in words that say what to do about it."""
 
-import re
-
 from acc.adapters.providers.choice import ModelChoice
 from acc.domain.errors import ModelFailed
+from acc.domain.value_objects.remote import without_secrets
 
 _MOST = 300
 _WORTH_RETRYING = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 522, 524, 529})
-_BEARER = re.compile(r"(?i)\b(bearer|api[-_ ]?key|token)\b(\W{1,4})[\w.~+/=*-]{8,}")
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|AIza)[-_]?[\w*-]{12,}")
 
 #: By a word for it: whether to try again, and what to do.
 _KINDS: dict[str, tuple[bool, str]] = {
@@ -91,9 +88,7 @@ class Faults:
 
     def cleaned(self, text: str) -> str:
         """Return a text without the key, and without what looks like one."""
-        if self._key:
-            text = text.replace(self._key, "***")
-        return _KEY_LIKE.sub("***", _BEARER.sub(r"\1\2***", text))
+        return without_secrets(text, [self._key])
 
     def _filled(self, advice: str) -> str:
         choice = self._choice
