@@ -71,6 +71,17 @@ async def test_an_error_says_what_to_do(
     assert server.count == 1
 
 
+async def test_a_server_that_wants_a_key_says_where_to_put_it(
+    server: ProviderStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script = [fail(401), fail(401)]
+    error = await failure(model_for("compatible", server))
+    assert "it refuses the key in OPENAI_COMPATIBLE_API_KEY" in str(error)
+    monkeypatch.delenv("OPENAI_COMPATIBLE_API_KEY")
+    error = await failure(model_for("compatible", server))
+    assert "it wants a key: set OPENAI_COMPATIBLE_API_KEY (401)" in str(error)
+
+
 async def test_a_prompt_that_is_too_long_is_told_as_such(server: ProviderStandIn) -> None:
     server.script = [fail(400, "maximum context length", kind="context_length_exceeded")]
     error = await failure(model_for("openai-chat", server))

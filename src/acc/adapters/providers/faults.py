@@ -30,6 +30,9 @@ _KINDS: dict[str, tuple[bool, str]] = {
     "rejected": (False, "it rejected the request"),
     "not_possible": (False, "it cannot be asked like this"),
 }
+#: What to do where a key is refused that was not sent.
+_WANTED = "it wants a key: set {variable}"
+_NAMED = "it wants a key, and over plain http only one is sent that is named: ?key={variable}"
 
 
 class Faults:
@@ -49,6 +52,8 @@ class Faults:
     ) -> ModelFailed:
         """Return a failure by the word for it; `told` is what the provider said about it."""
         retryable, advice = _KINDS.get(reason, (False, reason))
+        if reason == "key_refused" and not self._key and self._choice.key_variables:
+            advice = _NAMED if self._choice.sends_only_named_key else _WANTED
         words = "" if reason == "key_refused" else " ".join(told.split())
         number = f" ({status})" if status else ""
         said = f": {words[:_MOST]}{'…' if len(words) > _MOST else ''}" if words else ""
@@ -95,6 +100,7 @@ class Faults:
         variables = " or ".join(choice.key_variables)
         return advice.format(
             timeout=choice.timeout,
+            variable=variables,
             variables=f" in {variables}" if variables else "",
             url=" and the URL" if choice.base_url else "",
         )
