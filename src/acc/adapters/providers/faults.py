@@ -2,7 +2,7 @@
 
 from acc.adapters.providers.choice import ModelChoice
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.remote import without_secrets
+from acc.domain.value_objects.remote import origin_of, without_secrets
 
 _MOST = 300
 _WORTH_RETRYING = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 522, 524, 529})
@@ -15,7 +15,7 @@ _KINDS: dict[str, tuple[bool, str]] = {
     "unavailable": (True, "it is not available just now"),
     "server": (True, "its server failed"),
     "timeout": (True, "no answer within {timeout:g} s"),
-    "connection": (True, "it cannot be reached"),
+    "connection": (True, "it cannot be reached{where}"),
     "unreadable": (True, "its answer cannot be read"),
     "key_refused": (
         False,
@@ -97,10 +97,11 @@ class Faults:
 
     def _filled(self, advice: str) -> str:
         choice = self._choice
-        variables = " or ".join(choice.key_variables)
+        variables, url = " or ".join(choice.key_variables), choice.base_url
         return advice.format(
             timeout=choice.timeout,
+            where=f" at {origin_of(url)}: check the URL" if url else ": check the network",
             variable=variables,
             variables=f" in {variables}" if variables else "",
-            url=" and the URL" if choice.base_url else "",
+            url=" and the URL" if url else "",
         )

@@ -26,7 +26,7 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
 )
 #: Where the number says it, whatever the words say.
 _BY_STATUS = {401: "key_refused", 403: "key_refused"}
-_UNREADABLE = (theirs.UnexpectedModelBehavior, ValueError)
+_UNREADABLE = (theirs.UnexpectedModelBehavior, ValueError, RecursionError)
 
 
 def failure(error: Exception, faults: Faults) -> ModelFailed:
