@@ -1,6 +1,7 @@
 """A server that speaks the older protocol by hand, with the standard library, and misbehaves.
 
-python mcp_rude.py MODE [FILE]: silent, dies, garbage, flood, mute, polite, stubborn, tells, blames
+python mcp_rude.py MODE [FILE]: silent, dies, garbage, flood, mute, polite, stubborn, tells, blames,
+sloppy
 """
 
 import json
@@ -50,7 +51,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/list":
         if MODE == "mute":
             time.sleep(3600)
-        return {"tools": [{"name": name, "inputSchema": SCHEMA} for name in tools]}
+        listed: list[Any] = [{"name": name, "inputSchema": SCHEMA} for name in tools]
+        if MODE == "sloppy":
+            listed += [{"name": "no_schema"}, "no tool", {"name": 7, "inputSchema": SCHEMA}]
+        return {"tools": listed}
     if method == "tools/call":
         return called(params)
     return None

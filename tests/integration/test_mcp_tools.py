@@ -402,6 +402,18 @@ async def test_what_a_server_was_given_is_in_no_error(monkeypatch: pytest.Monkey
     assert "6f1d2c9b" not in str(done.events)
 
 
+async def test_a_malformed_tool_does_not_take_the_others_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScriptedModel(call("echo", text="やあ"), "heard")
+    source = McpTools(command=[*RUDE, "sloppy"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    assert results(done)[0].content == "やあ"
+    assert [tool.name for tool in model.asked[0].tools] == ["echo"]
+    assert "3 malformed tools of an MCP server are left out" in caplog.text
+
+
 async def test_several_servers_keep_their_tools_apart() -> None:
     model = ScriptedModel([call("shop_add", a=1, b=1), call("rude_echo", text="x")], "both")
     shop = McpTools(command=SHOP, name="shop", only=["a*"])
