@@ -385,35 +385,6 @@ async def test_secrets_of_ours_do_not_reach_a_server_unless_they_are_named(
     assert "OPENAI_API_KEY" not in seen
 
 
-async def test_what_a_server_was_given_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOP_KEY", "canary-東京-6f1d2c9b")
-    env = {"TOK": "env:SHOP_KEY"}
-    dying = McpTools(command=[*RUDE, "tells"], env=env)
-    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[dying])) as runner:
-        with pytest.raises(RemoteFailed) as raised:
-            await said(runner)
-    assert "6f1d2c9b" not in str(raised.value)
-    assert str(raised.value).startswith("the MCP server mcp_rude.py: ")
-    blaming = McpTools(command=[*RUDE, "blames"], env=env)
-    model = ScriptedModel(call("echo", text="x"), "told")
-    async with runner_of(Agent(name="a", model=model, tools=[blaming])) as runner:
-        done = await said(runner)
-    assert "no such user: ***" in results(done)[0].content["error"]
-    assert "6f1d2c9b" not in str(done.events)
-
-
-async def test_a_malformed_tool_does_not_take_the_others_with_it(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    model = ScriptedModel(call("echo", text="やあ"), "heard")
-    source = McpTools(command=[*RUDE, "sloppy"])
-    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert results(done)[0].content == "やあ"
-    assert [tool.name for tool in model.asked[0].tools] == ["echo"]
-    assert "3 malformed tools of an MCP server are left out" in caplog.text
-
-
 async def test_several_servers_keep_their_tools_apart() -> None:
     model = ScriptedModel([call("shop_add", a=1, b=1), call("rude_echo", text="x")], "both")
     shop = McpTools(command=SHOP, name="shop", only=["a*"])
