@@ -1,9 +1,11 @@
 """A server that speaks the older protocol by hand, with the standard library, and misbehaves.
 
-python mcp_rude.py MODE [FILE]: silent, dies, garbage, flood, mute, polite, stubborn
+python mcp_rude.py MODE [FILE]: silent, dies, garbage, flood, mute, polite, stubborn, tells, blames,
+sloppy
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +16,11 @@ from typing import Any
 MODE = sys.argv[1]
 FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
+TOKEN = os.environ.get("TOK", "")
+LAST_WORDS = {
+    "dies": "no license found",
+    "tells": f"bad token {TOKEN} " + "." * 285,
+}
 tools = ["echo"]
 
 
@@ -44,7 +51,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/list":
         if MODE == "mute":
             time.sleep(3600)
-        return {"tools": [{"name": name, "inputSchema": SCHEMA} for name in tools]}
+        listed: list[Any] = [{"name": name, "inputSchema": SCHEMA} for name in tools]
+        if MODE == "sloppy":
+            listed += [{"name": "no_schema"}, "no tool", {"name": 7, "inputSchema": SCHEMA}]
+        return {"tools": listed}
     if method == "tools/call":
         return called(params)
     return None
@@ -63,10 +73,19 @@ def called(params: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": params["arguments"].get("text", "")}]}
 
 
+def reply(message: dict[str, Any]) -> None:
+    fault = {"code": -32601, "message": "no such method"}
+    found = answer(message["method"], message.get("params") or {})
+    if MODE == "blames" and message["method"] == "tools/call":
+        found, fault = None, {"code": -32050, "message": f"no such user: {TOKEN}"}
+    told = {"error": fault} if found is None else {"result": found}
+    send({"id": message["id"], **told})
+
+
 def main() -> None:
     note("start")
-    if MODE == "dies":
-        sys.stderr.write("no license found\n")
+    if MODE in LAST_WORDS:
+        sys.stderr.write(LAST_WORDS[MODE] + "\n")
         sys.exit(3)
     if MODE == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -82,11 +101,7 @@ def main() -> None:
             note("cancelled")
         if "id" not in message:
             continue
-        found = answer(message["method"], message.get("params") or {})
-        if found is None:
-            send({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
-        else:
-            send({"id": message["id"], "result": found})
+        reply(message)
     if MODE == "stubborn":
         time.sleep(3600)
 

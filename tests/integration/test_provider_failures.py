@@ -50,6 +50,7 @@ CASES = {
     "permission": (fail(403), "key_refused", False, "it refuses the key"),
     "no model": (fail(404), "unknown_model", False, "check the name"),
     "request timeout": (fail(408), "", True, ""),
+    "too long": (fail(413), "context_length", False, "smaller memory window"),
 }
 
 
@@ -69,6 +70,30 @@ async def test_an_error_says_what_to_do(
     assert error.retry_after == (3.0 if case == "rate limit" else None)
     assert KEY not in f"{error!r} {error}"
     assert server.count == 1
+
+
+async def test_a_server_that_wants_a_key_says_where_to_put_it(
+    server: ProviderStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script = [fail(401), fail(401)]
+    error = await failure(model_for("compatible", server))
+    assert "it refuses the key in OPENAI_COMPATIBLE_API_KEY" in str(error)
+    monkeypatch.delenv("OPENAI_COMPATIBLE_API_KEY")
+    error = await failure(model_for("compatible", server))
+    assert "it wants a key: set OPENAI_COMPATIBLE_API_KEY (401)" in str(error)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    "words", ["API key not valid. Please pass a valid API key.", "API key expired."]
+)
+async def test_a_key_that_google_refuses_is_told_as_such(
+    words: str, streams: bool, server: ProviderStandIn
+) -> None:
+    server.script = [fail(400, words)]
+    error = await failure(model_for("google", server), streams=streams)
+    assert error.reason == "key_refused"
+    assert "it refuses the key in GOOGLE_API_KEY" in str(error) and words not in str(error)
 
 
 async def test_a_prompt_that_is_too_long_is_told_as_such(server: ProviderStandIn) -> None:
@@ -126,7 +151,8 @@ async def test_what_was_streamed_before_a_cut_is_not_the_answer(
     assert heard[:2] == ["one ", "two "]
     assert all(isinstance(piece, str) for piece in heard)
     assert found.value.retryable
-    assert found.value.reason in ("cut_off", "connection")
+    assert found.value.reason == "cut_off"
+    assert "cut in the middle of the answer" in str(found.value)
     assert server.count == 1  # what was shown cannot be taken back, so nothing is asked again
 
 

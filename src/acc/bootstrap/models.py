@@ -38,8 +38,8 @@ def model_of(part: str, default: str = "embedded") -> str:
 def unknown_model(name: str) -> str:
     """Return what to say about a name that nobody answers to."""
     return (
-        f"no model {name!r}: choose {', '.join(MODELS)}, PROVIDER:MODEL such as openai:gpt-5.2, or "
-        "give the agent an object with `async complete(prompt)`"
+        f"no model {plain_name(name)!r}: choose {', '.join(MODELS)}, PROVIDER:MODEL such as "
+        "openai:gpt-5.2, or give the agent an object with `async complete(prompt)`"
     )
 
 

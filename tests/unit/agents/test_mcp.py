@@ -11,7 +11,12 @@ from acc.application.agents.toolset import GoneTool
 from acc.bootstrap.agents import Runner, make_services
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import EventKind, Part, ToolResult
-from acc.domain.value_objects.remote import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.remote import (
+    McpAddress,
+    McpAnswer,
+    McpToolInfo,
+    without_secrets,
+)
 from acc.ports.outbound.mcp_ports import HearProgress
 from acc.testing import ScriptedModel, call
 
@@ -355,3 +360,13 @@ def test_an_environment_is_given_by_value_or_by_name_and_not_shown() -> None:
     assert "secret" not in repr(named) + repr(named.address)
     assert named.address.place == "x"
     assert McpTools(url="https://x.example/mcp?q=1").address.place == "https://x.example"
+    run = McpTools(command=["/usr/bin/python3.12", "-S", "srv/shop.py", "--token", "ey.J0.x"])
+    assert run.address.place == "shop.py"
+
+
+def test_what_looks_like_a_key_is_cut_from_the_words_of_others() -> None:
+    said = (
+        "skipped-because-of api_key=abcdefgh12 and sk-abcdefghijkl, Bearer 1234567890, 鍵は秘密の鍵"
+    )
+    told = without_secrets(said, ["秘密の鍵", "of", ""])
+    assert told == "skipped-because-of api_key=*** and ***, Bearer ***, 鍵は***"

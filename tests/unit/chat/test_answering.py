@@ -1,5 +1,7 @@
 """How the answers of a server of chat completions are read."""
 
+import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acc import ToolCall
-from acc.adapters.chat.answering import Answer, ServerFault, events
+from acc.adapters.chat.answering import (
+    MOST_AT_ONCE,
+    MOST_STREAMED,
+    Answer,
+    ServerFault,
+    Unreadable,
+    events,
+)
 
 
 async def stream(*found: Any, size: int = 7) -> AsyncIterator[bytes]:
@@ -108,6 +117,89 @@ async def test_a_thought_in_tags_is_no_part_of_the_answer() -> None:
     assert await heard(later, delta(content="a <think> b"), END) == ["a <think> b"]
 
 
+async def test_a_thought_of_which_only_the_end_is_sent_is_no_part_of_the_answer() -> None:
+    for said in (
+        "It may be 30.\n</think>\n\n30 分です。",
+        "</think>\n\n30 分です。",
+        "\n</think>30 分です。",
+    ):
+        answer = Answer()
+        await heard(
+            answer, *(delta(content=said[at : at + 5]) for at in range(0, len(said), 5)), END
+        )
+        assert answer.text == "30 分です。"
+    named = Answer()
+    await heard(named, delta(content="Write <think>\nso\n</think>\n or `</think>`."), END)
+    assert named.text == "Write <think>\nso\n</think>\n or `</think>`."
+    inline = Answer()
+    await heard(inline, delta(content="The tag is\n`</think>`\nwith a slash."), END)
+    assert inline.text == "The tag is\n`</think>`\nwith a slash."
+
+
+async def test_a_long_thought_is_read_once() -> None:
+    answer = Answer()
+    begun = time.process_time()
+    answer.add(msgspec.json.encode(delta(content="<think>")))
+    piece = msgspec.json.encode(delta(content="0123456789" * 10))
+    for _ in range(20_000):
+        answer.add(piece)
+    answer.add(msgspec.json.encode(delta(content="</think>30")))
+    assert answer.text == "30"
+    assert time.process_time() - begun < 3
+
+
+async def test_a_stream_or_an_event_that_has_no_end_is_given_up() -> None:
+    taken = 0
+
+    async def endless(piece: bytes) -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += len(piece)
+            yield piece
+
+    for piece, most in (
+        (b"data: " + b"x" * 2**20, MOST_AT_ONCE),
+        (b"data: " + b"x" * 2**20 + b"\n", MOST_AT_ONCE),
+        (b": nothing" + b" " * 2**20 + b"\n\n", MOST_STREAMED),
+    ):
+        taken = 0
+        with pytest.raises(Unreadable, match=f"more than {most} bytes"):
+            async for _ in events(endless(piece)):
+                pass
+        assert taken < most + 2**22
+
+
+async def test_an_event_that_is_called_an_error_is_one() -> None:
+    for written, told in (
+        (b'{"message": "no room"}', {"message": "no room"}),
+        (b'{"error": {"message": "no room"}}', {"message": "no room"}),
+        (b"no room", "no room"),
+        (b'"no room"', "no room"),
+    ):
+
+        async def chunks(data: bytes = written) -> AsyncIterator[bytes]:
+            yield b"event: error\ndata: " + data + b"\n\n"
+
+        with pytest.raises(ServerFault) as found:
+            assert [data async for data in events(chunks())] == []
+        assert found.value.error == told
+
+
+def test_counts_that_cannot_be_are_not_told() -> None:
+    answer = Answer()
+    usage = {"prompt_tokens": 10**30, "completion_tokens": 10**9 + 1}
+    answer.fill(json.dumps({"choices": [], "usage": usage}).encode())
+    assert (answer.tokens.input_tokens, answer.tokens.output_tokens) == (0, 0)
+    assert not answer.begun
+
+
+def test_arguments_that_are_nested_too_deep_are_the_fault_of_the_call() -> None:
+    answer = Answer()
+    call = {"index": "a", "function": {"name": "t", "arguments": "[" * 100_000}}
+    answer.fill(msgspec.json.encode({"choices": [{"message": {"tool_calls": [call]}}]}))
+    assert "not JSON" in answer.calls[0].fault
+
+
 async def test_an_error_in_mid_stream_is_told() -> None:
     with pytest.raises(ServerFault) as found:
         await heard(Answer(), delta(content="a"), {"error": {"message": "no more room"}})
@@ -130,6 +222,7 @@ def test_a_whole_answer_may_come_in_parts_and_with_arguments_as_an_object() -> N
     "body",
     [
         b"",
+        b"[" * 100_000,
         b"[]",
         b"1",
         b"null",
@@ -142,5 +235,5 @@ def test_a_whole_answer_may_come_in_parts_and_with_arguments_as_an_object() -> N
     ],
 )
 def test_what_is_no_chat_completion_cannot_be_read(body: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(Unreadable, match="no chat completion; check the URL"):
         Answer().fill(body)

@@ -1,5 +1,6 @@
 """How a model is named, and where its key comes from."""
 
+import os
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from acc.adapters.providers.choice import (
     is_provider_name,
     parse_choice,
 )
+from acc.adapters.providers.faults import Faults
 from acc.bootstrap.agents import check_models
 from acc.bootstrap.models import check_model_name, check_model_ready, make_model, model_of
 
@@ -65,12 +67,76 @@ def test_other_names_of_a_provider_are_understood(name: str, provider: str) -> N
         ("openai:m@https://h.example:99999999/v1", "is no URL"),
         ("openai:m@https:///v1", "is no http or https URL"),
         ("openai:m@http://far.example/v1", "in the clear"),
+        ("openai:m@http://127.0.0.1.far.example/v1", "in the clear"),
+        ("openai:m@https://user:pass@h.example:99999999/v1", "is no URL"),
+        ("openai:gpt-5?key=sk-pass@abcdefghij", "not the key itself"),
+        ("openai:gpt-5?key=gsk_pass_abcdefghij", "not the key itself"),
+        ("openai:gpt-5?key=pass12ab34cd56ef", "not the key itself"),
+        ("openai:gpt-5?key=&key=鍵pass_", "not the key itself"),
+        ("openai:gpt-5?key=pass@&temperature=warm", "temperature is a number"),
+        ("gpt-5?key=pass@", "names no model"),
     ],
 )
 def test_a_name_that_cannot_work_says_why(name: str, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault) as found:
         parse_choice(name)
-    assert "pass@" not in str(found.value)
+    assert "pass" not in str(found.value)
+
+
+def test_a_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("team_key", " k\n")
+    assert parse_choice("openai:m?key=team_key").key() == "k"
+    with pytest.raises(InvalidInput, match="no model 'opnai:m'"):
+        check_model_name("opnai:m?key=sk-abcdefghijkl")
+
+
+@pytest.mark.parametrize("held", ["two words", "a\nb", "鍵です", "a\x00b", "“quoted”"])
+@pytest.mark.parametrize("name", ["openai:m", "openai-compatible:m@http://127.0.0.1:1/v1"])
+def test_what_can_be_no_key_is_refused_by_the_name_of_its_variable(
+    name: str, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"OPENAI_API_KEY": held, "OPENAI_COMPATIBLE_API_KEY": held}
+    monkeypatch.setattr(os, "environ", {**os.environ, **found})
+    variable = "OPENAI_COMPATIBLE_API_KEY" if "@" in name else "OPENAI_API_KEY"
+    with pytest.raises(InvalidInput, match=f"{variable} holds no key") as raised:
+        check_model_ready(name)
+    assert held not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("openai:m", "OPENAI_BASE_URL"),
+        ("openai-chat:m", "OPENAI_BASE_URL"),
+        ("anthropic:m", "ANTHROPIC_BASE_URL"),
+        ("google:m", "GOOGLE_GEMINI_BASE_URL"),
+    ],
+)
+def test_a_variable_moves_no_key_over_plain_http(
+    name: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(key, "k")
+    monkeypatch.setenv(variable, "http://far.example/v1")
+    with pytest.raises(InvalidInput, match=f"in the clear to where {variable} says"):
+        check_model_ready(name)
+    monkeypatch.setenv(variable, "http://[::1")
+    with pytest.raises(InvalidInput, match=f"{variable} holds no URL"):
+        check_model_ready(name)
+    monkeypatch.setenv(variable, "http://127.0.0.1:1/v1")
+    check_model_ready(name)
+
+
+def test_a_server_on_another_machine_gets_over_plain_http_only_a_key_that_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "theirs")
+    name = "openai-compatible:m@http://192.168.0.7:8080/v1"
+    assert parse_choice(name).key() == ""
+    assert parse_choice(f"{name}?key=OPENAI_COMPATIBLE_API_KEY").key() == "theirs"
+    assert parse_choice(name.replace("http:", "https:")).key() == "theirs"
+    told = str(Faults(parse_choice(name), "").because("key_refused", status=401))
+    assert "only one is sent that is named: ?key=OPENAI_COMPATIBLE_API_KEY (401)" in told
 
 
 def test_alternatives_are_read_in_order() -> None:

@@ -136,7 +136,7 @@ class LocalModel:
 def _fault(text: bytes) -> str:
     try:
         found = msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         found = None
     return told(found.get("error") if isinstance(found, dict) else None)
 

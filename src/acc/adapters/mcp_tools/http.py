@@ -16,6 +16,7 @@ import msgspec
 from mcp.client.streamable_http import streamable_http_client
 
 from acc.domain.errors import AccError, AddressRefused
+from acc.domain.value_objects.remote import without_secrets
 
 _FAILED = -32000
 _IDLE = 300.0
@@ -38,11 +39,16 @@ class HttpServer:
         self._token = token
         self._door = door
         self._max_bytes = max_bytes
+        self._sent = ""
         self._transport: _Guarded | None = None
 
     def last_words(self) -> str:
         """Return why the last request failed, if it did."""
         return "" if self._transport is None else self._transport.fault
+
+    def cleaned(self, text: str) -> str:
+        """Return a text without the token."""
+        return without_secrets(text, [self._sent])
 
     def refusal(self) -> AddressRefused | None:
         """Return what kept us from calling the address at all."""
@@ -51,7 +57,7 @@ class HttpServer:
     @asynccontextmanager
     async def open(self, on_end: Callable[[], None]) -> AsyncIterator[Any]:
         """Give the streams to and from the server; such a connection has no end of its own."""
-        token = self._token()
+        token = self._sent = self._token()
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(self._door.open())
             self._transport = _Guarded(client, self._door.streaming, self._max_bytes)

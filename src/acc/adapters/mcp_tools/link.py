@@ -6,15 +6,17 @@ The SDK wants a connection to be opened and closed by the same task, and runs co
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol, Self
 
 import mcp_types
 from mcp import Client, MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from acc.adapters.mcp_tools.reading import drop_malformed_tools
 from acc.domain.errors import AccError, AddressRefused, RemoteFailed
 
 log = logging.getLogger("acc.mcp")
@@ -31,6 +33,10 @@ class Source(Protocol):
 
     def last_words(self) -> str:
         """Return what is known about why it failed."""
+        ...
+
+    def cleaned(self, text: str) -> str:
+        """Return a text without the secrets that the server was given."""
         ...
 
     def refusal(self) -> AddressRefused | None:
@@ -72,7 +78,12 @@ class Link:
         """Return the error that tells what happened, with what is known about why."""
         why = self._source.last_words()
         told = f"the MCP server {self._place}: {what}"
-        return RemoteFailed(f"{told} ({why})" if why not in told else told, retryable=True)
+        words = f"{told} ({why})" if why not in told else told
+        return RemoteFailed(self._source.cleaned(words), retryable=True)
+
+    def refused(self, said: str) -> RemoteFailed:
+        """Return the error of a server that answers, and says no."""
+        return RemoteFailed(self._source.cleaned(f"the MCP server {self._place}: {said}"))
 
     async def open(self, seconds: float) -> None:
         """Connect, or say why it cannot be done in the time there is."""
@@ -126,7 +137,7 @@ class Link:
     async def _keep(self) -> None:
         try:
             client = Client(
-                self._source.open(self._end.set),
+                self._opened(),
                 message_handler=self._hear,
                 client_info=self._info,
                 cache=None,
@@ -143,6 +154,11 @@ class Link:
         finally:
             self._end.set()
             self._ready.set()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[tuple[Any, Any]]:
+        async with self._source.open(self._end.set) as (incoming, outgoing):
+            yield _Sifted(incoming, lambda: self.client.protocol_version), outgoing
 
     async def _hear(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
@@ -167,6 +183,36 @@ class Link:
             except (SubscriptionLost, TimeoutError):
                 self.tells_changes = False
             await asyncio.sleep(_LISTEN_AGAIN)
+
+
+class _Sifted:
+    """What comes from a server, but for single tools for which a whole listing would be refused."""
+
+    def __init__(self, incoming: Any, version: Callable[[], str]) -> None:
+        self._incoming = incoming
+        self._version = version
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._incoming, name)
+
+    async def __aenter__(self) -> Self:
+        await self._incoming.__aenter__()
+        return self
+
+    async def __aexit__(self, *how: Any) -> None:
+        await self._incoming.__aexit__(*how)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._incoming.__anext__()
+        told = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(told, mcp_types.JSONRPCResponse) and isinstance(
+            told.result.get("tools"), list
+        ):
+            drop_malformed_tools(told.result, self._version())
+        return item
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:

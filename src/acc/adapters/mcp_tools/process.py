@@ -16,6 +16,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from acc.domain.errors import InvalidInput, RemoteFailed
+from acc.domain.value_objects.remote import without_secrets
 
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER") + (
     ("APPDATA", "COMSPEC", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERPROFILE")
@@ -23,7 +24,7 @@ _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMP
     else ()
 )
 _PIECE = 64 * 1024
-_MOST_WORDS = 2_000
+_MOST_WORDS = 16_000
 #: How long a server may take to leave once its input ends, and once it is told to.
 GRACE = 2.0
 
@@ -61,8 +62,13 @@ class ServerProcess:
         told = "" if status is None else f"it ended with status {status}"
         if self.too_large:
             told = f"it sent a line of more than {self._max_bytes} bytes"
-        said = self._words.decode(errors="replace").strip().splitlines()
+        # Before the end is taken, lest it begin within a secret.
+        said = self.cleaned(self._words.decode(errors="replace")).strip().splitlines()
         return ": ".join(filter(None, (told, said[-1][-300:] if said else "")))
+
+    def cleaned(self, text: str) -> str:
+        """Return a text without what the server was given in its environment."""
+        return without_secrets(text, self._env.values())
 
     @asynccontextmanager
     async def open(self, on_end: Callable[[], None]) -> AsyncIterator[Streams]:

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import mcp_types
 import msgspec
+from mcp_types.methods import parse_server_result
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -52,6 +53,25 @@ def read_tools(listed: Iterable[mcp_types.Tool]) -> tuple[McpToolInfo, ...]:
             ),
         )
     return tuple(found.values())
+
+
+def drop_malformed_tools(result: dict[str, Any], version: str) -> None:
+    """Leave those tools out of a listing for which the SDK would refuse all the others too."""
+    if _is_listing(result, version):
+        return
+    tools = result["tools"]
+    result["tools"] = [tool for tool in tools if _is_listing({**result, "tools": [tool]}, version)]
+    log.warning(
+        "%d malformed tools of an MCP server are left out", len(tools) - len(result["tools"])
+    )
+
+
+def _is_listing(result: dict[str, Any], version: str) -> bool:
+    try:
+        parse_server_result("tools/list", version, result)
+    except (ValueError, KeyError, RecursionError):
+        return False
+    return True
 
 
 def fault_in(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:

@@ -196,7 +196,7 @@ class McpServer:
         place.unanswered = 0
         if error.code in (mcp_types.INVALID_PARAMS, mcp_types.METHOD_NOT_FOUND):
             link.changed = True  # perhaps it no longer has what we think it has
-        return RemoteFailed(f"the MCP server {self._address.place}: {said}")
+        return link.refused(said)
 
     def _note_silence(self, place: _Place, link: Link) -> None:
         place.unanswered += 1

@@ -2,16 +2,25 @@
 
 import asyncio
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx2
 import msgspec
 
-from acc.adapters.chat.answering import Answer, ServerFault, events
+from acc.adapters.chat.answering import (
+    NO_COMPLETION,
+    Answer,
+    ServerFault,
+    Unreadable,
+    events,
+    whole,
+)
 from acc.adapters.chat.asking import bound_to, function, in_words, messages, unfolded
 from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.faults import Faults
@@ -49,6 +58,7 @@ _SERVERS_FAULT = 500
 _SENT_AS_THEY_ARE = ("temperature", "top_p", "max_tokens", "seed")
 _EFFORTS = {"on": "medium", "off": "none"}
 _MOST_KEPT = 512
+_MOST_REFUSAL = 1024 * 1024
 
 
 class ChatModel:
@@ -73,10 +83,11 @@ class ChatModel:
         """Return the answer to a prompt."""
         answer = Answer()
         try:
-            response = await self._opened().post(self._url, content=self._body(prompt))
-            if not response.is_success:
-                raise self._told(response)
-            answer.fill(response.content)
+            body = self._body(prompt)
+            async with self._opened().stream("POST", self._url, content=body) as response:
+                if not response.is_success:
+                    raise await self._told(response)
+                answer.fill(await whole(response.aiter_bytes()))
         except (httpx2.HTTPError, ServerFault, ValueError) as error:
             raise self._failed(error) from None
         return self._whole(answer)
@@ -91,15 +102,19 @@ class ChatModel:
         try:
             async with self._opened().stream("POST", self._url, content=body) as response:
                 if not response.is_success:
-                    await response.aread()
-                    raise self._told(response)
-                async for data in events(response.aiter_bytes()):
-                    text = answer.add(data)
-                    if text:
-                        yield text
+                    raise await self._told(response)
+                if response.headers.get("content-type", "").startswith("application/json"):
+                    # Some servers do not stream, whatever they are asked.
+                    answer.fill(await whole(response.aiter_bytes()))
+                    rest = answer.text
+                else:
+                    async for data in events(response.aiter_bytes()):
+                        text = answer.add(data)
+                        if text:
+                            yield text
+                    rest = answer.close()
         except (httpx2.HTTPError, ServerFault, ValueError) as error:
             raise self._failed(error) from None
-        rest = answer.close()
         if rest:
             yield rest
         yield self._whole(answer)
@@ -165,6 +180,8 @@ class ChatModel:
             words = f": {answer.refusal[:300]}" if answer.refusal else ""
             raise self._faults.made(f"it refused to answer this{words}", reason="refused")
         if answer.finish is None:
+            if not answer.begun:
+                raise self._faults.because("unreadable", told=NO_COMPLETION)
             raise self._faults.cut_off()
         if answer.finish == "length" and not text and not calls:
             raise self._faults.made(
@@ -194,21 +211,32 @@ class ChatModel:
             return self._faults.cut_off()
         if isinstance(error, httpx2.HTTPError):
             return self._faults.because("connection")
-        return self._faults.because("unreadable")
+        return self._faults.because(
+            "unreadable", told=str(error) if isinstance(error, Unreadable) else ""
+        )
 
-    def _told(self, response: httpx2.Response) -> ModelFailed:
+    async def _told(self, response: httpx2.Response) -> ModelFailed:
         """Return what a server's refusal says."""
+        if response.has_redirect_location:
+            target = urljoin(self._url, response.headers["location"]).partition("?")[0][:200]
+            return self._faults.made(
+                f"it sends us on to {target} ({response.status_code}): name the URL that answers",
+                reason="rejected",
+            )
         try:
-            body = msgspec.json.decode(response.content)
-        except msgspec.MsgspecError:
-            body = response.text
+            said = await whole(response.aiter_bytes(), _MOST_REFUSAL)
+            body = msgspec.json.decode(said)
+        except Unreadable:
+            body = ""
+        except (msgspec.MsgspecError, RecursionError):
+            body = said.decode(errors="replace")
         inner = body.get("error", body) if isinstance(body, dict) else body
         return self._worded(inner, response.status_code, _seconds(response))
 
     def _worded(self, error: object, status: int, retry_after: float | None) -> ModelFailed:
         found = error if isinstance(error, dict) else {"message": str(error)}
         names = [str(found.get(key)) for key in ("code", "type")]
-        if not status and names[0].isdigit():
+        if not status and re.fullmatch(r"[1-5][0-9]{2}", names[0]):
             status = int(names[0])
         reason = next((_CALLED[name] for name in names if name in _CALLED), "")
         if status in (401, 403) or not reason:

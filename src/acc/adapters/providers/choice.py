@@ -1,12 +1,15 @@
 """Which model is meant, and how it is to be asked: read from a name, with nothing imported."""
 
+import ipaddress
 import math
 import os
+import re
 from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.remote import without_secrets
 
 #: The variable that holds a provider's key, by the prefix of its models' names. Where there is
 #: none, the provider takes its credentials from elsewhere, or needs none.
@@ -51,6 +54,14 @@ MOVABLE = frozenset(
 )
 #: The key of an OpenAI-compatible server, if it wants one; that of OpenAI is never sent to it.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
+#: The variables by which the providers' own clients are moved, key and all.
+_MOVED_BY = {
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "google": "GOOGLE_GEMINI_BASE_URL",
+    "openai": "OPENAI_BASE_URL",
+    "openai-chat": "OPENAI_BASE_URL",
+    "openai-responses": "OPENAI_BASE_URL",
+}
 OUTPUTS = ("auto", "native", "prompted")
 _ALTERNATIVE = "|"
 
@@ -89,6 +100,11 @@ class ModelChoice:
         if not self.model.strip() or not self.model.isprintable():
             raise InvalidInput(f"{self.provider}: a model's name is missing, as in openai:gpt-5.2")
         _check_url(self.provider, self.base_url)
+        if self.api_key_env and not _is_variable(self.api_key_env):
+            raise InvalidInput(
+                f"{self.name}: key takes the name of the environment variable that holds the key, "
+                "such as TEAM_KEY, and not the key itself"
+            )
         if self.output not in OUTPUTS:
             raise InvalidInput(f"output={self.output!r}: choose one of {', '.join(OUTPUTS)}")
         for name, least in _LEAST.items():
@@ -111,19 +127,47 @@ class ModelChoice:
         """Return the environment variables that may hold the key."""
         if self.api_key_env:
             return (self.api_key_env,)
-        return KEYS[self.provider]
+        return (COMPATIBLE_KEY,) if self.provider == "openai-compatible" else KEYS[self.provider]
+
+    @property
+    def sends_only_named_key(self) -> bool:
+        """Tell whether the key would go in the clear, so that only one named for it may."""
+        return self.provider == "openai-compatible" and _is_clear(self.base_url)
 
     def key(self) -> str:
         """Return the key, or say which variable should hold it; empty where none is needed."""
-        if self.provider == "openai-compatible" and not self.api_key_env:
-            return os.environ.get(COMPATIBLE_KEY, "")
+        self._check_moved()
+        is_free = self.provider == "openai-compatible" and not self.api_key_env
+        if is_free and self.sends_only_named_key:
+            return ""
         variables = self.key_variables
-        found = next(filter(None, (os.environ.get(name, "").strip() for name in variables)), "")
-        if variables and not found:
+        for variable in variables:
+            found = os.environ.get(variable, "").strip()
+            if found and not (found.isascii() and found.isprintable() and " " not in found):
+                raise InvalidInput(
+                    f"{self.name}: {variable} holds no key: blanks, line breaks or letters are in "
+                    "it that no key has"
+                )
+            if found:
+                return found
+        if variables and not is_free:
             raise InvalidInput(
                 f"{self.name} needs a key: set the environment variable {' or '.join(variables)}"
             )
-        return found
+        return ""
+
+    def _check_moved(self) -> None:
+        """Refuse a variable that would send the key elsewhere in the clear."""
+        variable = _MOVED_BY.get(self.provider, "")
+        url = "" if self.base_url else os.environ.get(variable, "").strip()
+        try:
+            is_clear = _is_clear(url)
+        except ValueError:
+            raise InvalidInput(f"{variable} holds no URL") from None
+        if is_clear:
+            raise InvalidInput(
+                f"the key of {self.provider} would go in the clear to where {variable} says: https"
+            )
 
 
 #: The least that a number may be.
@@ -170,13 +214,13 @@ def parse_choice(name: str) -> ModelChoice:
     head, question, query = name.partition("?")
     prefix, colon, model = head.partition(":")
     if not colon:
-        raise InvalidInput(f"{name!r} names no model: write PROVIDER:MODEL, as in openai:gpt-5.2")
+        raise InvalidInput(f"{head!r} names no model: write PROVIDER:MODEL, as in openai:gpt-5.2")
     base_url = ""
     for scheme in ("@https://", "@http://"):
         if scheme in model:
             model, _, rest = model.partition(scheme)
             base_url = scheme[1:] + rest
-    settings = _settings(name, query) if question else {}
+    settings = _settings(head, query) if question else {}
     return ModelChoice(
         provider=ALIASES.get(prefix, prefix), model=model, base_url=base_url, **settings
     )
@@ -197,7 +241,7 @@ def _settings(name: str, query: str) -> dict[str, Any]:
             found[key] = _number(name, key, value)
         else:
             raise InvalidInput(
-                f"{name.partition('?')[0]} has no setting {key!r}: choose of "
+                f"{name} has no setting {key!r}: choose of "
                 f"{', '.join(sorted(known | _TEXTS.keys()))}"
             )
     return found
@@ -225,10 +269,10 @@ def _check_url(provider: str, url: str) -> None:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise InvalidInput(f"{url!r} is no URL") from None
+        raise InvalidInput(f"{_shown(url)!r} is no URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise InvalidInput(f"{url!r} is no http or https URL")
-    if parts.scheme == "http" and provider != "openai-compatible" and not _is_here(parts.hostname):
+        raise InvalidInput(f"{_shown(url)!r} is no http or https URL")
+    if provider != "openai-compatible" and _is_clear(url):
         raise InvalidInput(
             f"the key of {provider} would go to {parts.hostname} in the clear: https"
         )
@@ -239,5 +283,23 @@ def _check_url(provider: str, url: str) -> None:
         )
 
 
-def _is_here(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
+def _shown(url: str) -> str:
+    return re.sub(r"//[^/]*@", "//***@", url)
+
+
+def _is_clear(url: str) -> bool:
+    """Tell whether what is sent to a URL can be read on its way."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.hostname == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return True
+
+
+def _is_variable(name: str) -> bool:
+    """Tell whether it names a variable; what may be a key is none, unless there is one."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) or without_secrets(name) != name:
+        return False
+    return name.isupper() or name in os.environ

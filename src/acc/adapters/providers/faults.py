@@ -1,14 +1,11 @@
 """What went wrong with a provider, in words that say what to do about it."""
 
-import re
-
 from acc.adapters.providers.choice import ModelChoice
 from acc.domain.errors import ModelFailed
+from acc.domain.value_objects.remote import origin_of, without_secrets
 
 _MOST = 300
 _WORTH_RETRYING = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 522, 524, 529})
-_BEARER = re.compile(r"(?i)\b(bearer|api[-_ ]?key|token)\b(\W{1,4})[\w.~+/=*-]{8,}")
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|hf|AIza)[-_]?[\w*-]{12,}")
 
 #: By a word for it: whether to try again, and what to do.
 _KINDS: dict[str, tuple[bool, str]] = {
@@ -18,7 +15,7 @@ _KINDS: dict[str, tuple[bool, str]] = {
     "unavailable": (True, "it is not available just now"),
     "server": (True, "its server failed"),
     "timeout": (True, "no answer within {timeout:g} s"),
-    "connection": (True, "it cannot be reached"),
+    "connection": (True, "it cannot be reached{where}"),
     "unreadable": (True, "its answer cannot be read"),
     "key_refused": (
         False,
@@ -33,6 +30,9 @@ _KINDS: dict[str, tuple[bool, str]] = {
     "rejected": (False, "it rejected the request"),
     "not_possible": (False, "it cannot be asked like this"),
 }
+#: What to do where a key is refused that was not sent.
+_WANTED = "it wants a key: set {variable}"
+_NAMED = "it wants a key, and over plain http only one is sent that is named: ?key={variable}"
 
 
 class Faults:
@@ -52,6 +52,8 @@ class Faults:
     ) -> ModelFailed:
         """Return a failure by the word for it; `told` is what the provider said about it."""
         retryable, advice = _KINDS.get(reason, (False, reason))
+        if reason == "key_refused" and not self._key and self._choice.key_variables:
+            advice = _NAMED if self._choice.sends_only_named_key else _WANTED
         words = "" if reason == "key_refused" else " ".join(told.split())
         number = f" ({status})" if status else ""
         said = f": {words[:_MOST]}{'…' if len(words) > _MOST else ''}" if words else ""
@@ -91,15 +93,15 @@ class Faults:
 
     def cleaned(self, text: str) -> str:
         """Return a text without the key, and without what looks like one."""
-        if self._key:
-            text = text.replace(self._key, "***")
-        return _KEY_LIKE.sub("***", _BEARER.sub(r"\1\2***", text))
+        return without_secrets(text, [self._key])
 
     def _filled(self, advice: str) -> str:
         choice = self._choice
-        variables = " or ".join(choice.key_variables)
+        variables, url = " or ".join(choice.key_variables), choice.base_url
         return advice.format(
             timeout=choice.timeout,
+            where=f" at {origin_of(url)}: check the URL" if url else ": check the network",
+            variable=variables,
             variables=f" in {variables}" if variables else "",
-            url=" and the URL" if choice.base_url else "",
+            url=" and the URL" if url else "",
         )

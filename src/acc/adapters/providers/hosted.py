@@ -30,7 +30,15 @@ from acc.domain.value_objects.event import Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 #: What goes wrong in a call, by whoever's hand; anything else is a mistake of ours.
-_FAULTS = (AgentRunError, UserError, httpx2.HTTPError, OSError, TimeoutError, ValueError)
+_FAULTS = (
+    AgentRunError,
+    UserError,
+    httpx2.HTTPError,
+    OSError,
+    TimeoutError,
+    ValueError,
+    RecursionError,
+)
 _SENT_AS_THEY_ARE = ("temperature", "top_p", "max_tokens", "seed", "thinking")
 
 

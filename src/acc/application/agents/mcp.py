@@ -140,8 +140,7 @@ def _name_of(address: McpAddress) -> str:
     if address.url:
         found = (urlsplit(address.url).hostname or "").split(".")[0]
     else:
-        files = [word for word in address.command[1:] if PurePath(word).suffix]
-        found = PurePath(files[0] if files else address.command[0]).stem
+        found = PurePath(address.program).stem
     made = _spelled(found)
     return made if made.replace("-", "_").isidentifier() and made != "user" else f"mcp_{made}"
 

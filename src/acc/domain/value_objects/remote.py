@@ -1,14 +1,33 @@
-"""Who calls us, whom we call, and on which terms."""
+"""Who calls us, whom we call, on which terms, and what may be repeated of what they say."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.value import Value
+
+_BEARER = re.compile(r"(?i)\b(bearer|api[-_ ]?key|token)\b(\W{1,4})[\w.~+/=*-]{8,}")
+_KEY_LIKE = re.compile(
+    r"\b(?:(?:sk|pk|rk|gsk|xai|hf|gh[opsu]|github_pat|glpat|xox[abps])[-_]|AIza|AKIA)[\w*-]{12,}"
+)
+#: A shorter one is hardly a secret, and cutting it would leave little of a text.
+_LEAST_SECRET = 4
+#: What the file of a program ends in that another program runs.
+_SCRIPTS = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb", ".sh", ".ts"})
+
+
+def without_secrets(text: str, known: Iterable[str] = ()) -> str:
+    """Return a text without the secrets that are known, and without what looks like a key."""
+    for secret in sorted(known, key=len, reverse=True):
+        if len(secret) >= _LEAST_SECRET:
+            text = text.replace(secret, "***")
+    return _KEY_LIKE.sub("***", _BEARER.sub(r"\1\2***", text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +112,14 @@ class McpAddress:
 
     @property
     def place(self) -> str:
-        """Return what may be shown: the program or the origin, no arguments and no secrets."""
-        return origin_of(self.url) if self.url else self.command[0]
+        """Return what may be shown: the origin or the program, no arguments and no secrets."""
+        return origin_of(self.url) if self.url else self.program
+
+    @property
+    def program(self) -> str:
+        """Return the name of the file that is run, be it by an interpreter."""
+        files = [PurePath(word) for word in self.command]
+        return next((file.name for file in files if file.suffix in _SCRIPTS), files[0].name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
