@@ -303,6 +303,7 @@ class _Desk:
     on_turn: OnTurn
     on_call: Callable[[ModelCall], None]
     should_stop: Callable[[], bool]
+    is_alone: Callable[[], bool] = lambda: False
 
     async def work(self, job: EpisodeJob) -> EpisodeEnd:
         """Run one episode; what its models cost is on record before anyone hears of it."""
@@ -331,6 +332,7 @@ class _Desk:
                     job,
                     on_turn=lambda of, result: self.on_turn(of.name, result),
                     should_stop=self.should_stop,
+                    why_spoilt=lambda: "nobody listens any more" if self.is_alone() else "",
                 )
             finally:
                 await models.aclose()
@@ -344,22 +346,25 @@ def run_evaluation(
     on_turn: OnTurn,
     spending: Spending | None = None,
 ) -> EvaluationOutcome:
-    """Run the episodes here or in worker processes; Ctrl-C ends it with what was done.
+    """Run the episodes here or in worker processes; Ctrl-C or SIGTERM ends it with what was done.
 
     `spending` hears what every call of a model costs, and ends the run where no more may be spent:
     turns that are under way are finished.
     """
+    from acc.adapters.runtime.workers import interrupted_by_sigterm
+
     outcome = EvaluationOutcome()
     spending = spending or Spending()
     if not jobs:
         return outcome
     try:
-        if spending.is_used_up:
-            pass
-        elif workers <= 1:
-            asyncio.run(_run_here(run, jobs, on_turn, outcome, spending))
-        else:
-            _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome, spending)
+        with interrupted_by_sigterm():
+            if spending.is_used_up:
+                pass
+            elif workers <= 1:
+                asyncio.run(_run_here(run, jobs, on_turn, outcome, spending))
+            else:
+                _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome, spending)
     except KeyboardInterrupt:
         outcome.stopped = True
     if spending.is_used_up and outcome.ended < len(jobs):
@@ -437,6 +442,7 @@ def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
         on_turn=lambda name, result: seat.tell((name, slim(result))),
         on_call=seat.tell,
         should_stop=seat.should_stop,
+        is_alone=seat.is_alone,
     )
     for job in seat.jobs():
         try:
@@ -445,7 +451,7 @@ def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
             seat.tell(WorkerFault(error.code, str(error)))
             return
         seat.tell(end)
-        if end.stopped:
+        if end.stopped or end.spoilt:
             return
 
 
