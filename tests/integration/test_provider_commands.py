@@ -98,7 +98,7 @@ def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path)
 
 
 def test_a_turn_whose_model_fails_is_a_failed_turn(server: ProviderStandIn, tmp_path: Path) -> None:
-    server.script = [fail(401, f"bad key {KEY}")] * 40
+    server.script = [fail(400, f"bad question, key {KEY}")] * 40
     found = acc(
         "eval",
         *SMALL,

@@ -277,16 +277,21 @@ def compose_episode(
 
 @dataclass(slots=True, kw_only=True)
 class EvaluationOutcome:
-    """How a whole evaluation ended; `out_of_money` says why the limit of its cost ended it."""
+    """How a whole evaluation ended; `out_of_money` says why the limit of its cost ended it.
+
+    One with a `mistake` was ended by what would have spoilt every turn, such as a refused key.
+    """
 
     errors: dict[str, str] = field(default_factory=dict)
     stopped: bool = False
     out_of_money: str = ""
+    mistake: bool = False
     ended: int = 0
 
     def take(self, end: EpisodeEnd) -> None:
         """Count an episode that ended; one that was stopped between two turns did not."""
         self.ended += not end.stopped
+        self.mistake |= end.spoilt
         if end.error:
             self.errors[end.job.name] = end.error
 
@@ -327,12 +332,16 @@ class _Desk:
                 agent_timeout=configuration.timeout,
                 judge_attempts=configuration.judge_attempts,
             )
+
+            def why_spoilt() -> str:
+                return "nobody listens any more" if self.is_alone() else models.mistake
+
             try:
                 return await use_case.run(
                     job,
                     on_turn=lambda of, result: self.on_turn(of.name, result),
                     should_stop=self.should_stop,
-                    why_spoilt=lambda: "nobody listens any more" if self.is_alone() else "",
+                    why_spoilt=why_spoilt,
                 )
             finally:
                 await models.aclose()
@@ -389,7 +398,7 @@ async def _run_here(
     for job in jobs:
         end = await desk.work(job)
         outcome.take(end)
-        if spending.is_used_up:
+        if spending.is_used_up or end.spoilt:
             return
 
 
@@ -406,6 +415,8 @@ def _run_in_workers(
     def take(message: Any) -> bool:
         if isinstance(message, EpisodeEnd):
             outcome.take(message)
+            if message.spoilt:
+                pool.halt()
             return True
         if isinstance(message, WorkerFault):
             raise message.as_error()
