@@ -86,6 +86,18 @@ def test_a_compressor_without_a_key_is_refused_before_a_run_begins(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_cache_that_cannot_be_written_is_refused_before_anything_is_asked(
+    server: ProviderStandIn, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    arguments = ("eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "file")
+    found = acc(*arguments, cwd=tmp_path, environment=server.environment(KEY))
+    assert found.returncode == 2
+    assert "the answer cache file cannot be written: " in found.stderr
+    assert server.count == 0
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path) -> None:
     found = acc(
         "eval", *SMALL, "--model", "anthropic:claude-opus-4-8", cwd=tmp_path, environment={}

@@ -228,6 +228,7 @@ class ProviderModel:
             if self._cache is not None:
                 from acc.adapters.providers.cache import CachedModel
 
+                check_cache(self._cache)
                 identity = {"models": [self.choice.identity]}
                 self._model = CachedModel(
                     self._model, self._cache, identity=identity, name=self.name
@@ -377,6 +378,13 @@ def _limiter(choice: "ModelChoice") -> "Limiter | None":
         tokens_per_minute=choice.tokens_per_minute,
     )
     return None if limits.are_none else Limiter(limits)
+
+
+def check_cache(folder: Path) -> None:
+    """Refuse a folder where no answer could be kept, before one is paid for."""
+    from acc.adapters.providers.cache import check_folder
+
+    check_folder(folder)
 
 
 def model_cache() -> Path | None:
