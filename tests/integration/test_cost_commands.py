@@ -284,7 +284,7 @@ def test_a_call_without_a_price_ends_a_run_with_a_limit(
 def test_a_price_that_is_not_known_is_told_and_a_failed_call_is_counted(
     server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.script = [fail(401, "no"), say("yes")]
+    server.script = [fail(400, "no"), say("yes")]
     model = f"openai-compatible:q@{server.url}"
     acc(["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"])
     assert re.search(r"acc +4 +1 +33 +21 +price not known", capsys.readouterr().out)

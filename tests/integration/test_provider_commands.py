@@ -86,6 +86,18 @@ def test_a_compressor_without_a_key_is_refused_before_a_run_begins(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_cache_that_cannot_be_written_is_refused_before_anything_is_asked(
+    server: ProviderStandIn, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    arguments = ("eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "file")
+    found = acc(*arguments, cwd=tmp_path, environment=server.environment(KEY))
+    assert found.returncode == 2
+    assert "the answer cache file cannot be written: " in found.stderr
+    assert server.count == 0
+    assert not (tmp_path / "runs").exists()
+
+
 def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path) -> None:
     found = acc(
         "eval", *SMALL, "--model", "anthropic:claude-opus-4-8", cwd=tmp_path, environment={}
@@ -98,7 +110,7 @@ def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path)
 
 
 def test_a_turn_whose_model_fails_is_a_failed_turn(server: ProviderStandIn, tmp_path: Path) -> None:
-    server.script = [fail(401, f"bad key {KEY}")] * 40
+    server.script = [fail(400, f"bad question, key {KEY}")] * 40
     found = acc(
         "eval",
         *SMALL,
@@ -135,3 +147,33 @@ def test_an_agent_runs_with_the_model_that_the_environment_names(
     )
     assert refused.returncode != 0
     assert "OPENAI_API_KEY" in refused.stderr
+
+
+@pytest.mark.parametrize("memory", ["acc", "acc:openai:gpt-5.2"])
+def test_a_memory_without_a_key_is_refused_before_an_agent_runs(
+    tmp_path: Path, memory: str
+) -> None:
+    code = f"from acc import Agent\nroot = Agent(name='root', model='embedded', memory={memory!r})"
+    (tmp_path / "desk.py").write_text(code)
+    environment = {"ACC_COMPRESSOR_MODEL": "openai:gpt-5.2"} if memory == "acc" else {}
+    found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment=environment)
+    assert found.returncode == 2
+    assert "agent 'root': the compressor: " in found.stderr
+    assert "OPENAI_API_KEY" in found.stderr
+    rules = acc(
+        "run", "desk:root", "Hello.", cwd=tmp_path, environment={"ACC_COMPRESSOR_MODEL": "rules"}
+    )
+    assert rules.returncode == (0 if memory == "acc" else 2)
+
+
+def test_rules_that_write_a_memory_in_place_of_a_model_are_told(
+    server: ProviderStandIn, tmp_path: Path
+) -> None:
+    server.script = [fail(401, "no")] * 4
+    name = f"acc:openai-compatible:m@{server.url}"
+    code = f"from acc import Agent\nroot = Agent(name='root', model='embedded', memory={name!r})"
+    (tmp_path / "desk.py").write_text(code)
+    found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
+    assert found.returncode == 0
+    assert "root: rules wrote the memory, not its model: " in found.stderr
+    assert "it refuses the key" in found.stderr

@@ -55,3 +55,24 @@ async def test_an_error_ends_the_episode_and_says_so() -> None:
     end = await EvaluateUseCase(compose=lambda _: episode(journal, names=["ghost"])).run(JOB)
     assert end.error.startswith("judge_contract_broken: turn 1: the judge was asked about ['a']")
     assert JOB.name == "s.000007"
+
+
+async def test_a_spoilt_turn_is_not_recorded_and_ends_the_episode_before_the_judge_is_asked() -> (
+    None
+):
+    journal = Notebook()
+    made = episode(journal)
+    use_case = EvaluateUseCase(compose=lambda _: made)
+    end = await use_case.run(JOB, why_spoilt=lambda: "no key" if journal.turns else "")
+    assert (end.turns, end.error, end.spoilt, end.stopped) == (1, "no key", True, False)
+    assert [turn.query.turn_id for turn in journal.turns] == [1]
+    assert isinstance(made.judge, ScriptedJudge)
+    assert len(made.judge.judged) == 1
+
+
+async def test_what_spoils_a_turn_is_told_rather_than_the_error_that_it_led_to() -> None:
+    journal = Notebook()
+    use_case = EvaluateUseCase(compose=lambda _: episode(journal, names=["ghost"]))
+    reasons = iter(["", "no key"])
+    end = await use_case.run(JOB, why_spoilt=lambda: next(reasons))
+    assert (end.turns, end.error, end.spoilt) == (0, "no key", True)

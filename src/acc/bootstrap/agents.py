@@ -11,7 +11,13 @@ from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
 from acc.bootstrap.mcp import LateMcpConnections
-from acc.bootstrap.models import check_model_name, check_model_ready, make_model
+from acc.bootstrap.models import (
+    check_cache,
+    check_model_name,
+    check_model_ready,
+    make_model,
+    model_cache,
+)
 from acc.bootstrap.parts import RULES, compressor_of, is_memory, make_memory, token_counter
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Part
@@ -75,22 +81,40 @@ def _check_memory(agent: str, memory: str, models: Mapping[str, LanguageModelPor
     if memory.partition(":")[0] != "acc":
         return
     compressor = compressor_of(memory)
-    if compressor != RULES and compressor not in models:
+    if compressor not in models:
         try:
-            check_model_name(compressor)
+            _check_compressor(compressor, check_model_name)
         except InvalidInput as error:
-            raise InvalidInput(f"agent {agent!r}: the compressor: {error}") from None
+            raise InvalidInput(f"agent {agent!r}: {error}") from None
 
 
-def check_models(agent: BaseAgent) -> None:
-    """Refuse a tree with a model that could not be asked: no such name, no key, no library."""
+def check_models(agent: BaseAgent, *, kept_may_do: bool = False) -> None:
+    """Refuse a tree with a model that could not be asked: no such name, no key, no library.
+
+    Compressors' models are looked at too. With `kept_may_do` neither key nor library is wanted
+    where answers are kept on disk.
+    """
+    cache = model_cache()
+    if cache is not None:
+        check_cache(cache)
+    check = check_model_name if cache is not None and kept_may_do else check_model_ready
     for found in agent.walk():
-        model = getattr(found, "model", None)
-        if isinstance(model, str) and model:
-            try:
-                check_model_ready(model)
-            except InvalidInput as error:
-                raise InvalidInput(f"agent {found.name!r}: {error}") from None
+        model, memory = getattr(found, "model", None), getattr(found, "memory", None)
+        try:
+            if isinstance(model, str) and model:
+                check(model)
+            if isinstance(memory, str) and memory.partition(":")[0] == "acc":
+                _check_compressor(compressor_of(memory), check)
+        except InvalidInput as error:
+            raise InvalidInput(f"agent {found.name!r}: {error}") from None
+
+
+def _check_compressor(name: str, check: Callable[[str], None]) -> None:
+    try:
+        if name != RULES:
+            check(name)
+    except InvalidInput as error:
+        raise InvalidInput(f"the compressor: {error}") from None
 
 
 def _unknown_memory(name: str) -> str:

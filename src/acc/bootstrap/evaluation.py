@@ -277,16 +277,21 @@ def compose_episode(
 
 @dataclass(slots=True, kw_only=True)
 class EvaluationOutcome:
-    """How a whole evaluation ended; `out_of_money` says why the limit of its cost ended it."""
+    """How a whole evaluation ended; `out_of_money` says why the limit of its cost ended it.
+
+    One with a `mistake` was ended by what would have spoilt every turn, such as a refused key.
+    """
 
     errors: dict[str, str] = field(default_factory=dict)
     stopped: bool = False
     out_of_money: str = ""
+    mistake: bool = False
     ended: int = 0
 
     def take(self, end: EpisodeEnd) -> None:
         """Count an episode that ended; one that was stopped between two turns did not."""
         self.ended += not end.stopped
+        self.mistake |= end.spoilt
         if end.error:
             self.errors[end.job.name] = end.error
 
@@ -303,6 +308,7 @@ class _Desk:
     on_turn: OnTurn
     on_call: Callable[[ModelCall], None]
     should_stop: Callable[[], bool]
+    is_alone: Callable[[], bool] = lambda: False
 
     async def work(self, job: EpisodeJob) -> EpisodeEnd:
         """Run one episode; what its models cost is on record before anyone hears of it."""
@@ -326,11 +332,16 @@ class _Desk:
                 agent_timeout=configuration.timeout,
                 judge_attempts=configuration.judge_attempts,
             )
+
+            def why_spoilt() -> str:
+                return "nobody listens any more" if self.is_alone() else models.mistake
+
             try:
                 return await use_case.run(
                     job,
                     on_turn=lambda of, result: self.on_turn(of.name, result),
                     should_stop=self.should_stop,
+                    why_spoilt=why_spoilt,
                 )
             finally:
                 await models.aclose()
@@ -344,22 +355,25 @@ def run_evaluation(
     on_turn: OnTurn,
     spending: Spending | None = None,
 ) -> EvaluationOutcome:
-    """Run the episodes here or in worker processes; Ctrl-C ends it with what was done.
+    """Run the episodes here or in worker processes; Ctrl-C or SIGTERM ends it with what was done.
 
     `spending` hears what every call of a model costs, and ends the run where no more may be spent:
     turns that are under way are finished.
     """
+    from acc.adapters.runtime.workers import interrupted_by_sigterm
+
     outcome = EvaluationOutcome()
     spending = spending or Spending()
     if not jobs:
         return outcome
     try:
-        if spending.is_used_up:
-            pass
-        elif workers <= 1:
-            asyncio.run(_run_here(run, jobs, on_turn, outcome, spending))
-        else:
-            _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome, spending)
+        with interrupted_by_sigterm():
+            if spending.is_used_up:
+                pass
+            elif workers <= 1:
+                asyncio.run(_run_here(run, jobs, on_turn, outcome, spending))
+            else:
+                _run_in_workers(run, jobs, min(workers, len(jobs)), on_turn, outcome, spending)
     except KeyboardInterrupt:
         outcome.stopped = True
     if spending.is_used_up and outcome.ended < len(jobs):
@@ -384,7 +398,7 @@ async def _run_here(
     for job in jobs:
         end = await desk.work(job)
         outcome.take(end)
-        if spending.is_used_up:
+        if spending.is_used_up or end.spoilt:
             return
 
 
@@ -401,6 +415,8 @@ def _run_in_workers(
     def take(message: Any) -> bool:
         if isinstance(message, EpisodeEnd):
             outcome.take(message)
+            if message.spoilt:
+                pool.halt()
             return True
         if isinstance(message, WorkerFault):
             raise message.as_error()
@@ -437,6 +453,7 @@ def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
         on_turn=lambda name, result: seat.tell((name, slim(result))),
         on_call=seat.tell,
         should_stop=seat.should_stop,
+        is_alone=seat.is_alone,
     )
     for job in seat.jobs():
         try:
@@ -445,7 +462,7 @@ def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
             seat.tell(WorkerFault(error.code, str(error)))
             return
         seat.tell(end)
-        if end.stopped:
+        if end.stopped or end.spoilt:
             return
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.local_models import is_local_name, make_local_model
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.spending import FREE, ModelCall, Part, Price
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
@@ -78,7 +78,8 @@ class EpisodeModels:
     """The models of one episode: agents share a model's connections, and no draw of its answers.
 
     `on_call` hears what every call cost, but for those of the embedded model. `prices` are by the
-    names that `--price` was given.
+    names that `--price` was given. `mistake` tells what has to be mended before a model can be
+    asked: its key, its name, its library; whoever asked may have made do without.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class EpisodeModels:
         self._prices = prices or {}
         self._on_call = on_call
         self._made: dict[str, LanguageModelPort] = {}
+        self.mistake = ""
 
     def of(self, who: str, part: Part = Part.AGENT) -> "Callable[[str], LanguageModelPort]":
         """Return what gives someone a model by its name, for one part."""
@@ -133,8 +135,16 @@ class EpisodeModels:
             return model
         from acc.adapters.providers.metering import MeteredModel
 
-        agent = "" if part is Part.JUDGE else who
-        return MeteredModel(model, self._on_call, part=part, agent=agent, name=name)
+        call = ModelCall(part=part, agent="" if part is Part.JUDGE else who, model=name)
+        return MeteredModel(model, call, on_call=self._on_call, on_fault=self._take_fault)
+
+    def _take_fault(self, fault: BaseException) -> None:
+        if isinstance(fault, ModelFailed):
+            is_mistake = fault.is_mistake
+        else:
+            is_mistake = isinstance(fault, InvalidInput)
+        if is_mistake and not self.mistake:
+            self.mistake = str(fault)
 
     async def aclose(self) -> None:
         """Close the models' connections."""
@@ -218,6 +228,7 @@ class ProviderModel:
             if self._cache is not None:
                 from acc.adapters.providers.cache import CachedModel
 
+                check_cache(self._cache)
                 identity = {"models": [self.choice.identity]}
                 self._model = CachedModel(
                     self._model, self._cache, identity=identity, name=self.name
@@ -367,6 +378,13 @@ def _limiter(choice: "ModelChoice") -> "Limiter | None":
         tokens_per_minute=choice.tokens_per_minute,
     )
     return None if limits.are_none else Limiter(limits)
+
+
+def check_cache(folder: Path) -> None:
+    """Refuse a folder where no answer could be kept, before one is paid for."""
+    from acc.adapters.providers.cache import check_folder
+
+    check_folder(folder)
 
 
 def model_cache() -> Path | None:

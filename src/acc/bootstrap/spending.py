@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.models import (
     ProviderModel,
+    check_cache,
     check_model_ready,
     choice_of,
     model_cache,
@@ -221,8 +222,11 @@ def check_limit(
 
 
 def check_ready(used: Sequence[UsedModel], cache: Path | None) -> None:
-    """Refuse models that could not be asked; with a cache, perhaps they need not be."""
-    if (cache or model_cache()) is not None:
+    """Refuse models that could not be asked; with a cache, which must be of use, they may do."""
+    folder = cache or model_cache()
+    if folder is not None:
+        if any(choice_of(one.name) for one in used):
+            check_cache(folder)
         return
     for name in dict.fromkeys(one.name for one in used if not one.held):
         check_model_ready(name)

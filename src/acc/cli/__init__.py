@@ -2,7 +2,7 @@
 
 Exit status: 0; 1 where a gate fails, an episode or a run ends in an error, or a check finds a
 problem; 2 for bad use; 3 where a run waits for a person; 4 where an evaluation has spent what it
-may; 130 on Ctrl-C.
+may; 130 on Ctrl-C, for an evaluation on SIGTERM too.
 """
 
 import sys

@@ -230,13 +230,23 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     _say_failing(results, was_shown=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
         say_error(f"episode {name} ended: {error}")
+    if outcome.mistake:
+        say_error("nothing of that turn is on record: mend it and repeat the command to continue")
     if outcome.stopped:
         say_error(f"stopped; what was done is in {directory.path}: repeat the command to continue")
         return 130
     if outcome.out_of_money:
         say_error(f"{outcome.out_of_money}; repeat the command with a higher limit to continue")
         return OUT_OF_MONEY
-    return 1 if outcome.errors or any(result.failed for result in results.gates) else 0
+    failed = outcome.errors or any(result.failed for result in results.gates)
+    return 1 if failed or not _is_anything_scored(results) else 0
+
+
+def _is_anything_scored(results: "evaluation.Results") -> bool:
+    if any(found["scored"] for found in results.summary["agents"].values()):
+        return True
+    say_error("no turn of any agent has a score")
+    return False
 
 
 def _say_failing(results: "evaluation.Results", *, was_shown: bool) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,12 @@ from cyclopts import Parameter
 
 from acc.adapters.runtime.logs import log_runs_to
 from acc.application.agents.base import BaseAgent
-from acc.bootstrap.agents import Runner
+from acc.bootstrap.agents import Runner, check_models
 from acc.cli.approval import commands
 from acc.cli.conversation import compact, console_on, show_request, shown, write_json
 from acc.cli.screen import say_error
 from acc.domain.errors import AccError
-from acc.domain.value_objects.event import Event, InputAnswer, InputRequest, RunStatus
+from acc.domain.value_objects.event import Event, EventKind, InputAnswer, InputRequest, RunStatus
 from acc.domain.value_objects.run import RunConfig
 
 AgentName = Annotated[
@@ -94,6 +94,16 @@ class Turn:
         return next((event for event in reversed(self.events) if event.status is not None), None)
 
 
+def stand_ins(events: Sequence[Event]) -> dict[str, str]:
+    """Return why rules wrote an agent's memory in place of its model, by agent."""
+    found: dict[str, str] = {}
+    for event in events:
+        told = event.detail.get("compressor") if event.kind is EventKind.MEMORY else None
+        if isinstance(told, Mapping) and told.get("fallback"):
+            found[event.author] = str(told["fallback"])
+    return found
+
+
 class Conversation:
     """A session of one agent, asked turn by turn; everything runs on one event loop."""
 
@@ -120,8 +130,14 @@ class Conversation:
         """Run a turn, or go on with a waiting one, and return what came of it.
 
         A typed error that comes before anything happened is raised, any later one is returned.
+        Models that could not be asked are refused before that; where rules had to write a memory in
+        place of a model, that is told.
         """
-        return self._loop.run(self._turn(show, message, answers))
+        check_models(self.agent, kept_may_do=True)
+        turn = self._loop.run(self._turn(show, message, answers))
+        for agent, why in stand_ins(turn.events).items():
+            say_error(shown(f"{agent}: rules wrote the memory, not its model: {why}").plain)
+        return turn
 
     async def _turn(
         self, show: Callable[[Event], None], message: str | None, answers: Sequence[InputAnswer]

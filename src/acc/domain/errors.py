@@ -235,6 +235,8 @@ class ModelFailed(AccError):
     """
 
     code = "model_failed"
+    #: Reasons that hold for every question, until who asks has mended something.
+    _MISTAKES = frozenset({"key_refused", "unknown_model", "not_installed"})
 
     def __init__(
         self,
@@ -252,6 +254,11 @@ class ModelFailed(AccError):
         self.provider = provider
         self.retryable = retryable
         self.retry_after = retry_after
+
+    @property
+    def is_mistake(self) -> bool:
+        """Tell whether no question can be answered before who asks has mended something."""
+        return self.reason in self._MISTAKES
 
 
 class ModelOutputInvalid(AccError):

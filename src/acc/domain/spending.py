@@ -49,7 +49,7 @@ class Account:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    #: What is known of the money; None where calls were answered and no price of any is known.
+    #: What is known of the money; None where calls were made and the price of none is known.
     cost: float | None = 0.0
     models: list[str] = field(default_factory=list)
 
@@ -63,6 +63,7 @@ class Account:
         self.calls += 1
         if call.failed:
             self.failed += 1
+            self.cost = _known(self)
             return
         self.input_tokens += call.input_tokens
         self.output_tokens += call.output_tokens
@@ -71,8 +72,7 @@ class Account:
             self.cost = (self.cost or 0.0) + call.cost
             return
         self.unpriced += 1
-        if self.unpriced == self.calls - self.failed:
-            self.cost = None
+        self.cost = _known(self)
 
     @property
     def money_known(self) -> float:
@@ -83,7 +83,7 @@ class Account:
     def money(self) -> str:
         """Return what is known of the cost in words."""
         if self.cost is None:
-            return "price not known"
+            return "price not known" if self.unpriced else "not known"
         more = f" and {_counted(self.unpriced)} of unknown price" if self.unpriced else ""
         return f"{dollars(self.cost)}{more}"
 
@@ -193,6 +193,11 @@ def _together(accounts: Iterable[Account]) -> Account:
         found.models += [model for model in one.models if model not in found.models]
         if one.cost is not None:
             found.cost = (found.cost or 0.0) + one.cost
-    if found.unpriced and found.unpriced == found.calls - found.failed:
-        found.cost = None
+    found.cost = _known(found)
     return found
+
+
+def _known(account: Account) -> float | None:
+    """Return what is known of the money, None where calls were made and no price is known."""
+    nothing = account.calls and account.unpriced + account.failed == account.calls
+    return None if nothing else account.cost

@@ -33,3 +33,9 @@ def test_scenario_error_names_the_file_before_every_fault() -> None:
     error = errors.InvalidScenario("a.toml", ["turn 1: x", "turn 2: y"])
     assert str(error).splitlines() == ["a.toml: turn 1: x", "a.toml: turn 2: y"]
     assert error.faults == ("turn 1: x", "turn 2: y")
+
+
+def test_a_failure_of_a_model_tells_whether_someone_must_mend_something_first() -> None:
+    assert errors.ModelFailed("no", reason="key_refused").is_mistake
+    assert not errors.ModelFailed("no", reason="rate_limit").is_mistake
+    assert not errors.ModelFailed("no").is_mistake

@@ -105,9 +105,12 @@ def test_a_failed_call_is_counted_without_tokens_or_price() -> None:
     account = Account()
     account.add(call(cost=None, failed=True))
     assert (account.calls, account.failed, account.unpriced, account.input_tokens) == (1, 1, 0, 0)
-    assert account.cost == 0.0
-    account.add(call(cost=None))
     assert account.cost is None
+    assert account.money == "not known", "a call that failed may have been charged for"
+    account.add(call(cost=None))
+    assert account.money == "price not known"
+    account.add(call(cost=0.25))
+    assert account.money == "$0.2500 and 1 call of unknown price"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.providers.cache import CachedModel
-from acc.domain.errors import ModelFailed, StorageFailed
+from acc.adapters.providers.cache import CachedModel, check_folder
+from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.event import Part, ToolCall, ToolResult, Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 from acc.testing import ScriptedModel
@@ -136,10 +136,48 @@ async def test_an_entry_of_another_question_counts_as_none(tmp_path: Path) -> No
     assert (await model.complete(Prompt(query="other"))).text == "three"
 
 
-async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageFailed, match="the answer cache .* cannot be written"):
-        await cached(ScriptedModel("a"), tmp_path / "file").complete(PROMPT)
+    model = cached(ScriptedModel("a", "b"), tmp_path / "file")
+    assert (await model.complete(PROMPT)).text == "a"
+    assert [piece async for piece in model.stream(PROMPT)][0] == "b"
+    assert len(caplog.messages) == 1
+    assert "file cannot be written: " in caplog.text
+
+
+async def test_a_folder_in_the_place_of_an_entry_costs_no_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cached(ScriptedModel("a"), tmp_path).complete(PROMPT)
+    (entry,) = files(tmp_path)
+    entry.unlink()
+    (entry / "in the way").mkdir(parents=True)
+    assert (await cached(ScriptedModel("b"), tmp_path).complete(PROMPT)).text == "b"
+    assert "cannot be written: " in caplog.text
+    assert files(tmp_path) == []
+
+
+async def test_a_folder_that_cannot_be_used_is_refused_unless_it_holds_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nope")):
+        with pytest.raises(InvalidInput, match="the answer cache .* cannot be written: "):
+            check_folder(folder)
+    check_folder(tmp_path / "new" / "one")
+
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(InvalidInput, match="Permission denied"):
+        check_folder(tmp_path / "new")
+    monkeypatch.undo()
+    await cached(ScriptedModel("a"), tmp_path / "new").complete(PROMPT)
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    check_folder(tmp_path / "new")
 
 
 async def test_an_answer_that_cannot_be_written_is_given_and_not_kept(tmp_path: Path) -> None:

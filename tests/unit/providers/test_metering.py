@@ -32,7 +32,8 @@ class Teller:
 
 def metered(model: LanguageModelPort) -> tuple[MeteredModel, list[ModelCall]]:
     calls: list[ModelCall] = []
-    made = MeteredModel(model, calls.append, part=Part.COMPRESSOR, agent="acc", name="m")
+    asked = ModelCall(part=Part.COMPRESSOR, agent="acc", model="m")
+    made = MeteredModel(model, asked, on_call=calls.append)
     return made, calls
 
 

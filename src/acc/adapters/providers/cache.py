@@ -1,6 +1,7 @@
 """Answers kept on disk, so that an evaluation that is run again asks nobody."""
 
 import hashlib
+import logging
 import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -10,13 +11,27 @@ from typing import Any
 import msgspec
 
 from acc.adapters.providers.trying import close, streamed
-from acc.domain.errors import StorageFailed
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import ToolCall, Usage
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 #: Raised when what is kept, or what an answer depends on, changes its form.
 _FORM = 1
+log = logging.getLogger("acc.run")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder where no answer can be kept, unless there are answers in it to read."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        if not any(folder.glob("??/*.json")):
+            raise InvalidInput(
+                f"the answer cache {folder} cannot be written: {error.strerror or error}"
+            ) from error
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -39,7 +54,8 @@ class CachedModel:
 
     The same question is one with the same model, settings, prompt and sample. `sample` tells apart
     draws that are meant to be independent: episodes, votes. What a kept answer once cost is not
-    spent again: its `cost` is 0. Failures are not kept, and a damaged file counts as none.
+    spent again: its `cost` is 0. Failures are not kept, and a damaged file counts as none. An
+    answer that cannot be kept is given all the same, and the log warns of the first.
     """
 
     def __init__(
@@ -58,6 +74,7 @@ class CachedModel:
         self._sample = sample
         self.hits = 0
         self.misses = 0
+        self._has_warned = False
 
     def sampled(self, sample: str) -> "CachedModel":
         """Return the same model for draws of their own."""
@@ -133,9 +150,10 @@ class CachedModel:
                 Path(temporary).unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise StorageFailed(
-                f"the answer cache {self._folder} cannot be written: {error.strerror or error}"
-            ) from error
+            if not self._has_warned:
+                why = error.strerror or type(error).__name__
+                log.warning("the answer cache %s cannot be written: %s", self._folder, why)
+            self._has_warned = True
 
 
 def _seal(key: str, said: _Said) -> str:

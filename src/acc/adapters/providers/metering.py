@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 
 from acc.adapters.providers.trying import close, streamed
-from acc.domain.spending import ModelCall, Part, Price
+from acc.domain.spending import ModelCall, Price
 from acc.domain.value_objects.event import Usage
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
@@ -12,22 +12,33 @@ OnCall = Callable[[ModelCall], None]
 
 
 class MeteredModel:
-    """Asks a model, and tells `on_call` of every call when it is over, also of one that failed."""
+    """Asks a model, and tells `on_call` of every call when it is over, also of one that failed.
+
+    `call` is one of which nothing but who asks whom is known yet; `on_fault` hears what it failed
+    with.
+    """
 
     def __init__(
-        self, model: LanguageModelPort, on_call: OnCall, *, part: Part, agent: str, name: str
+        self,
+        model: LanguageModelPort,
+        call: ModelCall,
+        *,
+        on_call: OnCall,
+        on_fault: Callable[[BaseException], None] = lambda fault: None,
     ) -> None:
         self._model = model
+        self._call = call
         self._on_call = on_call
-        self._call = ModelCall(part=part, agent=agent, model=name)
+        self._on_fault = on_fault
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the answer to a prompt."""
         try:
             answer = await self._model.complete(prompt)
-        except BaseException:
+        except BaseException as fault:
             # Also what is given up: it may have been charged for.
             self._failed()
+            self._on_fault(fault)
             raise
         self._told(answer)
         return answer
@@ -41,6 +52,9 @@ class MeteredModel:
                     answered = True
                     self._told(piece)
                 yield piece
+        except BaseException as fault:
+            self._on_fault(fault)
+            raise
         finally:
             if not answered:
                 self._failed()

@@ -6,8 +6,9 @@ itself; a process pool would leave its workers waiting for ever.
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -43,26 +44,38 @@ class WorkerSeat:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._told_to_stop = False
+        #: Whether the other side is gone, so that nobody hears what we tell.
+        self._is_alone = False
 
     def jobs(self) -> Any:
         """Yield jobs until there are no more, or the other side is gone."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            while (job := self._connection.recv()) != _STOP:
+            while not self._told_to_stop and (job := self._connection.recv()) != _STOP:
                 yield job
         except (EOFError, OSError):
             return
 
     def tell(self, message: object) -> None:
-        """Report progress or a result."""
-        self._connection.send(message)
+        """Report progress or a result, if anyone listens."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            self._is_alone = True
+
+    def is_alone(self) -> bool:
+        """Tell whether nobody listens any more."""
+        try:
+            while not self._is_alone and self._connection.poll():
+                self._told_to_stop |= self._connection.recv() == _STOP
+        except (EOFError, OSError):
+            self._is_alone = True
+        return self._is_alone
 
     def should_stop(self) -> bool:
         """Tell whether we were asked to stop, or nobody is listening any more."""
-        try:
-            return self._connection.poll() and self._connection.recv() == _STOP
-        except (EOFError, OSError):
-            return True
+        return self.is_alone() or self._told_to_stop
 
 
 class WorkerPool:
@@ -140,3 +153,16 @@ class WorkerPool:
                 process.join(timeout=patience)
         for connection in self._seats:
             connection.close()
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Take SIGTERM for Ctrl-C, so that whoever ends us loses no more than a person would."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.domain.errors import AccError
@@ -27,16 +28,24 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEnd:
-    """How an episode ended: with how many turns on record, and with what error, if any."""
+    """How an episode ended: with how many turns on record, and with what error, if any.
+
+    One that is `spoilt` ended for a reason that other episodes would meet as well.
+    """
 
     job: EpisodeJob
     turns: int
     error: str = ""
     stopped: bool = False
+    spoilt: bool = False
 
 
 class _Stopped(Exception):
     """Ends an episode between two turns."""
+
+
+class _Spoilt(Exception):
+    """Ends an episode within a turn, of which nothing goes on record."""
 
 
 class EvaluateUseCase:
@@ -59,8 +68,13 @@ class EvaluateUseCase:
         *,
         on_turn: Callable[[EpisodeJob, TurnResult], None] | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        why_spoilt: Callable[[], str] = lambda: "",
     ) -> EpisodeEnd:
-        """Run an episode to its end, or until `should_stop` says so between two turns."""
+        """Run an episode to its end, or until `should_stop` says so between two turns.
+
+        `why_spoilt` tells why a turn under way says nothing about its agents, empty where it does:
+        such a turn is not recorded, and the episode ends before it.
+        """
         episode = self._compose(job)
         earlier = episode.journal.earlier()
         turns = len(earlier)
@@ -69,6 +83,7 @@ class EvaluateUseCase:
             judge=episode.judge,
             agent_timeout=self._agent_timeout,
             judge_attempts=self._judge_attempts,
+            check=partial(_check, why_spoilt),
         )
 
         async def record(result: TurnResult) -> None:
@@ -89,6 +104,16 @@ class EvaluateUseCase:
             await live.run_episode(episode.queries, on_turn=record, earlier=earlier)
         except _Stopped:
             return EpisodeEnd(job=job, turns=turns, stopped=True)
+        except _Spoilt:
+            fault = ""
         except AccError as error:
-            return EpisodeEnd(job=job, turns=turns, error=f"{error.code}: {error}")
-        return EpisodeEnd(job=job, turns=turns)
+            fault = f"{error.code}: {error}"
+        else:
+            return EpisodeEnd(job=job, turns=turns)
+        why = why_spoilt()
+        return EpisodeEnd(job=job, turns=turns, error=why or fault, spoilt=bool(why))
+
+
+def _check(why_spoilt: Callable[[], str]) -> None:
+    if why_spoilt():
+        raise _Spoilt

@@ -33,7 +33,9 @@ class LiveMultiAgentEvaluationUseCase:
 
     Agents of one turn answer at the same time. An agent that raises, times out or returns nothing
     is recorded as failed for that turn. A judge that raises is asked again up to `judge_attempts`
-    times; after that the turn is unscored and the canonical memory stays as it was.
+    times; after that the turn is unscored and the canonical memory stays as it was. `check` is
+    called before a judge is asked and once more after that: what it raises ends the episode, and
+    nothing of the turn is told.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class LiveMultiAgentEvaluationUseCase:
         judge: JudgeEvaluatorPort,
         agent_timeout: float | None = None,
         judge_attempts: int = 3,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         names = [agent.agent_name for agent in agents]
         if not names:
@@ -55,6 +58,7 @@ class LiveMultiAgentEvaluationUseCase:
         self._judge = judge
         self._agent_timeout = agent_timeout
         self._judge_attempts = judge_attempts
+        self._check = check
 
     async def run_episode(
         self,
@@ -120,7 +124,9 @@ class LiveMultiAgentEvaluationUseCase:
             for agent, task in zip(self._agents, tasks, strict=True)
         )
         answered = tuple(response for response in responses if not response.error)
+        self._check()
         judged, fault = await self._evaluate(query, memory, answered)
+        self._check()
         if judged is not None:
             memory = judged.canonical_memory
         return TurnResult(

@@ -1,0 +1,72 @@
+"""Evaluations that are killed or ended while a model is asked, and go on where they were."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acc.testing.replies import say
+from acc.testing.stand_in import ProviderStandIn
+
+ANSWER = "The rollback window is 30 minutes."
+
+
+@pytest.fixture
+def server() -> Iterator[ProviderStandIn]:
+    with ProviderStandIn(keep=False) as running:
+        running.script = [say(ANSWER, delay=0.2)] * 1000
+        yield running
+
+
+def command(server: ProviderStandIn, run: Path) -> list[str]:
+    model = f"openai-compatible:m@{server.url}"
+    options = ["--scenario", "it-operations", "--episodes", "2", "--turns", "5", "--workers", "2"]
+    options += ["--agents", "baseline,acc", "--model", model, "--out", str(run), "--quiet"]
+    return [sys.executable, "-m", "acc", "eval", *options]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def run_to_its_end(server: ProviderStandIn, run: Path) -> dict[str, bytes]:
+    """Return the records of a run that nobody disturbs any more."""
+    done = subprocess.run(  # noqa: S603 - our own command
+        command(server, run), env=environment(), timeout=120, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return {path.name: path.read_bytes() for path in (run / "episodes").iterdir()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_bytes(
+    server: ProviderStandIn, tmp_path: Path, number: signal.Signals
+) -> None:
+    cut = tmp_path / "cut"
+    process = subprocess.Popen(  # noqa: S603 - our own command
+        command(server, cut), env=environment(), stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    # Both workers have a turn behind them, and both wait for an answer.
+    while server.count < 6 or server.open_now < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    while server.open_now:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    if number == signal.SIGTERM:
+        assert process.returncode == 130
+        assert "repeat the command to continue" in errors
+        assert (cut / "report.html").exists()
+    for path in (cut / "episodes").iterdir():
+        for line in path.read_text().splitlines():
+            assert [agent.get("error", "") for agent in json.loads(line)["agents"]] == ["", ""]
+    assert run_to_its_end(server, cut) == run_to_its_end(server, tmp_path / "whole")

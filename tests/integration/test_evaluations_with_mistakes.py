@@ -1,0 +1,88 @@
+"""Evaluations with a key, a name or a library that is wrong: ended at once, and mended."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acc.cli import run as acc
+from acc.testing.replies import fail, say
+from acc.testing.stand_in import ProviderStandIn
+
+# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
+
+SMALL = ("--scenario", "it-operations", "--turns", "3", "--episodes", "2", "--agents", "acc")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderStandIn]:
+    with ProviderStandIn() as running:
+        for name in ("ACC_MODEL_CACHE", "ACC_AGENT_MODEL", "ACC_COMPRESSOR_MODEL"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.chdir(tmp_path)
+        yield running
+
+
+def turns(run: str = "run") -> int:
+    return sum(path.read_text().count("\n") for path in Path(run, "episodes").iterdir())
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("part", ["--model", "--compressor", "--judge"])
+def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], part: str, workers: str
+) -> None:
+    name = f"openai-compatible:m@{server.url}"
+    chosen = f"model:{name}" if part == "--judge" else name
+    command = ["eval", *SMALL, part, chosen, "--out", "run", "--workers", workers]
+    server.script = [fail(401, "no such key")] * 100
+    assert acc(command) == 1
+    told = capsys.readouterr()
+    assert "it refuses the key" in told.err
+    assert "mend it and repeat the command to continue" in told.err
+    assert "$0.0000" not in told.out
+    assert turns() == 0
+    assert server.count <= 4 * int(workers)
+    server.script = []
+    assert acc([*command, "--quiet"]) in (0, 1)
+    assert turns() == 6
+    assert not json.loads(Path("run/summary.json").read_text())["errors"]
+
+
+def test_what_was_recorded_before_a_mistake_stays(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"openai-compatible:m@{server.url}"
+    command = ["eval", *SMALL, "--model", name, "--out", "run", "--workers", "1", "--quiet"]
+    server.script = [say("30 minutes."), fail(404, "no such model")]
+    assert acc(command) == 1
+    assert "it has no such model" in capsys.readouterr().err
+    before = Path("run/episodes/it-operations.000000.jsonl").read_bytes()
+    assert turns() == 1
+    assert acc(command) == 0
+    assert Path("run/episodes/it-operations.000000.jsonl").read_bytes().startswith(before)
+    assert turns() == 6
+
+
+def test_a_missing_key_ends_a_run_whose_cache_does_not_hold_the_answers(
+    server: ProviderStandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    command = ["eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "kept", "--out", "run"]
+    assert acc([*command, "--workers", "1", "--quiet"]) == 1
+    assert "OPENAI_API_KEY" in capsys.readouterr().err
+    assert turns() == 0
+
+
+def test_a_run_without_any_score_is_not_a_success(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.script = [fail(400, "this server takes no questions")] * 100
+    name = f"openai-compatible:m@{server.url}"
+    assert acc(["eval", *SMALL, "--model", name, "--out", "run", "--workers", "1", "--quiet"]) == 1
+    assert "no turn of any agent has a score" in capsys.readouterr().err
+    assert turns() == 6
