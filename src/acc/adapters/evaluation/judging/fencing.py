@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -15,7 +15,15 @@ _ROLE = re.compile(
     re.I,
 )
 _LINE_ROLE = re.compile(r"(?mi)^(\s*(?:system|assistant|developer|human|user))(\s*[:：])")
-_RULE = re.compile(r"(?m)^([=#`~-]{3,}.*)$")
+#: A rule that poses as the end of the data or as another's turn; headings and code are left alone.
+_RULE = re.compile(
+    r"(?mi)^(\s*[=#`~*_-]{2,}\s*(?:"
+    r"(?:end|close|begin|start)(?: of)?(?: (?:the )?"
+    r"(?:answer|answers|data|query|memory|text|fence|document|prompt|instructions?))?"
+    r"|(?:new )?(?:system|assistant|developer|human|user|instructions?|response|input)"
+    r"(?: (?:message|prompt|instructions?))?"
+    r")\s*(?:[:：][^\n]*|[=#`~*_-]{2,}\s*)?)$"
+)
 
 
 class Fence:
@@ -55,3 +63,8 @@ def neutral(text: str) -> str:
     shown = _ROLE.sub(lambda found: f"({next(filter(None, found.groups()))})", shown)
     shown = _LINE_ROLE.sub(r"\1 says\2", shown)
     return _RULE.sub(r"| \1", shown)
+
+
+def readings(texts: Sequence[str]) -> list[str]:
+    """Return texts as written and as a model is shown them, for it may quote either."""
+    return list(dict.fromkeys([*texts, *map(neutral, texts)]))
