@@ -14,15 +14,15 @@ _ROLE = re.compile(
     r"|<(/?(?:system|assistant|user|human|developer|s|bos|eos|start_of_turn|end_of_turn))>",
     re.I,
 )
-_LINE_ROLE = re.compile(r"(?mi)^(\s*(?:system|assistant|developer|human|user))(\s*[:：])")
+_LINE_ROLE = re.compile(r"(?mi)^(\s{0,9}(?:system|assistant|developer|human|user))(\s{0,9}[:：])")
 #: A rule that poses as the end of the data or as another's turn; headings and code are left alone.
 _RULE = re.compile(
-    r"(?mi)^(\s*[=#`~*_-]{2,}\s*(?:"
+    r"(?mi)^([ \t]{0,9}[=#`~*_-]{2,}[ \t]{0,9}(?:"
     r"(?:end|close|begin|start)(?: of)?(?: (?:the )?"
     r"(?:answer|answers|data|query|memory|text|fence|document|prompt|instructions?))?"
     r"|(?:new )?(?:system|assistant|developer|human|user|instructions?|response|input)"
     r"(?: (?:message|prompt|instructions?))?"
-    r")\s*(?:[:：][^\n]*|[=#`~*_-]{2,}\s*)?)$"
+    r")[ \t]{0,9}(?:[:：][^\n]*|[=#`~*_-]{2,}[ \t]{0,9})?)$"
 )
 
 
