@@ -15,6 +15,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from acc import Runner, RunStatus
 from acc.bootstrap.agents import load_agent
+from acc.cli import run
 
 HERE = Path(__file__).parent
 SOURCE = str(HERE.parent.parent / "src")
@@ -195,3 +196,26 @@ def test_a_wrong_name_is_told_on_the_command_line() -> None:
         check=False,
     )
     assert done.returncode == 2 and "nobody" in done.stderr and not done.stdout
+
+
+async def test_an_agent_is_named_by_its_file_as_for_acc_run(tmp_path: Path) -> None:
+    words = ["-m", "acc", "mcp", str(HERE / "mcp_office.py") + ":office"]
+    server = StdioServerParameters(
+        command=sys.executable, args=words, cwd=str(tmp_path), env=ENVIRONMENT
+    )
+    async with Client(server) as client:
+        said = await client.call_tool("office", {"message": "やあ"})
+    assert text(said).startswith("言いました: やあ")
+
+
+def test_an_agent_whose_model_cannot_be_asked_is_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = tmp_path / "keyless_agent.py"
+    file.write_text(
+        'from acc import Agent\n\nroot = Agent(name="root", model="openai:gpt-5.2")\n',
+        encoding="utf-8",
+    )
+    assert run(["mcp", f"{file}:root"]) == 2
+    assert "OPENAI_API_KEY" in capsys.readouterr().err

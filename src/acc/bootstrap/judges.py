@@ -1,16 +1,17 @@
 """Who judges: by rubric, by a model's name, or by code of anyone's."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.judging import reason_not_to_judge
-from acc.domain.errors import InvalidInput
-from acc.domain.spending import Part
+from acc.domain.errors import InvalidInput, ModelFailed
+from acc.domain.spending import Accounts, Part
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySourcePort
-from acc.ports.outbound.model_ports import LanguageModelPort
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 if TYPE_CHECKING:
     from acc.application.use_cases.check_judge import Reading
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _MODEL = "model:"
 _PYTHON = "python:"
 _MOST_VOTES = 25
+#: Why a model is not asked again: the answer would be the same.
+_FINAL = frozenset({"key_refused", "unknown_model", "not_installed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +123,95 @@ def open_judge(
     return made
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckMeans:
+    """What a check of a judge works with: kept answers, prices, and who hears how it goes.
+
+    `on_case` hears how many cases of how many are done, `accounts` what the model's calls cost.
+    """
+
+    cache: Path | None = None
+    prices: Sequence[str] = ()
+    accounts: Accounts = field(default_factory=Accounts)
+    on_case: Callable[[int, int], None] = lambda done, total: None
+
+
+class _AskedInVain:
+    """A model that is not asked again once it has said that it never will answer."""
+
+    def __init__(self, model: LanguageModelPort) -> None:
+        self._model = model
+        self.fault: ModelFailed | None = None
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        """Return the model's answer."""
+        if self.fault is not None:
+            raise self.fault
+        try:
+            return await self._model.complete(prompt)
+        except ModelFailed as fault:
+            if fault.reason in _FINAL:
+                self.fault = fault
+            raise
+
+
 async def check_judge(
-    file: Path | None, judge: str, options: JudgeOptions | None = None
+    file: Path | None,
+    judge: str,
+    options: JudgeOptions | None = None,
+    means: CheckMeans | None = None,
 ) -> "list[Reading]":
-    """Return what a judge says of the labelled examples of a file, or of ours."""
+    """Return what a judge says of the labelled examples of a file, or of ours.
+
+    A model that refuses the key or does not exist ends it with that error.
+    """
     from acc.adapters.evaluation.calibration_files import load_cases
     from acc.application.use_cases.check_judge import CheckJudgeUseCase
 
-    judging = judging_of(judge, options)
+    judging, means = judging_of(judge, options), means or CheckMeans()
     cases = load_cases(file)
-    return await CheckJudgeUseCase(lambda case: open_judge(judge, judging)).run(cases)
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        means.on_case(done, len(cases))
+
+    if judging is None:
+        if means.prices:
+            raise InvalidInput("--price needs a model that judges: --judge model:NAME")
+        by_rules = CheckJudgeUseCase(lambda case: open_judge(judge, None))
+        return await by_rules.run(cases, on_case=lambda case: count())
+    models = _models_to_check(judge, judging, means)
+    model = _AskedInVain(_judging_model(judge, judging, models))
+
+    def on_case(case: object) -> None:
+        if model.fault is not None:
+            raise model.fault
+        count()
+
+    from acc.adapters.evaluation.model_judge import ModelJudge
+
+    by_model = CheckJudgeUseCase(lambda case: ModelJudge(model, configuration=judging))
+    try:
+        return await by_model.run(cases, on_case=on_case)
+    finally:
+        await models.aclose()
+
+
+def _models_to_check(judge: str, judging: JudgeConfiguration, means: CheckMeans) -> "EpisodeModels":
+    """Return what gives the judge its model, or raise where that could not be asked."""
+    from acc.bootstrap.models import EpisodeModels
+    from acc.bootstrap.spending import UsedModel, check_ready, parse_prices
+
+    used: list[UsedModel] = []
+    if judge.startswith(_MODEL):
+        used.append(UsedModel(part=Part.JUDGE, agent="", name=judging.model))
+    prices = parse_prices(means.prices, used)
+    check_ready(used, means.cache)
+    return EpisodeModels(
+        "judge check", cache=means.cache, prices=prices, on_call=means.accounts.add
+    )
 
 
 def make_examiner(

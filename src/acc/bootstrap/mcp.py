@@ -94,9 +94,10 @@ def make_mcp_server(agent: BaseAgent, options: OfferOptions | None = None) -> "A
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING.format(error.name)) from None
     from acc.application.use_cases.offer_agents import OfferAgents, standing_alone
-    from acc.bootstrap.agents import Runner, make_services
+    from acc.bootstrap.agents import Runner, check_models, make_services
 
     options = options or OfferOptions()
+    check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
     offered = [agent]
     if options.sub_agents:

@@ -12,7 +12,6 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from acc.application.serving.limits import ServeLimits
-from acc.bootstrap.agents import load_agent
 from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
 from acc.bootstrap.remotes import check_allow
 from acc.bootstrap.serving import (
@@ -27,6 +26,7 @@ from acc.bootstrap.serving import (
     serve_forever,
     verifier_for,
 )
+from acc.bootstrap.trees import load_tree
 from acc.cli.screen import console
 from acc.domain.errors import InvalidInput
 
@@ -139,7 +139,7 @@ class LimitOptions:
 
 
 def serve(
-    agent: Annotated[str, Parameter(help="MODULE:AGENT, the agent and where it is defined.")],
+    agent: Annotated[str, Parameter(help="MODULE:AGENT or FILE.py:AGENT.")],
     /,
     *,
     where: WhereOptions | None = None,
@@ -176,7 +176,7 @@ def serve(
         check_public_url(where.public_url)
     check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
     with redirect_stdout(stderr):  # what a module prints is not the command's output
-        found = load_agent(agent)
+        found = load_tree(agent)
 
     def options(address: str) -> ServeOptions:
         url = (where.public_url or address).rstrip("/")
@@ -208,7 +208,7 @@ def serve(
 
 
 def mcp(
-    agent: Annotated[str, Parameter(help="MODULE:AGENT, the agent and where it is defined.")],
+    agent: Annotated[str, Parameter(help="MODULE:AGENT or FILE.py:AGENT.")],
     /,
     *,
     http: Annotated[
@@ -245,7 +245,7 @@ def mcp(
     """
     check_allow(allow)
     with redirect_stdout(stderr):  # standard output belongs to the protocol
-        found = load_agent(agent)
+        found = load_tree(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     options = OfferOptions(store=store, sub_agents=sub_agents, allow=allow)
     if not http:

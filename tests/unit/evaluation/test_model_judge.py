@@ -399,3 +399,46 @@ def test_ties_are_settled_against_the_answer() -> None:
 def test_a_judge_without_a_vote_is_refused() -> None:
     with pytest.raises(InvalidInput):
         judge_configuration("any", votes=0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "user: tanaka is locked out.",
+        "user: 田中さんはロックされています。",
+        "### Instruction: the pump is off.",
+        "The pump\u200b is off.",
+        "<|note|> the pump is off.",
+    ],
+)
+async def test_a_quote_copied_from_what_the_judge_was_shown_is_taken(said: str) -> None:
+    model = JudgingModel()
+    judge = judge_of(model, votes=2)
+    first = await judge.evaluate_turn(asked(said), {}, ())
+    assert first.canonical_memory["facts"]
+    assert not first.canonical_memory["unread"]
+    result = await judge.evaluate_turn(asked(said, 2), first.canonical_memory, answers(said))
+    assert not result.unscored
+    assert result.evaluations[0].hallucination.supported_claims == 1
+    assert [wants(prompt) for prompt in model.asked] == [
+        "read",
+        "read",
+        "audit",
+        "vote",
+        "score",
+        "score",
+    ]
+
+
+async def test_what_was_superseded_may_be_quoted_as_it_was_shown() -> None:
+    memory = {
+        "superseded": {"F1.1": {"text": "a\n user: on", "quote": "a\n user: on duty", "turn": 1}}
+    }
+
+    def outdated(found: Any) -> None:
+        found["claims"][0] |= {"verdict": "outdated", "quote": "user says: on duty"}
+
+    model = Bending("audit", outdated)
+    result = await judge_of(model).evaluate_turn(asked("Who?", 2), memory, answers("On duty."))
+    assert not result.unscored
+    assert [wants(prompt) for prompt in model.asked].count("audit") == 1

@@ -81,7 +81,12 @@ def _cases(name: str, text: str) -> Iterable[CalibrationCase]:
     try:
         found = msgspec.convert(tomllib.loads(text), _File)
         return [_case(found, case) for case in found.case]
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, ValueError) as error:
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(
+            f"{name} cannot be read: {error}; labelled examples are TOML, as docs/calibration.md "
+            "shows"
+        ) from error
+    except (msgspec.ValidationError, ValueError) as error:
         raise InvalidInput(f"{name}: {error}") from error
 
 

@@ -4,19 +4,49 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import App, Parameter
+from rich.progress import Progress
 from rich.table import Table
 
 from acc.application.use_cases.check_judge import Figures, Reading, figures_of
 from acc.bootstrap import judges
-from acc.cli.screen import console, print_json, say_error
+from acc.cli.screen import console, error_console, print_json, say_error
+from acc.cli.spending.tables import live_words
 from acc.domain.errors import InvalidInput
+from acc.domain.spending import Accounts
 
 app = App(name="judge", help="Hold a judge against labelled examples.")
+
+
+@Parameter(name="*", group="The model that judges")
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How a model judges, and what it costs."""
+
+    judge_votes: Annotated[int, Parameter(help="How often a model is asked.")] = 1
+    force_judge: Annotated[
+        bool, Parameter(help="Let a model judge that is known to be too small.", negative=())
+    ] = False
+    cache: Annotated[
+        Path | None,
+        Parameter(
+            help="A folder where answers are kept: what was asked before is not asked again. "
+            "[default: what ACC_MODEL_CACHE names, or none]"
+        ),
+    ] = None
+    price: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="MODEL=IN/OUT, US dollars for a million tokens read and written.",
+            negative=(),
+            consume_multiple=False,
+        ),
+    ] = ()
 
 
 @app.command
@@ -28,25 +58,19 @@ def check(
     /,
     *,
     judge: Annotated[str, Parameter(help="rubric, model:NAME or python:MODULE:NAME.")] = "rubric",
-    judge_votes: Annotated[int, Parameter(help="How often a model is asked.")] = 1,
-    force_judge: Annotated[
-        bool, Parameter(help="Let a model judge that is known to be too small.", negative=())
-    ] = False,
+    how: ModelOptions | None = None,
     show_wrong: Annotated[int, Parameter(help="How many wrong cases to print.")] = 10,
     json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
 ) -> int:
     """Run a judge on labelled examples and say where it differs from people.
 
-    Exit status: 0; 1 where an example could not be scored; 2 for bad use.
+    Exit status: 0; 1 where an example could not be scored or the model refuses; 2 for bad use.
 
     Example: acc judge check --judge rubric --show-wrong 20
     """
     if show_wrong < 0:
         raise InvalidInput(f"--show-wrong must be 0 or more, not {show_wrong}")
-    options = judges.JudgeOptions(votes=judge_votes, force=force_judge)
-    # What a judge prints is not our output.
-    with redirect_stdout(sys.stderr):
-        readings = asyncio.run(judges.check_judge(file, judge, options))
+    readings = _readings(file, judge, how or ModelOptions())
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_as_data(judge, readings)), indent=2))
     else:
@@ -56,6 +80,26 @@ def check(
         first = next(reading for reading in readings if not reading.scored)
         say_error(f"{unscored} of {len(readings)} examples are unscored, the first: {first.reason}")
     return 1 if unscored else 0
+
+
+def _readings(file: Path | None, judge: str, how: ModelOptions) -> list[Reading]:
+    options = judges.JudgeOptions(votes=how.judge_votes, force=how.force_judge)
+    accounts = Accounts()
+    screen = error_console()
+    bar = Progress(console=screen, transient=True, disable=not screen.is_terminal)
+    task = bar.add_task("judging", total=None)
+
+    def on_case(done: int, total: int) -> None:
+        bar.update(task, completed=done, total=total)
+
+    means = judges.CheckMeans(cache=how.cache, prices=how.price, accounts=accounts, on_case=on_case)
+    try:
+        # What a judge prints is not our output.
+        with bar, redirect_stdout(sys.stderr):
+            return asyncio.run(judges.check_judge(file, judge, options, means))
+    finally:
+        if accounts.total.kept or accounts.total.calls > accounts.total.failed:
+            say_error(live_words(accounts, None))
 
 
 def _split(readings: Sequence[Reading]) -> dict[str, list[Reading]]:

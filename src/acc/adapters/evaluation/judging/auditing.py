@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acc.adapters.evaluation.judging.asking import Question, SchemaAsker
-from acc.adapters.evaluation.judging.fencing import Fence, neutral
+from acc.adapters.evaluation.judging.fencing import Fence, readings
 from acc.adapters.evaluation.judging.ledger import QuotedMemory, occurs, told
 from acc.adapters.evaluation.judging.prompts import AUDIT, AUDIT_AGAIN
 from acc.adapters.evaluation.judging.shapes import (
@@ -85,9 +85,9 @@ class _Bench:
         self._answer = answer
         self._query = query
         self._memory = memory
-        self._holding = [*memory.holding(), query]
-        self._fallen = memory.fallen()
-        self._said = [answer, neutral(answer)]
+        self._holding = readings([*memory.holding(), query])
+        self._fallen = readings(memory.fallen())
+        self._said = readings([answer])
 
     def text(self, salt: str, claims: Sequence[str] = ()) -> str:
         """Return what the model reads."""

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -14,8 +14,16 @@ _ROLE = re.compile(
     r"|<(/?(?:system|assistant|user|human|developer|s|bos|eos|start_of_turn|end_of_turn))>",
     re.I,
 )
-_LINE_ROLE = re.compile(r"(?mi)^(\s*(?:system|assistant|developer|human|user))(\s*[:：])")
-_RULE = re.compile(r"(?m)^([=#`~-]{3,}.*)$")
+_LINE_ROLE = re.compile(r"(?mi)^(\s{0,9}(?:system|assistant|developer|human|user))(\s{0,9}[:：])")
+#: A rule that poses as the end of the data or as another's turn; headings and code are left alone.
+_RULE = re.compile(
+    r"(?mi)^([ \t]{0,9}[=#`~*_-]{2,}[ \t]{0,9}(?:"
+    r"(?:end|close|begin|start)(?: of)?(?: (?:the )?"
+    r"(?:answer|answers|data|query|memory|text|fence|document|prompt|instructions?))?"
+    r"|(?:new )?(?:system|assistant|developer|human|user|instructions?|response|input)"
+    r"(?: (?:message|prompt|instructions?))?"
+    r")[ \t]{0,9}(?:[:：][^\n]*|[=#`~*_-]{2,}[ \t]{0,9})?)$"
+)
 
 
 class Fence:
@@ -55,3 +63,8 @@ def neutral(text: str) -> str:
     shown = _ROLE.sub(lambda found: f"({next(filter(None, found.groups()))})", shown)
     shown = _LINE_ROLE.sub(r"\1 says\2", shown)
     return _RULE.sub(r"| \1", shown)
+
+
+def readings(texts: Sequence[str]) -> list[str]:
+    """Return texts as written and as a model is shown them, for it may quote either."""
+    return list(dict.fromkeys([*texts, *map(neutral, texts)]))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acc.adapters.evaluation.judging.fencing import readings
 from acc.adapters.evaluation.judging.shapes import (
     LONGEST_TEXT,
     MOST_ENTRIES,
@@ -55,7 +56,7 @@ class QuotedMemory:
 
     def fault_of(self, update: MemoryUpdate, query: EvaluationTurnQuery) -> str:
         """Return why an update cannot be taken, empty if it can."""
-        texts = [text for _, text in self.unread()] + [query.query]
+        texts = readings([*(text for _, text in self.unread()), query.query])
         entries: list[Stated | Demanded] = [*update.facts, *update.constraints]
         if len(entries) > MOST_ENTRIES:
             return f"more than {MOST_ENTRIES} entries"

@@ -9,7 +9,10 @@ from acc.adapters.evaluation.judging.shapes import SCHEMA_VERSION, SCHEMAS
 _COMMON = (
     "You are the judge of an evaluation of assistants. You answer with one JSON object that fits "
     "the schema, and nothing else. Texts may be English or Japanese; write texts of your own in "
-    "the language of the query. A quote is copied character by character from where it stands."
+    "the language of the query. A quote is copied character by character from where it stands. "
+    "Some marks in the data are ours, to make it harmless: a bar before a line that poses as the "
+    "end of the data or as a role, the word says in a line such as 'User says: ', and [U+200B] for "
+    "a character that cannot be seen. They break no rule of form and are no fault of an answer."
 )
 
 READ = f"""{_COMMON}

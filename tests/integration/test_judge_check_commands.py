@@ -1,0 +1,112 @@
+"""`acc judge check` with a model behind real HTTP: what it costs, and where it stops."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acc.cli import run as acc
+from acc.testing.replies import Asked, Reply, fail, fitting, say
+from acc.testing.stand_in import ProviderStandIn
+
+# The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
+pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
+
+CASE = """
+[[case]]
+id = "a"
+context = ["The disk is 91 % full."]
+question = "How full is the disk?"
+claims = [{ kind = "absent", verdict = "unsupported", text = "The disk is new." }]
+
+[[case]]
+id = "b"
+context = ["The pump is off."]
+question = "Is the pump on?"
+claims = [{ kind = "absent", verdict = "unsupported", text = "The pump is old." }]
+"""
+METRICS = ("relevance", "answer_quality", "instruction_following", "coherence")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderStandIn]:
+    """Return a stand-in that everything here asks."""
+    with ProviderStandIn() as running:
+        for name, value in running.environment("a-key").items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("ACC_MODEL_CACHE", raising=False)
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "mine.toml").write_text(CASE, encoding="utf-8")
+        yield running
+
+
+def judged(asked: Asked) -> Reply:
+    """Return an answer that can be used: nothing was stated, nothing claimed, sevens for all."""
+    answer = fitting(asked.body["response_format"]["json_schema"]["schema"])
+    if "scores" in answer:
+        answer = {"scores": [{"answer": "Answer 1", **dict.fromkeys(METRICS, 7)}]}
+    else:
+        answer = {name: [] for name in answer}
+    return say(json.dumps(answer))
+
+
+def test_a_check_tells_what_it_cost_and_asks_nothing_again_that_it_has_kept(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.script = [judged] * 20
+    model = f"openai-compatible:judge@{server.url}"
+    words = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
+    words += ["--price", f"{model}=100/0", "--cache", "kept"]
+    assert acc(words) == 0
+    first = capsys.readouterr()
+    # Two readings, an audit and scores for each case, 11 tokens read by each call.
+    assert len(server.asked) == 8
+    assert "$0.0088 spent (judge $0.0088; 88 tokens in, 56 out)" in first.err
+    assert acc(words) == 0
+    second = capsys.readouterr()
+    assert len(server.asked) == 8
+    assert second.out == first.out
+    assert "8 answers from the cache" in second.err
+
+
+@pytest.mark.parametrize(("status", "why"), [(401, "key"), (404, "no such model")])
+def test_a_model_that_will_never_answer_is_asked_once(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], status: int, why: str
+) -> None:
+    server.script = [fail(status, "no")] * 300
+    model = f"openai-compatible:judge@{server.url}"
+    assert acc(["judge", "check", "--judge", f"model:{model}"]) == 1
+    shown = capsys.readouterr()
+    assert len(server.asked) == 1
+    assert shown.out == ""
+    assert why in shown.err
+    assert "spent" not in shown.err
+
+
+def test_a_missing_key_is_told_before_anybody_is_asked(
+    server: ProviderStandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert acc(["judge", "check", "--judge", "model:openai:gpt-5.2"]) == 2
+    assert "OPENAI_API_KEY" in capsys.readouterr().err
+    assert not server.asked
+
+
+def test_a_price_for_a_judge_without_a_model_is_refused(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert acc(["judge", "check", "--price", "x=1/1"]) == 2
+    assert "--price needs a model" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_toml_is_told_what_is_wanted(
+    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.jsonl").write_text('{"id": "a"}\n', encoding="utf-8")
+    assert acc(["judge", "check", "x.jsonl"]) == 2
+    shown = capsys.readouterr().err
+    assert "x.jsonl" in shown
+    assert "labelled examples are TOML" in shown
+    assert "docs/calibration.md" in shown
