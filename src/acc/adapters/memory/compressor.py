@@ -218,7 +218,7 @@ def _relations(
     asked = terms(" ".join(questions))
     known: dict[str, str] = {}
     for item in earlier:
-        if not any(supersedes(fact, body(item)) for fact in facts):
+        if not facts or not any(supersedes(fact, body(item)) for fact in facts):
             known[body(item)] = item
     for artifact in reversed(evidence):
         kind = "" if artifact.trusted else "reported"

@@ -98,7 +98,7 @@ class Bm25EvidenceStore:
             rest = remaining[position]
             # What has been added so far must outweigh what can come.
             if allowance <= 0 or (remaining[0] > 2 * rest and _are_ahead(scores, limit, by=rest)):
-                scores = shares.refine(scores, weighted[position:], remaining[position:], limit)
+                scores = shares.refine(scores, weighted[position:], limit=limit, rest=rest)
                 break
             read = term.places if len(term.places) <= allowance else term.places[-allowance:]
             allowance -= len(read)
@@ -183,7 +183,7 @@ class _Shares(dict[int, float]):
         self._slope = slope
 
     def __missing__(self, length: int) -> float:
-        share = self[length] = self.of(1, length)
+        share = self[length] = 1 / (1 + self._base + self._slope * length)
         return share
 
     def of(self, count: int, length: int) -> float:
@@ -194,32 +194,27 @@ class _Shares(dict[int, float]):
         self, scores: dict[int, float], term: _Weighted, places: Collection[int]
     ) -> None:
         """Add what a term gives to the artifacts at some of its places."""
-        gain, lengths = term.gain, self._lengths
-        if term.repeats:
-            for place in places:
-                gained = gain * self.of(term.repeats.get(place, 1), lengths[place])
-                scores[place] = scores[place] + gained if place in scores else gained
-        elif scores:
-            for place in places:
-                gained = gain * self[lengths[place]]
-                scores[place] = scores[place] + gained if place in scores else gained
-        else:
+        gain, lengths, repeats = term.gain, self._lengths, term.repeats
+        if not scores and not repeats:
             scores.update({place: gain * self[lengths[place]] for place in places})
+            return
+        for place in places:
+            if place in repeats:
+                gained = gain * self.of(repeats[place], lengths[place])
+            else:
+                gained = gain * self[lengths[place]]
+            scores[place] = scores[place] + gained if place in scores else gained
 
     def refine(
-        self,
-        scores: dict[int, float],
-        terms: Sequence[_Weighted],
-        remaining: Sequence[float],
-        limit: int,
+        self, scores: dict[int, float], terms: Sequence[_Weighted], *, limit: int, rest: float
     ) -> dict[int, float]:
-        """Return the scores with what further terms add, of those that can still be of the best.
+        """Return scores with what further terms add, of those that can still be of the best.
 
-        `remaining` says how much these terms together can add, from each of them on.
+        `rest` is what these terms together can add to one of them.
         """
-        for term, rest in zip(terms, remaining, strict=False):
-            if len(scores) > limit:
-                scores = _contenders(scores, limit, rest)
+        if len(scores) > limit:
+            scores = _contenders(scores, limit, rest)
+        for term in terms:
             self.accumulate(scores, term, _common(scores, term.places))
         return scores
 
