@@ -262,6 +262,9 @@ def test_a_limit_that_could_not_be_kept_is_refused_with_what_to_do(
     assert f"nobody knows the price of {model}" in told
     assert f"--price {model}=IN/OUT" in told
     assert acc([*arguments, "--max-cost", "0", "--price", f"{model}=1/1"]) == 2
+    for amount in ("-1", "nan", "inf"):
+        assert acc([*arguments, f"--max-cost={amount}", "--dry-run"]) == 2
+        assert "--max-cost must be more than 0 US dollars" in capsys.readouterr().err
     assert acc([*arguments, "--price", "nobody=1/1"]) == 2
     assert "no such model is used here" in capsys.readouterr().err
     assert acc([*arguments, "--price", f"{model}=1"]) == 2

@@ -19,20 +19,16 @@ if TYPE_CHECKING:
     from acc.adapters.providers.limiting import Limiter
 
 MODELS = ("embedded", "local")
-#: The variables that name the model of each part, where a command is not told.
-VARIABLES = {
-    "agent": "ACC_AGENT_MODEL",
-    "compressor": "ACC_COMPRESSOR_MODEL",
-    "judge": "ACC_JUDGE_MODEL",
-}
+#: The variable that names the model of agents, where a command is not told.
+AGENT_VARIABLE = "ACC_AGENT_MODEL"
 #: The variable that names the folder where answers are kept.
 CACHE_VARIABLE = "ACC_MODEL_CACHE"
 _BY_VARIABLE = "env:"
 
 
-def model_of(part: str, default: str = "embedded") -> str:
-    """Return the name of the model that the environment chooses for agent, compressor or judge."""
-    return os.environ.get(VARIABLES[part], "").strip() or default
+def agent_model() -> str:
+    """Return the name of the model that the environment chooses for agents."""
+    return os.environ.get(AGENT_VARIABLE, "").strip() or "embedded"
 
 
 def unknown_model(name: str) -> str:

@@ -203,14 +203,18 @@ def parse_prices(texts: Sequence[str], used: Sequence[UsedModel]) -> dict[str, P
     return found
 
 
+def check_amount(limit: float | None) -> None:
+    """Refuse a limit that is no amount of money."""
+    if limit is not None and not 0 < limit < math.inf:
+        raise InvalidInput(f"--max-cost must be more than 0 US dollars, not {limit}")
+
+
 def check_limit(
     limit: float | None, used: Sequence[UsedModel], prices: Mapping[str, Price]
 ) -> None:
     """Refuse a limit that could not be kept: a model's price is not known."""
     if limit is None:
         return
-    if not 0 < limit < math.inf:
-        raise InvalidInput(f"--max-cost must be more than 0 US dollars, not {limit}")
     for one in used:
         if cost_of(one.name, prices, 1, 1) is None:
             name = plain_name(one.name)

@@ -16,7 +16,7 @@ from acc.adapters.runs.results import GATE_METRICS, fallback_notes
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.votes import policy_of
 from acc.bootstrap import evaluation, judges, spending
-from acc.bootstrap.models import check_model_name, model_of
+from acc.bootstrap.models import agent_model, check_model_name
 from acc.bootstrap.parts import compressor_of, version
 from acc.bootstrap.remotes import also_allowed, check_remotes
 from acc.cli.conversation import shown
@@ -211,6 +211,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     prices = spending.parse_prices(how.price, used)
     gates = _checked_gates(how, configuration)
     place = how.out or default_directory(configuration)
+    spending.check_amount(how.max_cost)
     if how.dry_run:
         return show_plan(configuration, place, prices=prices, limit=how.max_cost, as_json=how.json)
     spending.check_limit(how.max_cost, used, prices)
@@ -293,7 +294,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
         if value is not None and not least <= value < math.inf:
             raise InvalidInput(f"--{name} must be at least {least}, not {value}")
     agents = evaluation.parse_agents(options.agents)
-    model = options.model or model_of("agent")
+    model = options.model or agent_model()
     check_model_name(model)
     compressor = compressor_of("acc", options.compressor)
     evaluation.check_compressor(compressor)

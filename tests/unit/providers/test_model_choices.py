@@ -17,7 +17,7 @@ from acc.adapters.providers.choice import (
 )
 from acc.adapters.providers.faults import Faults
 from acc.bootstrap.agents import check_models
-from acc.bootstrap.models import check_model_name, check_model_ready, make_model, model_of
+from acc.bootstrap.models import agent_model, check_model_name, check_model_ready, make_model
 
 
 def test_a_name_says_provider_model_url_and_settings() -> None:
@@ -192,11 +192,11 @@ def test_names_are_checked_without_a_key_and_without_the_library(
 
 def test_the_environment_chooses_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACC_AGENT_MODEL", raising=False)
-    assert model_of("agent") == "embedded"
+    assert agent_model() == "embedded"
     with pytest.raises(InvalidInput, match="the environment variable ACC_AGENT_MODEL names no"):
         check_model_name("env:ACC_AGENT_MODEL")
     monkeypatch.setenv("ACC_AGENT_MODEL", "openai:a|embedded")
-    assert model_of("agent") == "openai:a|embedded"
+    assert agent_model() == "openai:a|embedded"
     check_model_name("env:ACC_AGENT_MODEL")
     with pytest.raises(InvalidInput, match="no model ''"):
         make_model("")
