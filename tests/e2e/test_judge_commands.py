@@ -71,6 +71,25 @@ def test_turns_that_a_model_cannot_judge_are_unscored_and_told(here: Path) -> No
     assert "could not be scored" in (here / "run" / "junit.xml").read_text()
 
 
+def test_a_judge_that_finds_nothing_to_check_is_remarked_upon(here: Path) -> None:
+    (here / "silent_model.py").write_text(
+        "from judging_model import JudgingModel\n\n\n"
+        "class Silent(JudgingModel):\n"
+        "    def audit(self, prompt, parts):\n"
+        "        return {'claims': [], 'constraints': self.rules(parts)}\n"
+    )
+    judge = ("--judge", "python:silent_model:Silent")
+    done = acc("eval", *SMALL, *judge, "--agents", "baseline", "--out", "run", cwd=here)
+    remark = "baseline: the judge found no claim in any of 3 answers"
+    assert done.returncode == 0, done.stderr
+    assert remark in done.stdout
+    assert remark in (here / "run" / "report.html").read_text()
+    summary = json.loads((here / "run" / "summary.json").read_text())
+    assert summary["agents"]["baseline"]["claims"] == 0
+    again = acc("eval", *SMALL, *JUDGE, "--agents", "baseline", "--out", "other", cwd=here)
+    assert "found no claim" not in again.stdout
+
+
 def test_models_that_cannot_judge_are_refused(tmp_path: Path) -> None:
     for name, words in (("embedded", "cannot judge"), ("local", "--force-judge")):
         done = acc("eval", *SMALL, "--judge", f"model:{name}", cwd=tmp_path)

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from acc.adapters.runs.results import GATE_METRICS, fallback_notes
+from acc.adapters.runs.results import GATE_METRICS, claimless_notes, fallback_notes
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.votes import policy_of
 from acc.bootstrap import evaluation, judges, spending
@@ -390,7 +390,7 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
     spent = summary_table(summary)
     if spent is not None:
         screen.print(spent, "")
-    for note in fallback_notes(summary):
+    for note in (*fallback_notes(summary), *claimless_notes(summary)):
         screen.print(note, markup=False)
     for agent, error in results.first_errors.items():
         count = summary["agents"][agent]["failed"] + summary["agents"][agent]["unscored"]

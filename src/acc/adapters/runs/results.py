@@ -73,6 +73,7 @@ class Tally:
         #: Turns whose state the rules wrote because a compressor's model could not be used.
         self.fallbacks = dict.fromkeys(agents, 0)
         self.flagged: dict[str, int] = dict.fromkeys(agents, 0)
+        self.claims: dict[str, int] = dict.fromkeys(agents, 0)
         self.agreement = Agreement()
 
     def add(self, job: EpisodeJob, lines: Sequence[TurnLine]) -> None:
@@ -87,6 +88,7 @@ class Tally:
                 counts[agent.status] = counts.get(agent.status, 0) + 1
                 self.fallbacks[agent.name] += bool(fallback_of(agent))
                 self.flagged[agent.name] += bool(agent.flags)
+                self.claims[agent.name] += sum(agent.counts)
                 if agent.votes is not None:
                     self.agreement.add(agent.votes)
                 if agent.error:
@@ -209,6 +211,7 @@ def summary_of(run: RunDirectory, tally: Tally, errors: Mapping[str, str]) -> di
             overall[agent][status.value] = counts.get(status, 0)
         overall[agent]["fallbacks"] = tally.fallbacks[agent]
         overall[agent]["flagged"] = tally.flagged[agent]
+        overall[agent]["claims"] = tally.claims[agent]
     wanted = len(run.jobs())
     accounts = accounts_of(run)
     # Where no model was asked there is nothing to tell.
@@ -236,6 +239,16 @@ def fallback_notes(summary: Mapping[str, Any]) -> list[str]:
         f"{agent}: the rules wrote the memory of {count} turns, for its model could not be used."
         for agent, count in counts.items()
         if count
+    ]
+
+
+def claimless_notes(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for every agent in whose answers the judge saw nothing to check."""
+    return [
+        f"{agent}: the judge found no claim in any of {found['scored']} answers, so that its "
+        "hallucination of 0 % says nothing."
+        for agent, found in summary["agents"].items()
+        if found["scored"] and found.get("claims") == 0
     ]
 
 

@@ -28,7 +28,7 @@ from acc.adapters.runs.page.standing import (
     focus_of,
 )
 from acc.adapters.runs.page.turns import WorstTurn
-from acc.adapters.runs.results import fallback_notes
+from acc.adapters.runs.results import claimless_notes, fallback_notes
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES
 
 _BY_TURN = ("memory-by-turn", "hallucination-by-turn", "drift-by-turn", "scores")
@@ -183,7 +183,7 @@ def warnings_of(summary: Mapping[str, Any]) -> str:
         for gate in summary.get("gates", ())
         if gate["failed"]
     ]
-    notes += fallback_notes(summary)
+    notes += [*fallback_notes(summary), *claimless_notes(summary)]
     notes += _judge_notes(summary)
     if not notes:
         return ""
