@@ -176,4 +176,4 @@ def test_rules_that_write_a_memory_in_place_of_a_model_are_told(
     found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
     assert found.returncode == 0
     assert "root: rules wrote the memory, not its model: " in found.stderr
-    assert "it refuses the key" in found.stderr
+    assert "it wants a key: set OPENAI_COMPATIBLE_API_KEY (401)" in found.stderr
