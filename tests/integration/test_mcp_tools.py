@@ -471,8 +471,6 @@ async def test_over_http_an_agent_does_the_same(http_shop: HttpShop, tmp_path: P
     model = ScriptedModel(
         [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶")],
         call("slow", seconds=60),
-        call("change"),
-        call("hidden"),
         "done",
     )
     source = McpTools(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
@@ -482,7 +480,6 @@ async def test_over_http_an_agent_does_the_same(http_shop: HttpShop, tmp_path: P
     found = results(done)
     assert [found[0].content, found[1].content["item"]] == [{"result": 3}, "お茶"]
     assert "did not finish" in found[2].content["error"]
-    assert found[4].content == {"result": "boo"}
     assert "t0p" not in repr(source) and "t0p" not in str(done.events)
 
 
