@@ -468,18 +468,33 @@ def http_shop(nothing_is_left_behind: None, tmp_path: Path) -> Iterator[HttpShop
 
 
 async def test_over_http_an_agent_does_the_same(http_shop: HttpShop, tmp_path: Path) -> None:
+    async def pause() -> str:
+        """Wait a little."""
+        await asyncio.sleep(0.1)
+        return "waited"
+
+    def until_found(prompt: Any) -> Any:
+        # word of a change comes on a stream of its own, some time after the answer
+        if "boo" in str(prompt.messages[-1]):
+            return "done"
+        return call("hidden" if any(t.name == "hidden" for t in prompt.tools) else "pause")
+
     model = ScriptedModel(
         [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶")],
         call("slow", seconds=60),
-        "done",
+        call("change"),
+        *[until_found] * 50,
     )
     source = McpTools(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
-    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+    async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:
         done = await said(runner)
         await seen(tmp_path / "log", "slow was cancelled")
-    found = results(done)
-    assert [found[0].content, found[1].content["item"]] == [{"result": 3}, "お茶"]
-    assert "did not finish" in found[2].content["error"]
+    found = {one.name: one.content for one in results(done)}
+    assert found["add"] == {"result": 3}
+    assert found["在庫を調べる"] == {"item": "お茶", "left": 3}
+    assert "did not finish" in found["slow"]["error"]
+    assert found["hidden"] == {"result": "boo"}
+    assert done.text == "done"
     assert "t0p" not in repr(source) and "t0p" not in str(done.events)
 
 
