@@ -1,15 +1,12 @@
 """MCP servers that tell secrets, or describe their tools badly."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_user import RUDE
 
 from acc import Agent, EventKind, McpTools, RemoteFailed, Runner, RunResult
 from acc.testing import ScriptedModel, call
-
-RUDE = [sys.executable, "-S", str(Path(__file__).parent / "mcp_rude.py")]
 
 
 async def ran(source: McpTools, model: ScriptedModel) -> RunResult:

@@ -1,86 +1,20 @@
 """Agents with the tools of real MCP servers: processes that work, die, hang, change and flood."""
 
 import asyncio
-import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_user import HERE, RUDE, SHOP, lines, nothing_is_left_behind, results, runner_of, said, seen
 
-from acc import (
-    Agent,
-    EventKind,
-    McpTools,
-    RemoteFailed,
-    RunConfig,
-    Runner,
-    RunResult,
-    ToolResult,
-    approve,
-)
-from acc.domain.errors import AddressRefused, InvalidInput
+from acc import Agent, EventKind, McpTools, RemoteFailed, RunConfig, approve
+from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
 
-HERE = Path(__file__).parent
-SHOP = [sys.executable, str(HERE / "mcp_shop.py")]
-RUDE = [sys.executable, "-S", str(HERE / "mcp_rude.py")]
-
-
-def children() -> set[int]:
-    """Return the processes that this one has started and not seen the end of."""
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        found |= set(map(int, (task / "children").read_text().split()))
-    return found
-
-
-@pytest.fixture(autouse=True)
-async def nothing_is_left_behind() -> AsyncIterator[None]:
-    before, threads = children(), set(threading.enumerate())
-    yield
-    for _ in range(100):
-        new = {t for t in set(threading.enumerate()) - threads if not t.name.startswith("acc")}
-        if not (children() - before or new):
-            break
-        await asyncio.sleep(0.02)
-    assert children() - before == set()
-    assert new == set()
-
-
-@asynccontextmanager
-async def runner_of(agent: Agent, **options: Any) -> AsyncIterator[Runner]:
-    runner = Runner(agent, **options)
-    try:
-        yield runner
-    finally:
-        await runner.aclose()
-
-
-async def said(runner: Runner, message: str = "go", session_id: str = "s") -> RunResult:
-    return await runner.run(user_id="u", session_id=session_id, message=message)
-
-
-def results(done: RunResult) -> list[ToolResult]:
-    return [e.result for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result]
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-
-
-async def seen(path: Path, line: str) -> None:
-    """Wait until a server has written down a line."""
-    for _ in range(500):
-        if line in lines(path):
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail(f"the server never wrote {line!r}: {lines(path)}")
+__all__ = ["nothing_is_left_behind"]
 
 
 def is_running(pid: int) -> bool:
@@ -425,128 +359,6 @@ def test_a_run_that_ends_with_its_loop_leaves_no_server() -> None:
         assert not Path(f"/proc/{words[0]}").exists()
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-class HttpShop:
-    """The shop over HTTP, which can be started, killed and started again."""
-
-    def __init__(self, log: Path) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}/mcp"
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        words = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
-        self._process = subprocess.Popen(  # noqa: S603 - our own server
-            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        for _ in range(600):
-            with socket.socket() as one:
-                if one.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.05)
-        pytest.fail("the shop does not open")
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-
-@pytest.fixture
-def http_shop(nothing_is_left_behind: None, tmp_path: Path) -> Iterator[HttpShop]:
-    shop = HttpShop(tmp_path / "log")
-    shop.start()
-    yield shop
-    shop.kill()
-
-
-async def test_over_http_an_agent_does_the_same(http_shop: HttpShop, tmp_path: Path) -> None:
-    async def pause() -> str:
-        """Wait a little."""
-        await asyncio.sleep(0.1)
-        return "waited"
-
-    def until_found(prompt: Any) -> Any:
-        # word of a change comes on a stream of its own, some time after the answer
-        if "boo" in str(prompt.messages[-1]):
-            return "done"
-        return call("hidden" if any(t.name == "hidden" for t in prompt.tools) else "pause")
-
-    model = ScriptedModel(
-        [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶")],
-        call("slow", seconds=60),
-        call("change"),
-        *[until_found] * 50,
-    )
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
-    async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:
-        done = await said(runner)
-        await seen(tmp_path / "log", "slow was cancelled")
-    found = {one.name: one.content for one in results(done)}
-    assert found["add"] == {"result": 3}
-    assert found["在庫を調べる"] == {"item": "お茶", "left": 3}
-    assert "did not finish" in found["slow"]["error"]
-    assert found["hidden"] == {"result": "boo"}
-    assert done.text == "done"
-    assert "t0p" not in repr(source) and "t0p" not in str(done.events)
-
-
-async def test_over_http_a_server_may_go_and_come_back(http_shop: HttpShop) -> None:
-    def down(prompt: Any) -> Any:
-        http_shop.kill()
-        return call("add", a=2, b=2)
-
-    def up(prompt: Any) -> Any:
-        http_shop.start()
-        return call("add", a=3, b=3)
-
-    model = ScriptedModel(call("add", a=1, b=1), down, up, "back")
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"])
-    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    first, lost, again = results(done)
-    assert first.content == {"result": 2}
-    assert lost.is_error and "127.0.0.1" in lost.content["error"]
-    assert again.content == {"result": 6}
-
-
-async def test_over_http_a_call_that_kills_the_server_is_a_tool_error(http_shop: HttpShop) -> None:
-    model = ScriptedModel(call("die"), "over")
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"])
-    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert results(done)[0].is_error and done.text == "over"
-
-
-async def test_over_http_too_large_an_answer_is_not_taken(http_shop: HttpShop) -> None:
-    model = ScriptedModel(call("big", characters=200_000), call("add", a=1, b=1), "on")
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
-    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        done = await said(runner)
-    assert results(done)[0].is_error and results(done)[1].content == {"result": 2}
-
-
-async def test_an_address_that_is_not_public_must_be_allowed(http_shop: HttpShop) -> None:
-    source = McpTools(url=http_shop.url)
-    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
-        with pytest.raises(AddressRefused):
-            await said(runner)
-
-
-async def test_a_server_that_nobody_runs_is_told() -> None:
-    source = McpTools(url=f"http://127.0.0.1:{free_port()}/mcp", allow=["127.0.0.1"])
-    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
-        with pytest.raises(RemoteFailed, match="cannot be reached"):
-            await said(runner, "go")
-
-
 async def test_a_run_with_a_bound_is_not_stuck_on_a_server_that_hangs() -> None:
     source = McpTools(command=[*RUDE, "silent"])
     agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
@@ -555,57 +367,3 @@ async def test_a_run_with_a_bound_is_not_stuck_on_a_server_that_hangs() -> None:
         with pytest.raises(Exception, match="timeout"):
             await said(runner)
         assert time.monotonic() - begun < 12
-
-
-@asynccontextmanager
-async def raw_http(answer: bytes | None) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Answer every request with the same bytes, or never."""
-    heads: list[bytes] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            heads.append(await reader.readuntil(b"\r\n\r\n"))
-            if answer is None:
-                await reader.read()
-            else:
-                writer.write(answer)
-                await writer.drain()
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", heads
-
-
-def http_answer(status: str, kind: str, body: str) -> bytes:
-    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
-    return (head + "connection: close\r\n\r\n" + body).encode()
-
-
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (http_answer("401 Unauthorized", "text/plain", "no"), "it wants another token"),
-        (http_answer("500 Oops", "text/plain", "no"), "it answered 500"),
-        (http_answer("200 OK", "text/html", "<html>"), "Unexpected content type"),
-        (http_answer("200 OK", "application/json", "{]"), "cannot be used"),
-        (http_answer("200 OK", "application/json", "x" * 5000), "more than 4000 bytes"),
-        (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{", "("),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", "cannot be reached"),
-        (None, "was not ready within"),
-    ],
-)
-async def test_over_http_whatever_answers_the_run_ends_with_the_reason(
-    answer: bytes | None, told: str
-) -> None:
-    async with raw_http(answer) as (url, heads):
-        source = McpTools(
-            url=url, allow=["127.0.0.1"], token="t0p", start_timeout=2, max_bytes=4_000
-        )
-        agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
-        async with runner_of(agent) as runner:
-            with pytest.raises(RemoteFailed) as raised:
-                await said(runner)
-    assert told in str(raised.value) and "t0p" not in str(raised.value)
-    assert b"authorization: bearer t0p" in heads[0].lower()
