@@ -62,15 +62,16 @@ async def _streamed(ctx: RunContext, model: StreamingModelPort, prompt: Prompt) 
 def _checked(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
     """Return an answer that can be kept, or say what of it is none."""
     sound = isinstance(answer.text, str) and isinstance(answer.usage, Usage)
-    if not sound or not all(isinstance(call, ToolCall) for call in answer.calls):
+    calls = answer.calls
+    if not sound or (calls and not all(isinstance(call, ToolCall) for call in calls)):
         raise ModelFailed(f"{ctx.path}: the model's answer is not of text, tool calls and usage")
     _check_length(ctx, len(answer.text))
     if not answer.text.isascii():
         readable = answer.text.encode("utf-8", "replace").decode()
         if readable != answer.text:  # half a character, which nothing can store
             answer = replace(answer, text=readable)
-    if answer.calls:
-        answer = replace(answer, calls=tuple(_kept(ctx, call) for call in answer.calls))
+    if calls:
+        answer = replace(answer, calls=tuple(_kept(ctx, call) for call in calls))
     return answer
 
 

@@ -76,11 +76,15 @@ class RunContext:
         self.escalated = False
         self.transfer_to: BaseAgent | None = None
         self.state: MutableMapping[str, Any] = line.state
-        self.call: CallContext = run.call if parent is None else parent.call
-        self.history: bool = parent is None or parent.history
-        self.identity: bool = parent is None or parent.identity
         #: Patterns of artifact names; a name must fit one of each.
-        self.files: tuple[tuple[str, ...], ...] = () if parent is None else parent.files
+        self.files: tuple[tuple[str, ...], ...] = ()
+        self.call: CallContext = run.call
+        self.history = self.identity = True
+        if parent is not None:
+            self.files = parent.files
+            self.call = parent.call
+            self.history = parent.history
+            self.identity = parent.identity
         self._steps = 0
         self._is_last_word = False
         self._children: dict[str, int] = {}
@@ -131,40 +135,40 @@ class RunContext:
         detail: Mapping[str, Any] | None = None,
     ) -> Event:
         """Put something on record, with what was written to the state since the last event."""
-        run = self.run
-        fields = {"parts": parts, "usage": usage, "request": request, "detail": detail or {}}
-        if kind in PASSING:
-            event = self._made(kind, actions=actions, **fields)
+        run, line, call = self.run, self.line, self.call
+        seq, step = 0, ""
+        if kind not in PASSING:
+            step = f"{self.path}#{self._steps}"
+            self._steps += 1
+            if run.journal and (recorded := run.journal.get(step)) is not None:
+                return self._replay(recorded, kind)
+            if line.state.pending:
+                actions = _with_delta(actions, *line.state.take(), main=line.main)
+            seq = run.seq = run.seq + 1
+        event = Event(
+            kind=kind,
+            run_id=run.run_id,
+            author=self.agent.name,
+            branch=line.branch,
+            seq=seq,
+            step=step,
+            at=run.services.clock.now(),
+            request_id=call.request_id,
+            trace_id=call.trace_id,
+            caller=call.caller,
+            parts=parts,
+            actions=actions,
+            usage=usage,
+            request=request,
+            detail=detail or {},
+        )
+        if not seq:
             await run.show(event)
-            return event
-        step = f"{self.path}#{self._steps}"
-        self._steps += 1
-        if run.journal and (recorded := run.journal.get(step)) is not None:
-            return self._replay(recorded, kind)
-        delta, removed = self.line.state.take()
-        if delta or removed:
-            actions = _with_delta(actions, delta, removed, main=self.line.main)
-        run.seq += 1
-        event = self._made(kind, actions=actions, seq=run.seq, step=step, **fields)
-        if kind is EventKind.MESSAGE and self._is_last_word:
+        elif kind is EventKind.MESSAGE and self._is_last_word:
             run.hold(event)
         else:
             await run.record(event)
         return event
-
-    def _made(self, kind: EventKind, **fields: Any) -> Event:
-        call = self.call
-        return Event(
-            kind=kind,
-            run_id=self.run.run_id,
-            author=self.agent.name,
-            branch=self.line.branch,
-            at=self.run.services.clock.now(),
-            request_id=call.request_id,
-            trace_id=call.trace_id,
-            caller=call.caller,
-            **fields,
-        )
 
     def _replay(self, recorded: Event, kind: EventKind) -> Event:
         if recorded.kind is not kind:

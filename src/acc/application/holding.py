@@ -31,7 +31,7 @@ class Holding:
         self._busy_timeout = busy_timeout
         self._renewal = _Renewal(sessions, every=renew_every)
         #: Who waits for a session that another run of this process holds.
-        self._lines: dict[SessionKey, deque[asyncio.Future[None]]] = {}
+        self._lines: dict[SessionKey, deque[asyncio.Future[None]] | None] = {}
 
     async def take(self, key: SessionKey, holder: str) -> Session:
         """Wait for the session and take hold of it; `give_back` must follow."""
@@ -39,7 +39,10 @@ class Holding:
 
     async def take_by(self, key: SessionKey, holder: str, opening: Callable[[], Awaitable[T]]) -> T:
         """Wait for the session and return what opening it gives; `give_back` must follow."""
-        await self._wait_in_line(key)
+        if key in self._lines:
+            await self._wait_in_line(key)
+        else:
+            self._lines[key] = None
         try:
             opened = await self._open(opening)
         except BaseException:
@@ -79,11 +82,8 @@ class Holding:
                 await asyncio.sleep(_BUSY_POLL)
 
     async def _wait_in_line(self, key: SessionKey) -> None:
-        waiting = self._lines.get(key)
-        if waiting is None:
-            self._lines[key] = deque()
-            return
         turn = asyncio.get_running_loop().create_future()
+        waiting = self._lines[key] = self._lines[key] or deque()
         waiting.append(turn)
         try:
             async with asyncio.timeout(self._busy_timeout):

@@ -130,10 +130,10 @@ async def _tell_turn(kept: Kept, agent_name: str, events: Sequence[Event]) -> No
 
 async def tell(memory: MemoryPort, signals: Sequence[TurnSignal], text: str) -> None:
     """Tell a memory what an agent was faced with in a turn, and what it answered in the end."""
-    for signal in signals[:-1]:
-        await memory.keep(signal, Decision(turn_id=signal.turn_id, text=""))
-    for signal in signals[-1:]:
-        await memory.keep(signal, Decision(turn_id=signal.turn_id, text=text))
+    last = len(signals) - 1
+    for number, signal in enumerate(signals):
+        said = text if number == last else ""
+        await memory.keep(signal, Decision(turn_id=signal.turn_id, text=said))
 
 
 def tool_signal(first: TurnSignal, step: int, result: ToolResult) -> TurnSignal:
@@ -199,10 +199,12 @@ class Remembering:
 
     def finish(self) -> None:
         """Have the memory told the turn, once the whole run has succeeded."""
-        run, name = self._context.run, self._context.agent.name
-        run.finished[name] = lambda: self._tell(run, name)
+        context = self._context
+        context.run.finished[context.agent.name] = self
 
-    async def _tell(self, run: Run, name: str) -> None:
+    async def tell(self) -> None:
+        """Tell the memory the turn."""
+        run, name = self._context.run, self._context.agent.name
         # From the record, as after a restart, so that nothing depends on whether there was one.
         await _tell_turn(self._kept, name, [*run.earlier, *run.events])
         self._kept.seen = run.seq

@@ -1,6 +1,6 @@
 """One run: what was asked, what it may use and spend, and where its events go."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -161,9 +161,9 @@ class Run:
         self.journal: dict[str, Event] = {}
         self.earlier: tuple[Event, ...] = ()
         self.answers: dict[str, InputAnswer] = {}
-        self.fresh: frozenset[str] = frozenset()
-        #: What the memories are to be told once the turn is over.
-        self.finished: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.fresh: Collection[str] = ()
+        #: Whose memories are to be told of the turn once it is over.
+        self.finished: dict[str, Remembering] = {}
         self.taken: dict[str, Remembering] = {}
         self._requests = 0
         self._held: tuple[Event, ...] = ()

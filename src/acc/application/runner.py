@@ -46,6 +46,7 @@ log = logging.getLogger("acc.run")
 #: Who keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
+_OF_THE_USER = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 _PARTS = msgspec.json.Decoder(tuple[Part, ...])
 _ANSWERS = msgspec.json.Decoder(tuple[InputAnswer, ...])
 _ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
@@ -508,20 +509,23 @@ class SessionRunner:
             log.info("run ended", extra={**extra, "run_id": run.run_id, "caller": call.caller})
 
     async def _tell_memories(self, run: Run) -> None:
-        for name, told in run.finished.items():
+        for name, remembering in run.finished.items():
             try:
-                await told()
+                await remembering.tell()
             except BaseException:
                 # It was told half of the turn: the next one finds it made anew.
                 self.services.shelf.forget(run.key, name)
                 raise
+        # They hold on to the run, which would else stay until cycles are looked for.
+        run.finished.clear()
+        run.taken.clear()
 
     def _event(self, run: Run, kind: EventKind, **fields: Any) -> Event:
         call = run.call
         return Event(
             kind=kind,
             run_id=run.run_id,
-            author="user" if kind in (EventKind.MESSAGE, EventKind.INPUT) else self.agent.name,
+            author="user" if kind in _OF_THE_USER else self.agent.name,
             seq=run.seq,
             at=self.services.clock.now(),
             request_id=call.request_id,

@@ -133,11 +133,12 @@ def make_memory(
     `compressor` is who writes the state of a plain `acc`; without it ACC_COMPRESSOR_MODEL is.
     `models` turns the names of models into models.
     """
-    from acc.application.memory import OracleMemory, RetrievalMemory, TranscriptMemory
+    from acc.application.memory import TranscriptMemory
 
     if kind == "transcript":
         return TranscriptMemory(tokens=LateTokenCounter(), window=window)
     from acc.adapters.memory.recall import Bm25EvidenceStore
+    from acc.application.memory import OracleMemory, RetrievalMemory
 
     if kind == "retrieval":
         return RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=token_counter())

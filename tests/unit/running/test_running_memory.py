@@ -1,6 +1,7 @@
 """Memories of running conversations: the same after a restart, an eviction or a failure."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from acc import (
     approve,
     exit_loop,
 )
+from acc.application.run import Run
 from acc.domain.errors import AgentFailed, InvalidInput, ModelFailed
 from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedModel, WordCounter, call
@@ -385,3 +387,19 @@ async def test_long_histories_are_caught_up_with_page_by_page(world: World, wher
     assert words.count("note") == sum(
         1 for e in await desk.events() if e.result is not None and e.result.name == "note"
     )
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+async def test_a_run_that_is_over_is_gone_without_a_look_for_cycles(
+    world: World, memory: str
+) -> None:
+    till = Till()
+    model = ScriptedModel(call("pay", amount=1), "paid")
+    desk = world.desk(clerk(model, till.tool(confirm=False), memory=MEMORIES[memory]))
+    gc.collect()
+    gc.disable()
+    try:
+        await desk.say("pay")
+        assert not [one for one in gc.get_objects() if isinstance(one, Run)]
+    finally:
+        gc.enable()

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from acc.domain.errors import (
     InvalidInput,
     StorageFailed,
 )
-from acc.domain.value_objects.session import SessionKey
+from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.store_ports import AlongPort
 from acc.testing import FrozenClock, ScriptedModel, call
 
@@ -51,11 +51,25 @@ class Refusing(InMemorySessionStore):
         release: bool = False,
         along: AlongPort | None = None,
     ) -> None:
+        await self._count()
+        await super().append(key, events, holder=holder, release=release, along=along)
+
+    async def begin(
+        self,
+        key: SessionKey,
+        first: Callable[[Session], Sequence[Event]],
+        *,
+        holder: str,
+        along: AlongPort | None = None,
+    ) -> tuple[Session, tuple[Event, ...]]:
+        await self._count()
+        return await super().begin(key, first, holder=holder, along=along)
+
+    async def _count(self) -> None:
         await asyncio.sleep(0)
         if self.appended >= self.left:
             raise StorageFailed("the disk is full")
         self.appended += 1
-        await super().append(key, events, holder=holder, release=release, along=along)
 
 
 def payments() -> tuple[BaseAgent, Till]:

@@ -1,6 +1,7 @@
 """Sending: blocking or not, twice, many at once, and leaving in the middle."""
 
 import asyncio
+import gc
 
 import pytest
 from serving_world import (
@@ -22,6 +23,7 @@ from serving_world import (
     until,
 )
 
+from acc.application.serving.execution import Work
 from acc.domain.errors import LimitExceeded
 from acc.domain.value_objects.event import words
 from acc.domain.value_objects.task import Task
@@ -203,3 +205,16 @@ async def test_who_is_not_serving_takes_nothing(world: World, doer: Doer) -> Non
         await serve.stop()
         with pytest.raises(LimitExceeded, match="stopping"):
             await send(serve, "hello")
+
+
+async def test_work_that_is_over_is_gone_without_a_look_for_cycles(
+    world: World, doer: Doer
+) -> None:
+    async with world.open(doer) as serve:
+        gc.collect()
+        gc.disable()
+        try:
+            await send(serve, "hello")
+            assert not [one for one in gc.get_objects() if isinstance(one, Work)]
+        finally:
+            gc.enable()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_order, starts_run
-from acc.domain.value_objects.event import Event, EventKind, RunStatus
+from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind, RunStatus
 from acc.domain.value_objects.session import (
     Scope,
     Session,
@@ -56,6 +56,8 @@ class _Record:
         elif event.kind is EventKind.ENDED and event.status is not None:
             self.status = event.status
         actions = event.actions
+        if actions is NO_ACTIONS:
+            return
         for key, value in actions.state_delta.items():
             scope = scope_of(key)
             if scope is not Scope.TEMP:
@@ -139,7 +141,9 @@ class InMemorySessionStore:
 
     async def open(self, key: SessionKey, *, holder: str) -> Session:
         """Take hold of a session and return it, made anew if need be; SessionBusy if it is held."""
-        now = self._clock.now()
+        return self._taken(key, holder, self._clock.now()).session(key)
+
+    def _taken(self, key: SessionKey, holder: str, now: float) -> _Record:
         record = self._records.get(key)
         if record is None:
             record = self._records[key] = _Record(
@@ -154,7 +158,7 @@ class InMemorySessionStore:
             raise busy(key, record.holder)
         record.holder = holder
         record.lease_until = now + self._lease
-        return record.session(key)
+        return record
 
     async def begin(
         self,
@@ -165,10 +169,14 @@ class InMemorySessionStore:
         along: AlongPort | None = None,
     ) -> tuple[Session, tuple[Event, ...]]:
         """Open a session and store the events that a run of it begins with, in one go."""
-        session = await self.open(key, holder=holder)
+        now = self._clock.now()
+        record = self._taken(key, holder, now)
+        session = record.session(key)
         events = tuple(first(session))
         if events:
-            await self.append(key, events, holder=holder, along=along)
+            self._add(record, key, events, now)
+            if along is not None:
+                await along.store()
         return session, events
 
     async def append(
@@ -182,16 +190,19 @@ class InMemorySessionStore:
     ) -> None:
         """Store events, all or none, and apply their state deltas; returning acknowledges them."""
         record = self._held(key, holder)
-        if not continues(len(record.events), events):
-            raise out_of_order(key, len(record.events), events)
-        record.updated_at = now = self._clock.now()
-        record.lease_until = now + self._lease
-        for event in events:
-            record.add(event)
+        self._add(record, key, events, self._clock.now())
         if release:
             record.holder = None
         if along is not None:
             await along.store()
+
+    def _add(self, record: _Record, key: SessionKey, events: Sequence[Event], now: float) -> None:
+        if not continues(len(record.events), events):
+            raise out_of_order(key, len(record.events), events)
+        record.updated_at = now
+        record.lease_until = now + self._lease
+        for event in events:
+            record.add(event)
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
         """Keep hold for another lease."""

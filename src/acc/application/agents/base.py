@@ -88,7 +88,8 @@ class BaseAgent:
 
     async def execute(self, ctx: RunContext) -> None:
         """Run with all that surrounds it: stand-ins, confirmation, callbacks, snapshots, logs."""
-        if log.isEnabledFor(logging.INFO):
+        is_logged = log.isEnabledFor(logging.INFO)
+        if is_logged:
             _log(ctx, "agent started")
         config = ctx.run.config
         if config.snapshots:
@@ -102,7 +103,7 @@ class BaseAgent:
             await flush_state(ctx)
         if config.snapshots:
             await _show_state(ctx, "after")
-        if log.isEnabledFor(logging.INFO):
+        if is_logged:
             _log(ctx, "agent finished")
 
     async def _execute(self, ctx: RunContext) -> None:

@@ -64,6 +64,7 @@ class LlmAgent(BaseAgent):
     disallow_transfer_to_peers: bool = False
     returns_control: bool = False
     _own_tools: dict[str, Tool] = field(init=False, repr=False)
+    _own_specs: tuple[ToolSpec, ...] = field(init=False, repr=False, default=())
     _toolsets: tuple[Toolset, ...] = field(init=False, repr=False, default=())
     _schema: Mapping[str, Any] | None = field(init=False, repr=False, default=None)
 
@@ -81,6 +82,7 @@ class LlmAgent(BaseAgent):
             if isinstance(item, AgentTool):
                 _check_agent_tool(self, item.agent)
             self._own_tools[item.name] = item
+        self._own_specs = tuple(item.spec for item in self._own_tools.values())
         if self.output_schema is not None:
             self._schema = _schema_of(self)
         if not self.disallow_transfer_to_sub_agents:
@@ -95,6 +97,11 @@ class LlmAgent(BaseAgent):
     def own_tools(self) -> Mapping[str, Tool]:
         """Return the agent's tools by name, but for those that a toolset offers."""
         return self._own_tools
+
+    @property
+    def own_specs(self) -> tuple[ToolSpec, ...]:
+        """Return what a model is told of the agent's own tools."""
+        return self._own_specs
 
     @property
     def toolsets(self) -> Sequence[Toolset]:
@@ -147,11 +154,13 @@ class _Reasoning:
         self._agent = agent
         self._ctx = ctx
         self._model = ctx.services.model(agent.model)
-        self._tools: dict[str, Tool] = dict(agent.own_tools)
+        self._tools = agent.own_tools
+        self._specs = agent.own_specs
         targets = {target.name: target for target in agent.transfer_targets()}
         if targets:
-            self._tools[TRANSFER] = TransferTool(ctx, targets)
-        self._specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
+            transfer = TransferTool(ctx, targets)
+            self._tools = {**self._tools, TRANSFER: transfer}
+            self._specs = (*self._specs, transfer.spec)
         self._offered: OfferedTools | None = None
         if agent.toolsets:
             self._offered = OfferedTools(ctx, agent.toolsets, frozenset(self._tools))
@@ -267,7 +276,7 @@ class _Reasoning:
             names = event.detail.get("offered", ())
             if again and names:
                 await self._offered.look_again()
-            tools = tools | self._offered.by_name(names)
+            tools = {**tools, **self._offered.by_name(names)}
         calls = ToolCalls(
             ctx, tools, before=agent.before_tool_callback, after=agent.after_tool_callback
         )

@@ -199,6 +199,7 @@ class Execution:
 
     def _gone(self, work: Work) -> None:
         del self._works[work.task.id]
+        del work.teller  # it knows the work, which would else stay until cycles are looked for
         work.done.set_result(None)
 
     async def fail_orphans(self) -> int:

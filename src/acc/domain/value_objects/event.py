@@ -258,7 +258,10 @@ class Event(Value, frozen=True, kw_only=True):
     @property
     def result(self) -> ToolResult | None:
         """Return the tool result that the event carries."""
-        return next((part.result for part in self.parts if part.result is not None), None)
+        for part in self.parts:
+            if part.result is not None:
+                return part.result
+        return None
 
     @property
     def partial(self) -> bool:
