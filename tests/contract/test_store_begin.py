@@ -1,26 +1,11 @@
 """One suite for every store of sessions: how a run begins, and what goes along with its events."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-from stores_under_test import KEY, MAKERS, Stores, event, put, writes
+from stores_under_test import KEY, Stores, event, put, writes
 
 from acc.domain.errors import SessionBusy, SessionConflict
 from acc.domain.value_objects.event import EventKind, RunStatus
 from acc.ports.outbound.store_ports import SessionStorePort
-
-
-@pytest.fixture(params=sorted(MAKERS))
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stores]:
-    made = MAKERS[request.param](tmp_path)
-    yield made
-    await made.sessions.aclose()
-
-
-@pytest.fixture
-def store(stores: Stores) -> SessionStorePort:
-    return stores.sessions
 
 
 class Note:

@@ -1,13 +1,11 @@
 """One suite for every store of sessions and artifacts."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from itertools import product
-from pathlib import Path
 
 import msgspec
 import pytest
-from stores_under_test import KEY, LEASE, MAKERS, Stores, event, key, put, state_of, writes
+from stores_under_test import KEY, LEASE, Stores, event, key, put, state_of, writes
 
 from acc.domain.errors import SessionBusy, SessionConflict
 from acc.domain.value_objects.event import (
@@ -26,18 +24,6 @@ from acc.domain.value_objects.event import (
 )
 from acc.domain.value_objects.session import StoredArtifact
 from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
-
-
-@pytest.fixture(params=sorted(MAKERS))
-async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stores]:
-    made = MAKERS[request.param](tmp_path)
-    yield made
-    await made.sessions.aclose()
-
-
-@pytest.fixture
-def store(stores: Stores) -> SessionStorePort:
-    return stores.sessions
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _MODEL = "model:"
 _PYTHON = "python:"
 _MOST_VOTES = 25
-#: Why a model is not asked again: the answer would be the same.
-_FINAL = frozenset({"key_refused", "unknown_model", "not_installed"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +148,7 @@ class _AskedInVain:
         try:
             return await self._model.complete(prompt)
         except ModelFailed as fault:
-            if fault.reason in _FINAL:
+            if fault.is_mistake:
                 self.fault = fault
             raise
 

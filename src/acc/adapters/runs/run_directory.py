@@ -5,13 +5,13 @@ most the turns in flight. A torn last line is cut off when the run is continued.
 """
 
 import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from acc.adapters.runs.line_file import Appender, LineFile, write_whole
 from acc.adapters.runs.turn_lines import TurnLine, decode, encode
 from acc.domain.errors import InvalidInput, RunDamaged, RunMismatch, StorageFailed
 from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration, jobs_of
@@ -93,88 +93,22 @@ class RunDirectory:
         return path
 
 
-class EpisodeJournal:
+class EpisodeJournal(LineFile[TurnLine]):
     """The turns of one episode, in order."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path, encode=encode, decode=decode)
 
-    def read(self) -> list[TurnLine]:
-        """Return the recorded turns; a torn last line counts as not written."""
-        return self._read()[0]
-
-    def _read(self) -> tuple[list[TurnLine], int]:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return [], 0
-        except OSError as error:
-            raise RunDamaged(f"{self.path} cannot be read: {error}") from error
-        lines: list[TurnLine] = []
-        position = 0
-        for raw in data.splitlines(keepends=True):
-            if not raw.endswith(b"\n"):
-                break
-            try:
-                line = decode(raw)
-            except msgspec.MsgspecError as error:
-                raise RunDamaged(f"{self.path} line {len(lines) + 1}: {error}") from error
-            if line.turn != len(lines) + 1:
-                raise RunDamaged(f"{self.path} line {len(lines) + 1}: holds turn {line.turn}")
-            lines.append(line)
-            position += len(raw)
-        return lines, position
+    def fault_of(self, line: TurnLine, number: int) -> str:
+        """Return what is wrong with a line: turns follow one another."""
+        return "" if line.turn == number else f"holds turn {line.turn}"
 
     @contextmanager
-    def appending(self) -> Iterator["_Appender"]:
-        """Open for more turns, after cutting off a torn last line."""
-        _, end = self._read()
-        try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise StorageFailed(f"cannot write {self.path}: {error.strerror}") from error
-        try:
-            os.ftruncate(handle, end)
-            yield _Appender(handle, self.path)
-        finally:
-            os.close(handle)
-
-
-class _Appender:
-    def __init__(self, handle: int, path: Path) -> None:
-        self._handle = handle
-        self._path = path
-
-    def append(self, line: TurnLine) -> None:
-        """Write one line, or leave the file as it was and raise."""
-        data = encode(line)
-        end = os.fstat(self._handle).st_size
-        try:
-            written = os.write(self._handle, data)
-        except OSError as error:
-            os.ftruncate(self._handle, end)
-            raise _storage_failed(self._path, error) from error
-        if written < len(data):
-            os.ftruncate(self._handle, end)
-            raise StorageFailed(
-                f"cannot write {self._path}: the disk is full; earlier turns are safe"
-            )
-
-
-def _storage_failed(path: Path, error: OSError) -> StorageFailed:
-    return StorageFailed(f"cannot write {path}: {error.strerror}; earlier turns are safe")
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise _storage_failed(path, error) from error
+    def appending(self) -> Iterator[Appender[TurnLine]]:
+        """Open for more turns at once, so that nothing is asked that could not be kept."""
+        with super().appending() as appender:
+            appender.open()
+            yield appender
 
 
 def _differences(earlier: RunConfiguration, wanted: RunConfiguration) -> list[str]:

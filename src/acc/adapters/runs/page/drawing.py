@@ -7,7 +7,8 @@ from html import escape
 import vl_convert
 
 from acc.adapters.runs.charts import HEIGHT, WIDTH, Chart
-from acc.adapters.runs.run_directory import RunDirectory, write_whole
+from acc.adapters.runs.line_file import write_whole
+from acc.adapters.runs.run_directory import RunDirectory
 from acc.domain.errors import StorageFailed
 
 
