@@ -94,11 +94,30 @@ def test_a_missing_key_is_told_before_anybody_is_asked(
     assert not server.asked
 
 
-def test_a_price_for_a_judge_without_a_model_is_refused(
+@pytest.mark.parametrize("option", [("--price", "x=1/1"), ("--max-cost", "1")])
+def test_money_for_a_judge_without_a_model_is_refused(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], option: tuple[str, str]
+) -> None:
+    assert acc(["judge", "check", *option]) == 2
+    assert f"{option[0]} needs a model" in capsys.readouterr().err
+
+
+def test_a_check_stops_when_its_money_is_spent_and_goes_on_with_more(
     server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert acc(["judge", "check", "--price", "x=1/1"]) == 2
-    assert "--price needs a model" in capsys.readouterr().err
+    server.script = [judged] * 20
+    model = f"openai-compatible:judge@{server.url}"
+    words = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
+    assert acc([*words, "--max-cost", "0.001"]) == 2
+    assert f"nobody knows the price of {model}" in capsys.readouterr().err
+    words += ["--price", f"{model}=100/0", "--cache", "kept"]
+    assert acc([*words, "--max-cost", "0.001"]) == 4
+    shown = capsys.readouterr()
+    assert len(server.asked) == 4
+    assert "$0.0044 is spent, and --max-cost allows $0.0010" in shown.err
+    assert "1 cases were not judged" in shown.err
+    assert acc([*words, "--max-cost", "0.0044"]) == 0
+    assert len(server.asked) == 8
 
 
 def test_a_file_that_is_no_toml_is_told_what_is_wanted(

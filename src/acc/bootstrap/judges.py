@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.judging import reason_not_to_judge
+from acc.bootstrap.spending import (
+    Spending,
+    UsedModel,
+    check_amount,
+    check_limit,
+    check_ready,
+    parse_prices,
+)
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.spending import Accounts, Part
+from acc.domain.spending import Part
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySourcePort
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
@@ -125,12 +133,13 @@ def open_judge(
 class CheckMeans:
     """What a check of a judge works with: kept answers, prices, and who hears how it goes.
 
-    `on_case` hears how many cases of how many are done, `accounts` what the model's calls cost.
+    `on_case` hears how many cases of how many are done, `spending` what the model's calls cost;
+    once that is used up no further case begins.
     """
 
     cache: Path | None = None
     prices: Sequence[str] = ()
-    accounts: Accounts = field(default_factory=Accounts)
+    spending: Spending = field(default_factory=Spending)
     on_case: Callable[[int, int], None] = lambda done, total: None
 
 
@@ -170,23 +179,25 @@ async def check_judge(
     cases = load_cases(file)
     done = 0
 
-    def count() -> None:
+    def count() -> bool:
         nonlocal done
         done += 1
         means.on_case(done, len(cases))
+        return not means.spending.is_used_up
 
     if judging is None:
-        if means.prices:
-            raise InvalidInput("--price needs a model that judges: --judge model:NAME")
+        if means.prices or means.spending.limit is not None:
+            option = "--price" if means.prices else "--max-cost"
+            raise InvalidInput(f"{option} needs a model that judges: --judge model:NAME")
         by_rules = CheckJudgeUseCase(lambda case: open_judge(judge, None))
         return await by_rules.run(cases, on_case=lambda case: count())
     models = _models_to_check(judge, judging, means)
     model = _AskedInVain(_judging_model(judge, judging, models))
 
-    def on_case(case: object) -> None:
+    def on_case(case: object) -> bool:
         if model.fault is not None:
             raise model.fault
-        count()
+        return count()
 
     from acc.adapters.evaluation.model_judge import ModelJudge
 
@@ -200,15 +211,16 @@ async def check_judge(
 def _models_to_check(judge: str, judging: JudgeConfiguration, means: CheckMeans) -> "EpisodeModels":
     """Return what gives the judge its model, or raise where that could not be asked."""
     from acc.bootstrap.models import EpisodeModels
-    from acc.bootstrap.spending import UsedModel, check_ready, parse_prices
 
     used: list[UsedModel] = []
     if judge.startswith(_MODEL):
         used.append(UsedModel(part=Part.JUDGE, agent="", name=judging.model))
     prices = parse_prices(means.prices, used)
+    check_amount(means.spending.limit)
+    check_limit(means.spending.limit, used, prices)
     check_ready(used, means.cache)
     return EpisodeModels(
-        "judge check", cache=means.cache, prices=prices, on_call=means.accounts.add
+        "judge check", cache=means.cache, prices=prices, on_call=means.spending.take
     )
 
 

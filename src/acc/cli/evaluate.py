@@ -30,6 +30,7 @@ from acc.cli.screen import (
     result_table,
     say_error,
 )
+from acc.cli.spending import OUT_OF_MONEY
 from acc.cli.spending.plans import show_plan
 from acc.cli.spending.tables import summary_table
 from acc.domain.ccs_budget import SMALLEST_BUDGET
@@ -38,8 +39,6 @@ from acc.domain.gates import Gate
 from acc.domain.spending import Price
 from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration
 
-#: The exit status of a run that has spent what it may.
-OUT_OF_MONEY = 4
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 
 

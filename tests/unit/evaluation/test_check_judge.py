@@ -153,8 +153,13 @@ async def test_figures_count_what_was_scored_and_say_what_was_not() -> None:
     judge = Fixed((claim("unsupported"),))
     examples = [item(Label.SUPPORTED), item(Label.CONTRADICTED, number=2)]
     seen: list[str] = []
+
+    def on_case(one: CalibrationCase) -> bool:
+        seen.append(one.id)
+        return False
+
     readings = await CheckJudgeUseCase(lambda _: judge).run(
-        [case(*examples)], on_case=lambda one: seen.append(one.id)
+        [case(*examples), case(*examples)], on_case=on_case
     )
     figures = figures_of(readings)
     assert seen == ["a"]

@@ -87,13 +87,17 @@ class CheckJudgeUseCase:
         self,
         cases: Iterable[CalibrationCase],
         *,
-        on_case: Callable[[CalibrationCase], None] = lambda case: None,
+        on_case: Callable[[CalibrationCase], bool] = lambda case: True,
     ) -> list[Reading]:
-        """Return a reading of every example, in order; a judge that fails leaves it unscored."""
+        """Return a reading of every example, in order; a judge that fails leaves it unscored.
+
+        `on_case` hears of each case that is done, and tells whether to go on.
+        """
         readings: list[Reading] = []
         for case in cases:
             readings += await self._case(case)
-            on_case(case)
+            if not on_case(case):
+                break
         return readings
 
     async def _case(self, case: CalibrationCase) -> list[Reading]:

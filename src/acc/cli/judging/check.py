@@ -15,10 +15,11 @@ from rich.table import Table
 
 from acc.application.use_cases.check_judge import Figures, Reading, figures_of
 from acc.bootstrap import judges
+from acc.bootstrap.spending import Spending
 from acc.cli.screen import console, error_console, print_json, say_error
+from acc.cli.spending import OUT_OF_MONEY
 from acc.cli.spending.tables import live_words
 from acc.domain.errors import InvalidInput
-from acc.domain.spending import Accounts
 
 app = App(name="judge", help="Hold a judge against labelled examples.")
 
@@ -47,6 +48,13 @@ class ModelOptions:
             consume_multiple=False,
         ),
     ] = ()
+    max_cost: Annotated[
+        float | None,
+        Parameter(
+            help="The most that the check may cost, in US dollars: no further example begins once "
+            "it is spent, and the exit status is 4. With --cache a higher limit goes on."
+        ),
+    ] = None
 
 
 @app.command
@@ -64,13 +72,16 @@ def check(
 ) -> int:
     """Run a judge on labelled examples and say where it differs from people.
 
-    Exit status: 0; 1 where an example could not be scored or the model refuses; 2 for bad use.
+    Exit status: 0; 1 where an example could not be scored or the model refuses; 2 for bad use; 4
+    where --max-cost ended it.
 
     Example: acc judge check --judge rubric --show-wrong 20
     """
     if show_wrong < 0:
         raise InvalidInput(f"--show-wrong must be 0 or more, not {show_wrong}")
-    readings = _readings(file, judge, how or ModelOptions())
+    how = how or ModelOptions()
+    spending = Spending(limit=how.max_cost)
+    readings, left = _readings(file, judge, how, spending)
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_as_data(judge, readings)), indent=2))
     else:
@@ -79,27 +90,37 @@ def check(
     if unscored:
         first = next(reading for reading in readings if not reading.scored)
         say_error(f"{unscored} of {len(readings)} examples are unscored, the first: {first.reason}")
+    if left:
+        say_error(f"{spending.why_stopped()}; {left} cases were not judged")
+        return OUT_OF_MONEY
     return 1 if unscored else 0
 
 
-def _readings(file: Path | None, judge: str, how: ModelOptions) -> list[Reading]:
+def _readings(
+    file: Path | None, judge: str, how: ModelOptions, spending: Spending
+) -> tuple[list[Reading], int]:
+    """Return what a judge says, and how many cases the money was not enough for."""
     options = judges.JudgeOptions(votes=how.judge_votes, force=how.force_judge)
-    accounts = Accounts()
+    accounts = spending.accounts
     screen = error_console()
     bar = Progress(console=screen, transient=True, disable=not screen.is_terminal)
     task = bar.add_task("judging", total=None)
 
+    left = 0
+
     def on_case(done: int, total: int) -> None:
+        nonlocal left
+        left = total - done
         bar.update(task, completed=done, total=total)
 
-    means = judges.CheckMeans(cache=how.cache, prices=how.price, accounts=accounts, on_case=on_case)
+    means = judges.CheckMeans(cache=how.cache, prices=how.price, spending=spending, on_case=on_case)
     try:
         # What a judge prints is not our output.
         with bar, redirect_stdout(sys.stderr):
-            return asyncio.run(judges.check_judge(file, judge, options, means))
+            return asyncio.run(judges.check_judge(file, judge, options, means)), left
     finally:
         if accounts.total.kept or accounts.total.calls > accounts.total.failed:
-            say_error(live_words(accounts, None))
+            say_error(live_words(accounts, spending.limit))
 
 
 def _split(readings: Sequence[Reading]) -> dict[str, list[Reading]]:

@@ -26,6 +26,10 @@ class ToolResult(Value, frozen=True, kw_only=True):
     is_error: bool = False
 
 
+#: Of the six things that a part may hold, how many it does not.
+_ALL_BUT_ONE = 5
+
+
 class Part(Value, frozen=True, kw_only=True):
     """A piece of content: exactly one of text, data, raw bytes, a URL, a call or a result.
 
@@ -44,9 +48,11 @@ class Part(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
-        data = True if self.is_null else self.data
-        held = (self.text, data, self.raw, self.url, self.call, self.result)
-        if held.count(None) != len(held) - 1:
+        held = (self.text, self.data, self.raw, self.url, self.call, self.result)
+        missing = held.count(None)
+        if self.is_null and self.data is None:
+            missing -= 1
+        if missing != _ALL_BUT_ONE:
             raise ValueError("a part holds exactly one of text, data, raw, url, call and result")
 
     @staticmethod
