@@ -20,7 +20,8 @@ ANSWER = "The rollback window is 30 minutes."
 @pytest.fixture
 def server() -> Iterator[ProviderStandIn]:
     with ProviderStandIn(keep=False) as running:
-        running.script = [say(ANSWER, delay=0.2)] * 1000
+        # Slow from the second turn on, so that there is time to end it there.
+        running.script = [say(ANSWER)] * 4 + [say(ANSWER, delay=3)] * 100
         yield running
 
 
@@ -53,7 +54,7 @@ def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_byte
         command(server, cut), env=environment(), stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
-    # Both workers have a turn behind them, and both wait for an answer.
+    # Turns are behind them, and both workers wait for answers.
     while server.count < 6 or server.open_now < 4:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -62,6 +63,7 @@ def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_byte
     while server.open_now:
         time.sleep(0.01)
     time.sleep(0.5)
+    server.script = [say(ANSWER)] * 1000
     if number == signal.SIGTERM:
         assert process.returncode == 130
         assert "repeat the command to continue" in errors
