@@ -21,7 +21,7 @@ ANSWER = "The rollback window is 30 minutes."
 def server() -> Iterator[ProviderStandIn]:
     with ProviderStandIn(keep=False) as running:
         # Slow from the second turn on, so that there is time to end it there.
-        running.script = [say(ANSWER)] * 4 + [say(ANSWER, delay=3)] * 100
+        running.script = [*[say(ANSWER)] * 4, *[say(ANSWER, delay=3)] * 100]
         yield running
 
 

@@ -1,6 +1,7 @@
 """Evaluations with a key, a name or a library that is wrong: ended at once, and mended."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,4 +86,25 @@ def test_a_run_without_any_score_is_not_a_success(
     name = f"openai-compatible:m@{server.url}"
     assert acc(["eval", *SMALL, "--model", name, "--out", "run", "--workers", "1", "--quiet"]) == 1
     assert "no turn of any agent has a score" in capsys.readouterr().err
+    assert turns() == 6
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_cost_that_cannot_be_kept_ends_a_run_and_is_no_agents_fault(
+    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], workers: str
+) -> None:
+    name = f"openai-compatible:m@{server.url}"
+    command = ["eval", *SMALL, "--model", name, "--out", "run", "--workers", workers, "--quiet"]
+    server.script = [fail(401, "no such key")] * 100
+    assert acc(command) == 1
+    server.script = []
+    place = Path("run/spending")
+    if place.exists():
+        shutil.rmtree(place)
+    place.write_text("no folder")
+    assert acc(command) == 1
+    assert "run/spending/it-operations.000000.jsonl cannot be read" in capsys.readouterr().err
+    assert turns() == 0
+    place.unlink()
+    assert acc(command) == 0
     assert turns() == 6

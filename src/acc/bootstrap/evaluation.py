@@ -17,7 +17,7 @@ from acc.bootstrap.judges import make_examiner, open_judge
 from acc.bootstrap.models import EpisodeModels, make_model
 from acc.bootstrap.parts import MEMORIES, RULES, make_memory
 from acc.bootstrap.spending import Means, Spending
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import AccError, InvalidInput
 from acc.domain.gates import Gate, GateResult
 from acc.domain.spending import ModelCall, Part
 from acc.domain.value_objects.evaluation_run import (
@@ -319,7 +319,11 @@ class _Desk:
             spending = stack.enter_context(spending_of(self.run, job).appending())
 
             def told(call: ModelCall) -> None:
-                spending.append(call)
+                try:
+                    spending.append(call)
+                except AccError as fault:
+                    models.mistake = models.mistake or str(fault)  # no agent's fault
+                    raise
                 self.on_call(call)
 
             models = EpisodeModels(
