@@ -44,6 +44,8 @@ def data(value: Any) -> list[Part]:
         (data({"approved": True}), "approve"),
         (data({"approved": False, "reason": "no"}), "deny"),
         (data({"verdict": "DENIED"}), "deny"),
+        ([Part(text="Approved."), *data({"verdict": "approve"})], "approve"),
+        ([Part(text="見てください"), *data({"verdict": "deny"})], "deny"),
     ],
 )
 async def test_a_decision_lets_the_run_go_on(
@@ -99,7 +101,16 @@ async def test_a_wrong_edit_is_refused_and_the_task_still_asks(worlds: World) ->
 
 
 @pytest.mark.parametrize(
-    "words", ["hmm", "yes?", "はい、でも待って", "approve 5000 instead", data([])]
+    "words",
+    [
+        "hmm",
+        "yes?",
+        "はい、でも待って",
+        "approve 5000 instead",
+        data([]),
+        [Part(text="No, do not pay!"), *data({"verdict": "approve"})],
+        [Part(text="承認します"), *data({"approved": False})],
+    ],
 )
 async def test_an_undecided_text_is_asked_again_and_runs_nothing(
     worlds: World, doer: Doer, words: Any

@@ -136,6 +136,21 @@ I refuse to accept
 不承認
 今回は見送ります
 いいえ、承認しません
+Please do not approve this
+Do not pay this.
+I don't want this
+please cancel the payment
+Denied because the vendor is unknown
+No, I want to pay 9000 instead
+stop the transfer
+承認するな
+実行するな
+支払うな
+この支払いは却下します
+送金を中止してください
+却下します。金額が違います。
+キャンセルです
+不可です
 """.strip().splitlines()
 
 ASKED_AGAIN = """
@@ -248,6 +263,30 @@ No? Yes!
 承認します、いややっぱり却下
 そうですね
 承認したことにして別の人に払って
+Don't worry, pay it
+Don't wait
+don't forget to add the tax
+Do not hesitate
+Don't keep me waiting
+never been better
+Reject nothing
+deny nobody
+refuse collection on Tuesday
+block 5 is the right address
+rejected invoices go to Bob
+decline rate is low here
+cancel the other one and pay this
+no way around it, pay
+キャンセル料を教えて
+停止条件を教えてください
+不可欠です
+中止の手続きを説明して
+ダメ元でお願いします
+キャンセル待ちに入れて
+取り消して再送をお願いします
+中断していた件を再開して
+お断り状を添えてください
+取消線を引いて
 はい、Bobにも払ってください
 """.strip().splitlines()
 

@@ -29,22 +29,34 @@ def read_answers(
     """Return the answers that a message gives to requests; none if it decides nothing.
 
     Data is `{"requestId", "verdict", "arguments", "value", "reason"}`, or a list of those under
-    "answers". InvalidInput where data cannot be read as that.
+    "answers". InvalidInput where data cannot be read as that. Words beside it that say the opposite
+    leave everything undecided.
     """
+    text = "\n".join(part.text for part in parts if part.text is not None).strip()
     entries = [part.data for part in parts if isinstance(part.data, Mapping)]
     if entries:
         answers = [_from_data(one, requests, by) for entry in entries for one in _several(entry)]
         if len({answer.request_id for answer in answers}) < len(answers):
             raise InvalidInput("a message holds one answer to each request, and not two")
-        return tuple(answers)
+        return () if _is_contradicted(answers, requests, text) else tuple(answers)
     values = [part.data for part in parts if part.data is not None]
     if len(values) == len(requests) == 1 and requests[0].kind in _FREE:
         return (InputAnswer(request_id=requests[0].id, value=values[0], by=by),)
-    text = "\n".join(part.text for part in parts if part.text is not None).strip()
     return tuple(
         answer
         for request in requests
         if (answer := _from_text(text, request, len(requests), by)) is not None
+    )
+
+
+def _is_contradicted(
+    answers: Sequence[InputAnswer], requests: Sequence[InputRequest], text: str
+) -> bool:
+    """Tell whether words say yes where data says no, or no where it says yes."""
+    said = verdict_of(text)
+    asked = {one.id for one in requests if one.kind is RequestKind.CONFIRMATION}
+    return said is not None and any(
+        answer.verdict is not said for answer in answers if answer.request_id in asked
     )
 
 

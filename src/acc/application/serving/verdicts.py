@@ -32,10 +32,11 @@ _YES_ENGLISH = re.compile(
     r"|please do"
     r")"
 )
-_JAPANESE_OBJECT = (
-    r"(?:(?:この|その|これらの)?(?:処理|手続き|作業|操作|支払い?|お支払い|送金|取引|注文|購入|変更|削除|送信)を)?"
-    r"(?:このまま|そのまま)?"
+_JAPANESE_THING = (
+    r"(?:この|その|これらの)?(?:処理|手続き|作業|操作|お?支払い?|送金|取引|注文|購入|変更"
+    r"|削除|送信)"
 )
+_JAPANESE_OBJECT = rf"(?:{_JAPANESE_THING}を)?(?:このまま|そのまま)?"
 _YES_JAPANESE = re.compile(
     r"(?!はいはい|ええええ)(?:はい|ええ|うん)?(?:それで|これで|では|どうぞ|すべて|全て|全部|両方(?:とも)?|この件は?)?(?:"
     r"はい|ええ|ok(?:です|だ)?(?:よ|ね)?|オーケー(?:です)?|イエス"
@@ -71,7 +72,8 @@ _NEGATED_YES = re.compile(
     r"|do it|ok|okay|granted?)\b"
     r"|(?:承認|承諾|許可|同意|了承|実行|続行|賛成)(?:は|を|が|に)?(?:し|いたし|致し|でき|出来|出せ|得られ)?"
     r"(?:ない(?:で(?:ください|下さい)?|です)?|ません|かね(?:ます|る)|たくない(?:です)?|たくありません)"
-    r"|(?:進め|続け|やら|実行し|行わ|支払わ|送ら)(?:ないで(?:ください|下さい)?|ません)"
+    r"|(?:進め|続け|やら|実行し|行わ|支払わ|払わ|送ら)(?:ないで(?:ください|下さい)?|ません)"
+    r"|(?:承認|許可|同意|実行|続行|送金)するな|(?:進める|続ける|やる|行う|支払う|払う|送る)な"
 )
 #: A no that is denied itself, or a word of it that means something else.
 _NO_DOUBTED = re.compile(
@@ -82,21 +84,47 @@ _NO_DOUBTED = re.compile(
     r"(?:は|を|に|も)?(?:し|でき|られ|さ|せ)?(?:ない|ません|なくて|ず|ろとは)"
     r"|(?:不許可|不承認|不可|だめ|ダメ|駄目)(?:では|じゃ|で)な"
 )
+#: What something is done to, or why: after these words a no is still one.
+_REFUSED = (
+    r"(?: (?:it|this|that|them|both|all|everything|these|those|the|my|our|because|since|as|due"
+    r"|for|please|now|payment|transfer|request)\b.*)?"
+)
+_DOING = (
+    r"(?: (?:do|pay|send|run|execute|make|transfer|delete|remove|buy|order|call|book|submit|process"
+    r"|perform|carry|let|go|want|wish|touch|change|release|publish|charge|bother)\b.*)?"
+)
 _NO_ENGLISH = re.compile(
     r"(?:and |so |then |sorry |well )*(?:"
-    r"(?:no|nope|nah|n)(?=$| thanks| thank you| way| sorry| i | we | do | don't | please| not "
-    r"| never| stop| it's | it is | this | that | the )"
-    r"|(?:never|absolutely not|certainly not|definitely not|of course not|of course no)\b"
+    r"(?:no|nope|nah|n)(?=$| thanks| thank you| way$| sorry| i | we | do | don't | please| not "
+    r"| never| stop| it's | it is | this | that | the ).*"
+    rf"|never{_DOING}|(?:absolutely|certainly|definitely|of course) not?"
     r"|(?:(?:i|we) (?:hereby |do |must |have to )?|please )?(?:deny|reject|refuse|decline"
-    r"|disapprove|disagree|disallow|stop|abort|cancel|block)\b"
-    r"|(?:denied|rejected|refused|declined|disapproved|disallowed|cancell?ed|aborted)\b"
-    r"|(?:please )?(?:don't|dont|do not)\b"
-    r"|(?:(?:i|we|it is|it's|this is|that is|that's) )?NOYES\b)"
+    rf"|disapprove|disagree|disallow|stop|abort|cancel|block){_REFUSED}"
+    r"|(?:i|we) refuse to\b.*"
+    r"|(?:denied|rejected|refused|declined|disapproved|disallowed|cancell?ed|aborted)"
+    r"(?: (?:because|since|as|due|by|please|thanks)\b.*)?"
+    rf"|(?:(?:i|we|please) )?(?:don't|dont|do not){_DOING}"
+    r"|(?:(?:please|i|we|it is|it's|this is|that is|that's) )?NOYES\b.*)"
+)
+#: A no to one thing, and in the same breath another to be done.
+_YET = re.compile(
+    r"\b(?:and|then|but|just) (?:please )?(?:pay|send|do(?! not)|run|make|transfer|buy|order|book"
+    r"|add|use|go)\b"
+)
+_SAID_SO = (
+    r"(?:です|だ|します|する|しました|した|とします|にします|いたします|致します|願います"
+    r"|(?:で|を)お願い(?:します|いたします|致します)"
+    r"|(?:に)?して(?:おいて)?(?:ください|下さい|ほしい(?:です)?|欲しい(?:です)?)?)?(?:よ|ね)?"
 )
 _NO_JAPANESE = re.compile(
-    r"(?:すみませんが|申し訳ありませんが|残念ですが)?(?:これは|それは|この件は|今回は)?(?:"
-    r"いいえ|いえ$|いや$|ノー$|却下|拒否|拒絶|否認|不許可|不承認|不可(?!能)|だめ|ダメ|駄目|中止|中断|停止|キャンセル"
-    r"|取り?消し?て|やめて|やめます|止めて|止めます|お?断り|見送り(?!ません)|NOYES)"
+    r"(?:すみませんが|申し訳ありませんが|残念ですが)?(?:これは|それは|この件は|今回は)?"
+    rf"(?:{_JAPANESE_THING}[をは])?(?:"
+    r"いいえ|いえ|いや|ノー"
+    r"|(?:却下|拒否|拒絶|否認|不許可|不承認|不可|だめ|ダメ|駄目|中止|中断|停止|キャンセル|取り?消し)"
+    rf"{_SAID_SO}"
+    r"|(?:取り?消して|やめて|止めて)(?:おいて|おきます)?(?:ください|下さい|ほしい(?:です)?|欲しい(?:です)?)?"
+    r"|(?:やめ|止め|断り|お?断り|見送り)(?:ます|ました|します|いたします|致します|とします|です|です(?:よ|ね))?"
+    r"|NOYES.*)"
 )
 _DOUBT = re.compile(
     r"\?|\.\.|\b(?:if|unless|only|when|once|until|till|maybe|perhaps|might|possibly|unsure"
@@ -112,7 +140,8 @@ def verdict_of(text: str) -> Verdict | None:
     """Return what a text decides, None if that is not beyond doubt.
 
     A yes lets something happen that cannot be undone, so it counts only where all of the text says
-    yes: not with a question, a condition, a change, or a no in the same breath.
+    yes: not with a question, a condition, a change, or a no in the same breath. A no is a clause
+    that says no, beside which there may be reasons, but nothing else to be done.
     """
     if len(text) > _MOST:
         return None
@@ -138,6 +167,9 @@ def _is_yes(clauses: list[str]) -> bool:
 
 def _is_no(clauses: list[str]) -> bool:
     plain = [_NEGATED_YES.sub("NOYES", clause) for clause in clauses]
-    if any(map(_YES_WORD.search, plain)):
+    if any(_YES_WORD.search(clause) or _YET.search(clause) for clause in plain):
         return False
-    return any(_NO_ENGLISH.match(clause) or _NO_JAPANESE.match(clause) for clause in plain)
+    return any(
+        _NO_ENGLISH.fullmatch(clause) or _NO_JAPANESE.fullmatch(clause.replace(" ", ""))
+        for clause in plain
+    )
