@@ -5,11 +5,17 @@ import stat
 import time
 from pathlib import Path
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+from acc import Agent
 from acc.adapters.security.card_signatures import new_key
 from acc.adapters.security.tokens import StaticTokens
+from acc.bootstrap.serving import ServeOptions, make_server
 from acc.cli import run
+from acc.testing import ScriptedModel
 
 
 async def test_a_new_token_is_printed_once_and_known_from_then_on(
@@ -152,3 +158,25 @@ def test_a_key_that_cannot_sign_is_named(
         for option in ("--sign-card", "--push-key"):
             assert run(["serve", "office:payment", "--port", "0", option, str(path)]) == 2
             assert advice in capsys.readouterr().err
+
+
+async def test_a_server_lives_with_the_application_that_it_is_mounted_in() -> None:
+    agent = Agent(name="desk", description="Answers.", model=ScriptedModel("here", repeat=True))
+    options = ServeOptions(public_url="http://test/agents/desk", hosts=None)
+    server = make_server(agent, options)
+    site = Starlette(routes=[Mount("/agents/desk", app=server)], lifespan=server.lifespan)
+    message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    transport = httpx.ASGITransport(app=site)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+
+        async def sent() -> httpx.Response:
+            return await client.post(
+                "/agents/desk/message:send",
+                json={"message": message},
+                headers={"A2A-Version": "1.0"},
+            )
+
+        assert "its lifespan must run" in (await sent()).text
+        async with site.router.lifespan_context(site):
+            task = (await sent()).json()["task"]
+    assert task["artifacts"][0]["parts"] == [{"text": "here"}]

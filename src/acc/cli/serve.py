@@ -121,6 +121,9 @@ class LimitOptions:
     max_tasks: Annotated[int, Parameter(help="How many tasks of one caller may run at once.")] = (
         _USUAL.tasks
     )
+    max_waiting: Annotated[
+        int, Parameter(help="How many tasks of one caller may wait for an answer.")
+    ] = _USUAL.waiting
     max_streams: Annotated[
         int, Parameter(help="How many streams of one caller may be open at once.")
     ] = _USUAL.streams
@@ -262,6 +265,7 @@ def _limits(given: LimitOptions) -> ServeLimits:
     return ServeLimits(
         body=_size(given.max_body),
         tasks=given.max_tasks,
+        waiting=given.max_waiting,
         streams=given.max_streams,
         receive=given.request_timeout,
         heartbeat=given.heartbeat,

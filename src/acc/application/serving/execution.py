@@ -21,7 +21,7 @@ from acc.domain.errors import (
     TaskNotFound,
 )
 from acc.domain.value_objects.event import InputAnswer, InputRequest, text_part
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.remote import Owner, Principal
 from acc.domain.value_objects.run import CallContext
 from acc.domain.value_objects.session import StoredArtifact
 from acc.domain.value_objects.task import (
@@ -101,7 +101,10 @@ class Execution:
         self._tasks = tasks
         self._hub = hub
         self._group: asyncio.TaskGroup | None = None
+        self._has_begun = False
         self._works: dict[str, Work] = {}
+        #: Whose tasks have come to wait for an answer while this process lived.
+        self._asking: set[Owner] = set()
 
     @property
     def running(self) -> Collection[str]:
@@ -112,9 +115,25 @@ class Execution:
         """Return the work on a task, if it is being done here."""
         return self._works.get(task_id)
 
+    def count_of(self, account: Owner) -> int:
+        """Return how many tasks of a caller are being worked on here, whatever their tenants."""
+        return sum(work.principal.account == account for work in self._works.values())
+
+    def has_asked(self, owner: Owner) -> bool:
+        """Tell whether a task of an owner has come to wait for an answer here."""
+        return owner in self._asking
+
+    async def waiting_of(self, owner: Owner) -> int:
+        """Return how many tasks of an owner wait for an answer."""
+        found = 0
+        for state in INTERRUPTED:
+            found += (await self._tasks.listed(owner, TaskQuery(state=state, page_size=1))).total
+        return found
+
     def open(self, group: asyncio.TaskGroup) -> None:
         """Begin to take work, which the group owns."""
         self._group = group
+        self._has_begun = True
 
     async def close(self, *, grace: float) -> None:
         """Take no more work, wait a while for what there is, then stop it as failed."""
@@ -129,6 +148,11 @@ class Execution:
     def is_open(self) -> bool:
         """Tell whether work is taken."""
         return self._group is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Tell whether work has ever been taken."""
+        return self._has_begun
 
     def start(
         self,
@@ -199,6 +223,8 @@ class Execution:
 
     def _gone(self, work: Work) -> None:
         del self._works[work.task.id]
+        if work.task.state in INTERRUPTED:
+            self._asking.add(work.principal.owner)
         del work.teller  # it knows the work, which would else stay until cycles are looked for
         work.done.set_result(None)
 

@@ -9,6 +9,7 @@ from acc.domain.errors import InvalidInput
 class ServeLimits:
     """The limits of a server. Times are seconds, sizes are bytes.
 
+    `tasks` is how many of one caller's may be at work, `waiting` how many may wait for an answer.
     `history` is the most messages that are kept to be shown of a task; `keep` is how long a task
     that is over can still be asked for.
     """
@@ -20,6 +21,7 @@ class ServeLimits:
     history: int = 200
     streams: int = 1000
     tasks: int = 1000
+    waiting: int = 10_000
     pushes: int = 10
     receive: float = 30.0
     heartbeat: float = 15.0

@@ -18,7 +18,9 @@ def owner_of(principal: Principal, tenant: str) -> Owner:
 
 def within(principal: Principal, owner: Owner) -> Principal:
     """Return a caller within the tenant asked for."""
-    return principal if principal.owner == owner else changed(principal, tenant=owner.tenant)
+    if principal.owner == owner:
+        return principal
+    return changed(principal, tenant=owner.tenant, is_guest=True)
 
 
 def user_of(principal: Principal) -> str:

@@ -18,7 +18,7 @@ from acc.application.serving.requests import SendRequest
 from acc.application.serving.telling import Teller, asking
 from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden, UnsupportedOperation
 from acc.domain.value_objects.event import InputAnswer, InputRequest, Part
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.remote import Owner, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -31,6 +31,9 @@ from acc.domain.value_objects.task import (
     TaskStatus,
 )
 from acc.ports.outbound.task_ports import Filed, TaskStorePort
+
+_STOPPING = "the server is stopping; try again in a moment"
+_NOT_STARTED = "the server was not started: its lifespan must run, also where it is mounted"
 
 #: Is told of a task before anything happens to it.
 Follow = Callable[[Task], None]
@@ -58,6 +61,8 @@ class Sending:
         self._limits = limits
         # Whose agents keep no memory has nothing to report, and a 0 would be a report.
         self._remembers = remembers(runner.agent)
+        #: How many tasks of a caller are just being filed.
+        self._filing: dict[Owner, int] = {}
         #: Whether a message that comes again gives the task that it gave before.
         self.knows_repeats = True
 
@@ -72,7 +77,7 @@ class Sending:
         """File a message, given what the agent reads and writes; who follows wants pieces."""
         message = request.message
         if not self._execution.is_open:
-            raise LimitExceeded("the server is stopping; try again in a moment")
+            raise LimitExceeded(_STOPPING if self._execution.has_begun else _NOT_STARTED)
         reads, writes = modes
         check_message(message, self._limits, reads)
         as_data = wants_data(request.accepted_output_modes, writes)
@@ -109,6 +114,10 @@ class Sending:
             context_id=message.context_id or services.ids.new(),
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
+        if self._execution.has_asked(sender.owner):
+            await self._check_waiting(sender.owner)
+        if sender.is_guest:
+            self._take_place(sender.account)
         try:
             filed = await self._tasks.create(
                 task,
@@ -122,12 +131,32 @@ class Sending:
             # Who sent it has left; it may be filed all the same, and is to be worked on then.
             self._execution.adopt(task.id, lambda held: self._start(held, sender, message, prepare))
             raise
+        finally:
+            if sender.is_guest:
+                self._filing[sender.account] -= 1
         if filed.is_new:
             if follow is not None:
                 follow(filed.task)
             if self._start(filed.task, sender, message, prepare) is None:
                 await self._execution.refuse(filed.task)
         return filed
+
+    async def _check_waiting(self, owner: Owner) -> None:
+        most = self._limits.waiting
+        if await self._execution.waiting_of(owner) >= most:
+            raise LimitExceeded(
+                f"at most {most} tasks of one caller may wait for an answer; answer or cancel some"
+            )
+
+    def _take_place(self, account: Owner) -> None:
+        """Count a task of a caller who may name any tenant: the store counts each tenant alone."""
+        count = self._execution.count_of(account) + self._filing.get(account, 0)
+        if count >= self._limits.tasks:
+            raise LimitExceeded(
+                f"at most {self._limits.tasks} tasks of one caller at a time, in all tenants"
+            )
+        self._filing = {name: held for name, held in self._filing.items() if held}
+        self._filing[account] = self._filing.get(account, 0) + 1
 
     def _key(self) -> str:
         """Return what a message is known by if it comes again, empty for its own id."""

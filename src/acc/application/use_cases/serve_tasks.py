@@ -138,17 +138,18 @@ class ServeTasks:
         A client that sends its message again, having lost the stream `after` an event, gets the
         rest.
         """
-        owner = owner_of(principal, request.tenant)
-        self._following.claim(owner)
+        caller = within(principal, owner_of(principal, request.tenant))
+        account = caller.account
+        self._following.claim(account)
         opened: list[TaskStream] = []
 
         def follow(task: Task) -> None:
             shown = self._shown(task, request.history_length)
-            opened.append(self._following.open(shown, claimed_by=owner))
+            opened.append(self._following.open(shown, claimed_by=account))
 
         try:
             filed = await self._sending.file(
-                within(principal, owner),
+                caller,
                 request,
                 modes=(self.input_modes, self.output_modes),
                 follow=follow,
@@ -157,7 +158,7 @@ class ServeTasks:
             if opened:
                 opened[0].close()
             else:
-                self._following.give_up(owner)
+                self._following.give_up(account)
             raise
         (stream,), task = opened, filed.task
         stream.may_reply = self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED
@@ -177,8 +178,9 @@ class ServeTasks:
             raise UnsupportedOperation(
                 f"task {task.id!r} is {task.state.value}: there is nothing to subscribe to; get it"
             )
-        self._following.claim(owner)
-        stream = self._following.open(self._shown(task, None), claimed_by=owner)
+        account = within(principal, owner).account
+        self._following.claim(account)
+        stream = self._following.open(self._shown(task, None), claimed_by=account)
         if after is not None:
             stream.after(min(max(after, 0), task.seq))
         return stream

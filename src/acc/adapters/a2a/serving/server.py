@@ -57,6 +57,10 @@ class A2AServer:
         else:
             await send({"type": "websocket.close", "code": 1003})
 
+    def lifespan(self, app: object = None) -> AbstractAsyncContextManager[Any]:
+        """Return the server's life, for an application that it is mounted in."""
+        return self._life()
+
     async def stop(self) -> None:
         """End the streams and take no more tasks, before the connections are waited for."""
         await self.serve.stop()
