@@ -9,7 +9,7 @@ from acc.domain.ccs_budget import fit
 from acc.domain.ccs_schema import as_payload, check_limits, parse_state
 from acc.domain.ccs_text import render_state
 from acc.domain.errors import InvalidInput
-from acc.domain.language import Origin, said, segments, sentences
+from acc.domain.language import Origin, said, segments, sentences, within_reach
 from acc.domain.rule_reading import is_question
 from acc.domain.statements import Frame, frame, supersedes
 from acc.domain.value_objects.ccs import CompressedCognitiveState
@@ -96,7 +96,7 @@ class AccMemory:
             refused=gate.refused,
             committed=state,
             dropped=proposal.dropped + dropped,
-            notes=proposal.notes + self._store_notes(),
+            notes=proposal.notes + self._store_notes() + _unread(signal),
             tokens=tokens,
             spent=proposal.spent,
             fallback=proposal.fallback,
@@ -191,6 +191,13 @@ def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
     return fields
 
 
+def _unread(signal: TurnSignal) -> tuple[str, ...]:
+    length = len(signal.text)
+    if len(within_reach(signal.text)) >= length:
+        return ()
+    return (f"turn {signal.turn_id}: of {length:,} characters the middle was not read",)
+
+
 def _cue(signal: TurnSignal) -> str:
     """Return what the turn asks, or all that it says where it asks nothing."""
     questions = [sentence for sentence in said(signal.text) if is_question(sentence)]
@@ -200,7 +207,7 @@ def _cue(signal: TurnSignal) -> str:
 def artifacts_of(signal: TurnSignal) -> list[Artifact]:
     """Return what a turn states, sentence by sentence; questions state nothing."""
     found: list[Artifact] = []
-    for segment in segments(signal.text):
+    for segment in segments(within_reach(signal.text)):
         for sentence in sentences(segment.text):
             if is_question(sentence):
                 continue

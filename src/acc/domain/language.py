@@ -44,6 +44,9 @@ STOPWORDS = _words(
     """
 )
 
+#: How many characters of a text are read, and how many of them at its end.
+_MOST_READ, _READ_AT_THE_END = 16_000, 4_000
+
 _WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*%?")
 _RUN = re.compile(
     f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+"
@@ -433,6 +436,13 @@ def _is_about_answers(lead: str) -> bool:
     return _ABOUT_ANSWERS.search(near) is not None and not re.search(_REPORTING, near, re.I)
 
 
+def within_reach(text: str) -> str:
+    """Return what is read of a text: of one that is very long, the beginning and the end."""
+    if len(text) <= _MOST_READ:
+        return text
+    return f"{text[: _MOST_READ - _READ_AT_THE_END]}\n{text[-_READ_AT_THE_END:]}"
+
+
 def said(text: str) -> tuple[str, ...]:
     """Return the sentences that the author of a text says in their own name."""
     return _sentences_of(text, Origin.SAID)
@@ -446,7 +456,7 @@ def shown(text: str) -> tuple[str, ...]:
 def _sentences_of(text: str, origin: Origin) -> tuple[str, ...]:
     return tuple(
         sentence
-        for segment in segments(text)
+        for segment in segments(within_reach(text))
         if segment.origin is origin
         for sentence in sentences(segment.text)
     )

@@ -317,3 +317,21 @@ async def test_hostile_text_is_survived() -> None:
         await memory.keep(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text=text))
         assert view.tokens <= 512
         assert parse_text(view.text) == memory.state
+
+
+@pytest.mark.parametrize(
+    "filler",
+    [
+        "Q2Fub25pY2Fs" * 100_000,
+        "\n".join(f"規則{n}：機器{n}の温度は必ず{n % 50}度以下に保つこと。" for n in range(20_000)),
+    ],
+    ids=["base64", "rules"],
+)
+async def test_of_an_endless_message_the_beginning_and_the_end_are_read(filler: str) -> None:
+    memory = acc_memory(budget=4_000)
+    trace = await say(memory, f"Never restart db-1.\n{filler}\nNever restart db-2.")
+    kept = rules(memory)
+    assert "Never restart db-2." in kept
+    assert "Never restart db-1." in kept or len(kept) > 20
+    assert any("the middle was not read" in note for note in trace.notes)
+    assert (await say(memory, "Never restart db-3.", first=2)).notes == ()

@@ -59,6 +59,15 @@ async def test_it_says_so_when_its_prompt_does_not_tell(
     assert await ask(query, memory) == answer
 
 
+async def test_of_an_endless_query_the_beginning_and_the_end_are_read() -> None:
+    filler = " ".join(
+        f"The limit of unit-{number} is {number % 93} minutes." for number in range(60_000)
+    )
+    assert (
+        await ask(f"{filler} Who is the incident lead?") == "The incident lead is Mara Lindqvist."
+    )
+
+
 async def test_the_newest_of_two_statements_wins() -> None:
     memory = FACTS + "\nuser: The rollback window is now 45 minutes."
     assert "45 minutes" in await ask("What is the rollback window?", memory)

@@ -55,7 +55,11 @@ _NOUN_BEFORE = re.compile(
 )
 
 
+#: How far before a name the noun for it is looked for.
+_NEAR = 80
 _MOST_REFERENCES = 4
+#: The most sentences of one turn that are read for rules: each is compared with those before it.
+_FIRST_SENTENCES, _LAST_SENTENCES = 300, 100
 #: What a sentence said of things is asked again whenever it comes back as evidence.
 _CACHE = 1_024
 _OPERATIONS = (
@@ -77,6 +81,8 @@ class RuleCompressor:
     ) -> Compression:
         """Return the state that is to replace `state`."""
         stated = said(signal.text) if signal.source is Source.USER else ()
+        if len(stated) > _FIRST_SENTENCES + _LAST_SENTENCES:
+            stated = stated[:_FIRST_SENTENCES] + stated[-_LAST_SENTENCES:]
         questions = [sentence for sentence in stated if is_question(sentence)]
         ledger = _ConstraintLedger(state.constraints, signal.author)
         facts: list[str] = []
@@ -268,7 +274,7 @@ def entities_of(text: str) -> tuple[str, ...]:
     flat = text.casefold()
     for code in sorted(identifiers(text)):
         kind = next((name for name, pattern in _TYPED_CODES if pattern.match(code)), "")
-        noun = _NOUN_BEFORE.search(text[: flat.find(code)])
+        noun = _NOUN_BEFORE.search(text[: flat.find(code)][-_NEAR:])
         found.append(f"{kind or (noun[1].casefold() if noun else 'item')}({code})")
     for match in re.finditer(r"\b[A-Z][\w'’]+(?:\s+[A-Z][\w'’]+)+", text):
         if all(word.casefold() in names(text) for word in match[0].split()):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from acc.adapters.memory.vouching import Turn, turn_of, vouched, wrong_language
 from acc.domain.ccs_schema import as_payload, json_schema, parse_state
 from acc.domain.errors import InvalidInput, InvalidState
-from acc.domain.language import one_line
+from acc.domain.language import one_line, within_reach
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.event import NO_USAGE, Usage, text_part
 from acc.domain.value_objects.turn import Artifact, Compression, TurnSignal
@@ -178,8 +178,9 @@ def _document(turn: Turn) -> str:
         "said": stated,
         "shown": pasted,
     }
-    if left_out or also_left_out:
-        told["left_out_characters"] = left_out + also_left_out
+    unread = len(signal.text) - len(within_reach(signal.text))
+    if left_out or also_left_out or unread > 0:
+        told["left_out_characters"] = left_out + also_left_out + max(unread, 0)
     document = {
         "earlier_state": as_payload(turn.earlier),
         "evidence": [

@@ -24,10 +24,12 @@ from acc.domain.language import (
     numbers,
     sentences,
     terms,
+    within_reach,
 )
 from acc.domain.rule_reading import is_question, lifted_by, lifts, read_rule
 from acc.domain.statements import frame
 from acc.domain.value_objects.rule import NUMBERED, SINGULAR, Rule, RuleKind
+from acc.domain.value_objects.value import changed
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 _LABEL = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Za-z][\w.-]{0,30}): ")
@@ -137,6 +139,9 @@ class EmbeddedModel:
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return a call of the tool that fits, or what answers in the form that is asked for."""
+        query = within_reach(prompt.query)
+        if query is not prompt.query:
+            prompt = changed(prompt, query=query)
         happened = what_happened(prompt.messages)
         call = choose_call(prompt, happened)
         if call is not None:
