@@ -238,3 +238,18 @@ def test_json_that_breaks_after_a_wrong_field_is_broken_json() -> None:
 def test_what_is_no_answer_is_the_servers_failure(body: bytes) -> None:
     with pytest.raises(RemoteFailed):
         read_answer(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b'{"a": "\xff"}', "it is not in UTF-8; check the encoding"),
+        (b"{", "is not valid JSON$"),
+        (b'"\\ud800"', "is not valid JSON$"),
+    ],
+)
+def test_what_is_no_json_is_told_as_far_as_it_is_plain(body: bytes, why: str) -> None:
+    with pytest.raises(BrokenJson, match=why):
+        read_call(body)

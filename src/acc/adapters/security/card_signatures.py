@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joserfc import jws
-from joserfc.errors import JoseError
+from joserfc.errors import BadSignatureError, JoseError
 
 from acc.adapters.security.canonical_json import canonical
 from acc.adapters.security.signing_keys import (
@@ -108,6 +108,10 @@ def _verified(payload: bytes, signature: Mapping[str, Any], keys: Keys) -> str:
     token = f"{protected}.{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.{value}"
     try:
         jws.deserialize_compact(token, key, registry=Signatures(algorithms_of(key)))
+    except BadSignatureError:
+        raise Unauthenticated(
+            f"key {header['kid']!r}: another key signed it, or the card was changed since"
+        ) from None
     except (JoseError, ValueError) as fault:
         raise Unauthenticated(f"key {header['kid']!r}: {fault}") from None
     return str(header["kid"])

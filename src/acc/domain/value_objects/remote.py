@@ -59,7 +59,7 @@ class RemoteAddress:
                 raise InvalidInput(f'{name} takes several entries, such as ("{given}",)')
             object.__setattr__(self, name, tuple(given))
         if not self.timeout > 0 or self.retries < 0:
-            raise InvalidInput("timeout must be above 0, and retries not below it")
+            raise InvalidInput("timeout must be above 0 seconds, and retries 0 or more")
         if not isinstance(self.token, str) or not (self.token.isascii() and _is_line(self.token)):
             raise InvalidInput("token must be a text without spaces or line breaks")
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.adapters.a2a.codec.faults import InvalidCall
-from acc.adapters.a2a.shapes.reading import MAX_DEPTH, BrokenJson
+from acc.adapters.a2a.shapes.reading import MAX_DEPTH, broken
 from acc.domain.errors import RemoteFailed
 
 CallId = str | int | float | None
@@ -53,7 +53,7 @@ def read_call(body: bytes) -> Call:
     except RecursionError:
         raise InvalidCall(f"body: is nested too deeply; use at most {MAX_DEPTH} levels") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BrokenJson("body: is not valid JSON in UTF-8; check the encoding") from None
+        raise broken("body", body) from None
     if shape.jsonrpc != "2.0":
         raise InvalidCall('jsonrpc: must be "2.0"')
     params = bytes(shape.params)
@@ -77,7 +77,7 @@ def _check_json(body: bytes) -> None:
     except RecursionError:
         return
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BrokenJson("body: is not valid JSON in UTF-8; check the encoding") from None
+        raise broken("body", body) from None
 
 
 def _advice(fault: str) -> str:

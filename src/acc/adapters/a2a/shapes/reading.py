@@ -60,8 +60,19 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
     except RecursionError:
         raise _too_deep(what) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BrokenJson(f"{what}: is not valid JSON in UTF-8; check the encoding") from None
+        raise broken(what, data) from None
     return shape
+
+
+def broken(what: str, data: bytes) -> BrokenJson:
+    """Return the error for what is no JSON, with the reason as far as it is plain."""
+    if not data.strip():
+        return BrokenJson(f"{what}: is not valid JSON: it is empty")
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return BrokenJson(f"{what}: is not valid JSON: it is not in UTF-8; check the encoding")
+    return BrokenJson(f"{what}: is not valid JSON")
 
 
 #: The name of a field in snake case, as the definition of the protocol itself writes it.
