@@ -57,8 +57,9 @@ def check_model_ready(name: str) -> None:
         if is_local_name(one):
             make_local_model(one)
         elif one not in MODELS:
-            _choice(one).key()
-            _check_installed(one)
+            choice = _choice(one)
+            choice.key()
+            _check_installed(choice)
 
 
 def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> LanguageModelPort:
@@ -332,17 +333,20 @@ def _kept(
     )
 
 
-def _check_installed(name: str) -> None:
+def _check_installed(choice: "ModelChoice") -> None:
     from importlib.util import find_spec
 
-    if find_spec("pydantic_ai") is None:
-        raise InvalidInput(f"{name} needs the libraries of providers: pip install 'acc[models]'")
+    needed = "httpx2" if choice.is_direct else "pydantic_ai"
+    if find_spec(needed) is None:
+        raise InvalidInput(
+            f"{choice.name} needs the libraries of providers: pip install 'acc[models]'"
+        )
 
 
 def _hosted(choice: "ModelChoice") -> LanguageModelPort:
     """Return a provider's model with its limits and retries around it."""
     choice.key()
-    _check_installed(choice.name)
+    _check_installed(choice)
     from acc.adapters.providers.limiting import LimitedModel
     from acc.adapters.providers.trying import RetryingModel
 
@@ -354,10 +358,10 @@ def _hosted(choice: "ModelChoice") -> LanguageModelPort:
 
 
 def _asker(choice: "ModelChoice") -> LanguageModelPort:
-    if choice.provider == "openai-compatible":
-        from acc.adapters.providers.chat import ChatModel
+    if choice.is_direct:
+        from acc.adapters.providers.direct import DirectModel
 
-        return ChatModel(choice)
+        return DirectModel(choice)
     from acc.adapters.providers.hosted import HostedModel
 
     return HostedModel(choice)

@@ -3,7 +3,8 @@
 import msgspec
 
 from acc import Part, Prompt, PromptMessage, ToolCall, ToolResult
-from acc.adapters.chat.asking import function, in_words, messages, unfolded
+from acc.adapters.chat.asking import function, messages
+from acc.adapters.chat.turns import in_words, unfolded
 from acc.ports.outbound.model_ports import ToolSpec
 
 
