@@ -87,7 +87,8 @@ def _strict(schema: Any) -> dict[str, Any]:
     found = _within(schema, _strict)
     if _is(schema, "object"):
         found["additionalProperties"] = _nothing_more(schema)
-        if set(schema.get("required", ())) != set(schema["properties"]):
+        found["required"] = list(schema["properties"])
+        if set(schema.get("required", ())) != set(found["required"]):
             raise _Open
     if _is(schema, "array") and not (schema.get("items") or {}).keys() & _TYPED:
         raise _Open
