@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from provider_wires import KEY, NAMES, keys, model_for, streamed
+from provider_wires import KEY, NAMES, SPOKEN, keys, model_for, streamed
 from pydantic_ai.messages import ToolCallPart
 
 from acc import Agent, Runner
@@ -58,7 +58,7 @@ async def test_a_prompt_arrives_whole_and_its_answer_comes_back(
     answer = await model.complete(PROMPT)
     await model.aclose()
     (asked,) = server.asked
-    assert asked.wire == ("openai-chat" if wire == "compatible" else wire)
+    assert asked.wire == SPOKEN.get(wire, wire)
     assert asked.key == KEY
     assert asked.model in NAMES[wire]
     assert answer.text == "三十分です。"
