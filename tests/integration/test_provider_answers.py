@@ -172,8 +172,11 @@ async def test_a_known_price_is_told_and_an_unknown_one_is_not(server: ProviderS
         await model.aclose()
 
 
-async def test_words_of_others_and_complaints_are_told_apart(server: ProviderStandIn) -> None:
-    model = model_for("openai-chat", server)
+@pytest.mark.parametrize("wire", ["openai-chat", "library"])
+async def test_words_of_others_and_complaints_are_told_apart(
+    wire: str, server: ProviderStandIn
+) -> None:
+    model = model_for(wire, server)
     said = (
         PromptMessage(role="agent", author="researcher", parts=text_part("It is 30.")),
         PromptMessage(role="agent", author="me", parts=text_part("{broken")),

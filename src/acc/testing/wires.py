@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from acc.testing.replies import Asked, Reply
@@ -360,7 +361,7 @@ class Gemini:
 
     def breaking(self, reply: Reply) -> Piece:
         """Return the event that tells an error within a stream."""
-        return "", self.fault(reply)
+        return "", self.fault(replace(reply, status=500))
 
     def _calls(self, reply: Reply) -> list[dict[str, Any]]:
         found: list[dict[str, Any]]

@@ -72,7 +72,7 @@ def worded(
     """Return a provider's error as one of ours."""
     found = error if isinstance(error, Mapping) else {"message": str(error)}
     names = [str(found.get(key)) for key in ("code", "type")]
-    if not status and re.fullmatch(r"[1-5][0-9]{2}", names[0]):
+    if not status and re.fullmatch(r"[45][0-9]{2}", names[0]):
         status = int(names[0])
     number = status or next((_NUMBERED[name] for name in names if name in _NUMBERED), 0)
     return faults.because(
