@@ -176,20 +176,21 @@ async def test_a_seed_that_a_provider_has_no_word_for_is_told_to_be_left_out(
     assert "does not take seed, which is left out" in caplog.text
 
 
-@EVERY
 @pytest.mark.parametrize(
-    ("kind", "reason", "retryable"),
+    ("wire", "kind", "reason", "retryable"),
     [
-        ("", "server", True),
-        ("overloaded_error", "overloaded", True),
-        ("insufficient_quota", "quota", False),
+        *((wire, "", "server", True) for wire in DIRECT),
+        ("openai", "rate_limit_exceeded", "rate_limit", True),
+        ("openai-chat", "insufficient_quota", "quota", False),
+        ("anthropic", "overloaded_error", "overloaded", True),
+        ("anthropic", "invalid_request_error", "rejected", False),
+        ("anthropic", "authentication_error", "key_refused", False),
+        ("compatible", "context_length_exceeded", "context_length", False),
     ],
 )
 async def test_an_error_within_a_stream_is_told(
     wire: str, kind: str, reason: str, retryable: bool, server: ProviderStandIn
 ) -> None:
-    if wire == "google" and kind:
-        pytest.skip("Google numbers its errors")
     reply = say("one two three four five six", breaks=4, kind=kind, message=f"no room, {KEY}")
     server.script = [reply]
     model = model_for(wire, server)
@@ -197,7 +198,7 @@ async def test_an_error_within_a_stream_is_told(
         await streamed(model, PROMPT)
     await model.aclose()
     assert (found.value.reason, found.value.retryable) == (reason, retryable)
-    assert "no room" in str(found.value)
+    assert ("no room" in str(found.value)) is (reason != "key_refused")
     assert KEY not in f"{found.value!r}"
 
 
