@@ -1,4 +1,4 @@
-"""Models by name: ours, and those of every provider, whose libraries load when they are asked."""
+"""Models by name: ours, and those of every provider; what they need loads when they are asked."""
 
 import os
 from collections.abc import AsyncIterator
@@ -181,8 +181,8 @@ class ProviderModel:
     """A model of a provider, with settings of its own: `ProviderModel("openai:gpt-5.2", seed=7)`.
 
     The settings are those of `ModelSettings`. The key is read from the environment, from
-    `api_key_env` if that is given, and is held by nothing that can be printed or stored. The
-    provider's library loads with the first question.
+    `api_key_env` if that is given, and is held by nothing that can be printed or stored. What is
+    needed to ask loads with the first question.
     """
 
     def __init__(self, name: str, *, cache: str | Path | None = None, **settings: Any) -> None:
@@ -336,11 +336,9 @@ def _kept(
 def _check_installed(choice: "ModelChoice") -> None:
     from importlib.util import find_spec
 
-    needed = "httpx2" if choice.is_direct else "pydantic_ai"
+    needed, extra = ("httpx2", "providers") if choice.is_direct else ("pydantic_ai", "models")
     if find_spec(needed) is None:
-        raise InvalidInput(
-            f"{choice.name} needs the libraries of providers: pip install 'acc[models]'"
-        )
+        raise InvalidInput(f"{choice.name} needs {needed}: pip install 'acc[{extra}]'")
 
 
 def _hosted(choice: "ModelChoice") -> LanguageModelPort:

@@ -132,7 +132,6 @@ class _Message(Heard):
         """Return what was spent, as far as the server says so."""
         usage = self._usage
         cached = count(usage, "cache_read_input_tokens")
-        self.written = count(usage, "cache_creation_input_tokens")
         return spent(
             before=count(usage, "input_tokens") + cached + self.written,
             after=count(usage, "output_tokens"),
@@ -187,6 +186,7 @@ class _Message(Heard):
             self.refusal = str(details.get("explanation") or "")
         told = message.get("usage") or {}
         self._usage |= {name: number for name, number in told.items() if number is not None}
+        self.written = count(self._usage, "cache_creation_input_tokens")
 
     def _opened(self, place: int, block: Mapping[str, Any]) -> str:
         self._blocks[place] = dict(block)

@@ -5,6 +5,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 from acc.adapters.chat.heard import Heard, count, spent, wanted
@@ -62,7 +63,7 @@ class GoogleWire:
 
     def path(self, *, streams: bool) -> str:
         """Return where the question goes."""
-        model = self._choice.model
+        model = quote(self._choice.model)
         named = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
         verb = "streamGenerateContent?alt=sse" if streams else "generateContent"
         return f"/v1/{named}:{verb}"
