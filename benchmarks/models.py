@@ -11,20 +11,31 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from anthropic import AsyncAnthropic
+from google import genai
+from google.genai.types import GenerateContentConfig, HttpOptions
 from lines import Line
 from openai import AsyncOpenAI
 
 from acc.bootstrap.models import make_model
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
-_ROUNDS = 60
+_ROUNDS = 30
 _CALLS = 20
 _STREAMS = 50
+_PROMPT = Prompt(query="What is the rollback window?", instruction="Answer briefly.")
+_CLIENTS = {
+    "anthropic": "Anthropic's own client",
+    "google": "Google's own client",
+    "openai": "OpenAI's own client",
+}
+#: Models that are on the list of prices, so that finding the price counts.
+_OPENAI, _ANTHROPIC, _GOOGLE = "gpt-5.2", "claude-opus-4-8", "gemini-3-pro-preview"
 
 
 @contextmanager
@@ -42,10 +53,10 @@ def stand_in() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def asked_by_us(url: str, provider: str = "openai-compatible") -> AsyncIterator[Any]:
-    """Give a model of ours; `openai-chat` is asked through the library, `compatible` is not."""
+async def asked_by_us(name: str) -> AsyncIterator[Any]:
+    """Give a model of ours."""
     os.environ["BENCH_KEY"] = "none"
-    model: Any = make_model(f"{provider}:bench@{url}?key=BENCH_KEY")
+    model: Any = make_model(f"{name}{'&' if '?' in name else '?'}key=BENCH_KEY")
     try:
         yield model
     finally:
@@ -60,61 +71,92 @@ async def cpu_of(calls: Callable[[], Awaitable[object]]) -> float:
     return (time.process_time() - started) / _CALLS * 1000
 
 
-async def measure_calls(url: str) -> list[Line]:
-    prompt = Prompt(query="What is the rollback window?", instruction="Answer briefly.")
-    messages: list[Any] = [
-        {"role": "system", "content": prompt.instruction},
-        {"role": "user", "content": prompt.query},
-    ]
-    http = httpx2.AsyncClient()
-    client = AsyncOpenAI(api_key="none", base_url=url, max_retries=0, http_client=http)
-    async with asked_by_us(url) as model, asked_by_us(url, "openai-chat") as other:
+def own_clients(root: str, stack: AsyncExitStack) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Return how each provider is asked with its own client, by the name of our model for it."""
+    url = f"{root}/v1"
+    openai = AsyncOpenAI(api_key="none", base_url=url, max_retries=0)
+    anthropic = AsyncAnthropic(api_key="none", base_url=root, max_retries=0)
+    google = genai.Client(api_key="none", http_options=HttpOptions(base_url=root))
+    for close in (openai.close, anthropic.close, google.aio.aclose):
+        stack.push_async_callback(close)
+    user: list[Any] = [{"role": "user", "content": _PROMPT.query}]
+    chat = [{"role": "system", "content": _PROMPT.instruction}, *user]
+    told = GenerateContentConfig(system_instruction=_PROMPT.instruction)
+    return {
+        f"openai:{_OPENAI}@{url}": lambda: openai.responses.create(
+            model=_OPENAI, instructions=_PROMPT.instruction, input=user
+        ),
+        f"openai-chat:{_OPENAI}@{url}": lambda: openai.chat.completions.create(
+            model=_OPENAI, messages=chat
+        ),
+        # It has to be told how much may be written.
+        f"anthropic:{_ANTHROPIC}@{root}?max_tokens=1024": lambda: anthropic.messages.create(
+            model=_ANTHROPIC, max_tokens=1024, system=_PROMPT.instruction, messages=user
+        ),
+        f"google:{_GOOGLE}@{root}": lambda: google.aio.models.generate_content(
+            model=_GOOGLE, contents=_PROMPT.query, config=told
+        ),
+        f"openai-compatible:bench@{url}": lambda: openai.chat.completions.create(
+            model="bench", messages=chat
+        ),
+    }
 
-        async def raw() -> object:
-            return await client.chat.completions.create(model="bench", messages=messages)
 
-        async def ours() -> object:
-            return await model.complete(prompt)
-
-        async def library() -> object:
-            return await other.complete(prompt)
+async def measure_calls(root: str) -> list[Line]:
+    """Ask every provider with its own client, with ours, and bare, each round in another order."""
+    lines: list[Line] = []
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(httpx2.AsyncClient())
+        system = {"role": "system", "content": _PROMPT.instruction}
+        body = {"model": "bench", "messages": [system, {"role": "user", "content": _PROMPT.query}]}
 
         async def bare() -> object:
-            body = {"model": "bench", "messages": messages}
-            return (await http.post(f"{url}/chat/completions", json=body)).json()
+            return (await http.post(f"{root}/v1/chat/completions", json=body)).json()
 
-        calls = [raw, library, ours, bare]
-        taken: dict[Any, list[float]] = {call: [await cpu_of(call)] for call in calls}
-        gc.disable()
-        for _ in range(_ROUNDS):
-            calls.append(calls.pop(0))
-            for call in calls:
-                taken[call].append(await cpu_of(call))
-            gc.collect()
-        gc.enable()
-    await client.close()
+        for name, raw in own_clients(root, stack).items():
+            model = await stack.enter_async_context(asked_by_us(name))
 
-    def added(call: Any, over: Any = raw) -> float:
-        pairs = zip(taken[call][1:], taken[over][1:], strict=True)
-        return statistics.median(own - other for own, other in pairs)
+            async def ours(model: Any = model) -> object:
+                return await model.complete(_PROMPT)
 
-    return [
-        Line("OpenAI's own client, a call", statistics.median(taken[raw]), 0, "ms CPU"),
-        Line("openai-compatible, over OpenAI's own client", added(ours), 0.2, "ms CPU"),
-        Line("the same, over the bare HTTP client", added(ours, bare), 0.2, "ms CPU"),
-        Line(
-            "openai-chat, through the library, over OpenAI's own client",
-            added(library),
-            0,
-            "ms CPU",
-        ),
-    ]
+            taken = await in_turns([raw, ours, bare])
+            provider = name.partition(":")[0]
+            client = _CLIENTS[provider.partition("-")[0]]
+            own, more = statistics.median(taken[0]), added(taken[1], taken[0])
+            lines.append(Line(f"{provider}, asked with {client}", own, 0, "ms CPU"))
+            lines.append(Line(f"{provider}, asked with acc, over {client}", more, 0.2, "ms CPU"))
+        # The last is asked by the same wire, so that only what is ours differs.
+        bared = added(taken[1], taken[2])
+        what = f"{provider}, asked with acc, over the bare HTTP client"
+        lines.append(Line(what, bared, 0.2, "ms CPU"))
+    return lines
+
+
+async def in_turns(calls: list[Callable[[], Awaitable[object]]]) -> list[list[float]]:
+    """Return what every call took in each round, the first of which does not count."""
+    taken: list[list[float]] = [[] for _ in calls]
+    order = list(range(len(calls)))
+    for call in calls:
+        await cpu_of(call)
+    gc.disable()
+    for _ in range(_ROUNDS):
+        order.append(order.pop(0))
+        for place in order:
+            taken[place].append(await cpu_of(calls[place]))
+        gc.collect()
+    gc.enable()
+    return taken
+
+
+def added(own: list[float], other: list[float]) -> float:
+    """Return how much more one took than another, of the same rounds."""
+    return statistics.median(a - b for a, b in zip(own, other, strict=True))
 
 
 async def measure_streams(url: str) -> list[Line]:
     """Hold 50 streams at once, again and again, and see what memory does."""
     prompt = Prompt(query="Tell me.")
-    async with asked_by_us(url) as model:
+    async with asked_by_us(f"openai-compatible:bench@{url}") as model:
 
         async def one() -> None:
             pieces = [piece async for piece in model.stream(prompt)]
@@ -149,5 +191,4 @@ def resident() -> float:
 
 def bench_models() -> list[Line]:
     with stand_in() as root:
-        url = f"{root}/v1"
-        return asyncio.run(measure_calls(url)) + asyncio.run(measure_streams(url))
+        return asyncio.run(measure_calls(root)) + asyncio.run(measure_streams(f"{root}/v1"))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from provider_wires import KEY, NAMES, keys, model_for, streamed
+from provider_wires import KEY, NAMES, SPOKEN, keys, model_for, streamed
 from pydantic_ai.messages import ToolCallPart
 
 from acc import Agent, Runner
@@ -58,7 +58,7 @@ async def test_a_prompt_arrives_whole_and_its_answer_comes_back(
     answer = await model.complete(PROMPT)
     await model.aclose()
     (asked,) = server.asked
-    assert asked.wire == ("openai-chat" if wire == "compatible" else wire)
+    assert asked.wire == SPOKEN.get(wire, wire)
     assert asked.key == KEY
     assert asked.model in NAMES[wire]
     assert answer.text == "三十分です。"
@@ -172,8 +172,11 @@ async def test_a_known_price_is_told_and_an_unknown_one_is_not(server: ProviderS
         await model.aclose()
 
 
-async def test_words_of_others_and_complaints_are_told_apart(server: ProviderStandIn) -> None:
-    model = model_for("openai-chat", server)
+@pytest.mark.parametrize("wire", ["openai-chat", "library"])
+async def test_words_of_others_and_complaints_are_told_apart(
+    wire: str, server: ProviderStandIn
+) -> None:
+    model = model_for(wire, server)
     said = (
         PromptMessage(role="agent", author="researcher", parts=text_part("It is 30.")),
         PromptMessage(role="agent", author="me", parts=text_part("{broken")),

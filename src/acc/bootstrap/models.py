@@ -1,4 +1,4 @@
-"""Models by name: ours, and those of every provider, whose libraries load when they are asked."""
+"""Models by name: ours, and those of every provider; what they need loads when they are asked."""
 
 import os
 from collections.abc import AsyncIterator
@@ -57,8 +57,9 @@ def check_model_ready(name: str) -> None:
         if is_local_name(one):
             make_local_model(one)
         elif one not in MODELS:
-            _choice(one).key()
-            _check_installed(one)
+            choice = _choice(one)
+            choice.key()
+            _check_installed(choice)
 
 
 def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> LanguageModelPort:
@@ -180,8 +181,8 @@ class ProviderModel:
     """A model of a provider, with settings of its own: `ProviderModel("openai:gpt-5.2", seed=7)`.
 
     The settings are those of `ModelSettings`. The key is read from the environment, from
-    `api_key_env` if that is given, and is held by nothing that can be printed or stored. The
-    provider's library loads with the first question.
+    `api_key_env` if that is given, and is held by nothing that can be printed or stored. What is
+    needed to ask loads with the first question.
     """
 
     def __init__(self, name: str, *, cache: str | Path | None = None, **settings: Any) -> None:
@@ -332,17 +333,18 @@ def _kept(
     )
 
 
-def _check_installed(name: str) -> None:
+def _check_installed(choice: "ModelChoice") -> None:
     from importlib.util import find_spec
 
-    if find_spec("pydantic_ai") is None:
-        raise InvalidInput(f"{name} needs the libraries of providers: pip install 'acc[models]'")
+    needed, extra = ("httpx2", "providers") if choice.is_direct else ("pydantic_ai", "models")
+    if find_spec(needed) is None:
+        raise InvalidInput(f"{choice.name} needs {needed}: pip install 'acc[{extra}]'")
 
 
 def _hosted(choice: "ModelChoice") -> LanguageModelPort:
     """Return a provider's model with its limits and retries around it."""
     choice.key()
-    _check_installed(choice.name)
+    _check_installed(choice)
     from acc.adapters.providers.limiting import LimitedModel
     from acc.adapters.providers.trying import RetryingModel
 
@@ -354,10 +356,10 @@ def _hosted(choice: "ModelChoice") -> LanguageModelPort:
 
 
 def _asker(choice: "ModelChoice") -> LanguageModelPort:
-    if choice.provider == "openai-compatible":
-        from acc.adapters.providers.chat import ChatModel
+    if choice.is_direct:
+        from acc.adapters.providers.direct import DirectModel
 
-        return ChatModel(choice)
+        return DirectModel(choice)
     from acc.adapters.providers.hosted import HostedModel
 
     return HostedModel(choice)

@@ -11,13 +11,14 @@ _PIECES = re.compile(r"[\x00-\x7f]+?(?:\s+|$|(?=[^\x00-\x7f]))|[^\x00-\x7f]{1,4}
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A request as it came: the provider's wire, the model, the body, and the key it brought."""
+    """A request as it came: the provider's wire, the model, the body, the headers, and the key."""
 
     wire: str
     model: str
     stream: bool
     body: Mapping[str, Any]
     key: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -30,20 +31,25 @@ class Reply:
     """What to answer: text, tool calls, a refusal or an error; and how badly.
 
     `cut` ends the connection after so many pieces of a stream, or in the middle of a whole answer;
-    `stop` ends it politely there, as if all had been said. `garbled` sends what is no JSON.
-    `delay` waits before the answer, `pace` before every piece.
+    `stop` ends it politely there, as if all had been said, and `breaks` tells an error there.
+    `garbled` sends what is no JSON. `delay` waits before the answer, `pace` before every piece.
+    `thought` is thought first, and signed where the provider does so; `param` is what an error is
+    about.
     """
 
     text: str = ""
+    thought: str = ""
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     refusal: str = ""
     finish: str = ""
     status: int = 200
     message: str = "the stand-in was told to fail"
     kind: str = ""
+    param: str | None = None
     retry_after: float | str | None = None
     cut: int | None = None
     stop: int | None = None
+    breaks: int | None = None
     garbled: bool = False
     delay: float = 0.0
     pace: float = 0.0
@@ -71,9 +77,16 @@ def use(name: str, /, **arguments: Any) -> Reply:
     return Reply(calls=((name, arguments),))
 
 
-def fail(status: int, message: str = "", *, kind: str = "", retry_after: Any = None) -> Reply:
+def fail(
+    status: int,
+    message: str = "",
+    *,
+    kind: str = "",
+    param: str | None = None,
+    retry_after: Any = None,
+) -> Reply:
     """Return an error, as providers word them."""
-    made = Reply(status=status, kind=kind, retry_after=retry_after)
+    made = Reply(status=status, kind=kind, param=param, retry_after=retry_after)
     return replace(made, message=message) if message else made
 
 

@@ -206,14 +206,15 @@ def _asked(target: str, headers: Mapping[str, str], body: bytes) -> tuple[Wire, 
     model, colon, verb = path.rpartition("/models/")[2].partition(":")
     if colon and verb in ("generateContent", "streamGenerateContent"):
         streams = verb == "streamGenerateContent"
-        made = Asked(wire="google", model=model, stream=streams, body=content, key=key)
-        return _GEMINI, made
-    wire = next((w for end, w in _WIRES.items() if path.endswith(end)), None)
+        wire: Wire | None = _GEMINI
+    else:
+        wire = next((w for end, w in _WIRES.items() if path.endswith(end)), None)
+        streams, model = bool(content.get("stream")), str(content.get("model", ""))
     if wire is None:
         return None
-    streams = bool(content.get("stream"))
-    named = str(content.get("model", ""))
-    return wire, Asked(wire=wire.name, model=named, stream=streams, body=content, key=key)
+    return wire, Asked(
+        wire=wire.name, model=model, stream=streams, body=content, key=key, headers=headers
+    )
 
 
 def _head(status: int, kind: str, length: int | None, extra: Mapping[str, str] = {}) -> bytes:
@@ -242,6 +243,8 @@ async def _stream(writer: asyncio.StreamWriter, wire: Wire, asked: Asked, reply:
             return False
         if number == reply.stop:
             break
+        if number == reply.breaks:
+            name, body = wire.breaking(reply)
         if reply.pace:
             await asyncio.sleep(reply.pace)
         data = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
@@ -251,6 +254,8 @@ async def _stream(writer: asyncio.StreamWriter, wire: Wire, asked: Asked, reply:
         chunk = event.encode()
         writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
         await writer.drain()
+        if number == reply.breaks:
+            break
     writer.write(b"0\r\n\r\n")
     await writer.drain()
     return True

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from acc.testing.replies import Asked, Reply
@@ -26,6 +27,14 @@ class Wire(Protocol):
         """Return an error's body."""
         ...
 
+    def breaking(self, reply: Reply) -> Piece:
+        """Return the event that tells an error within a stream."""
+        ...
+
+
+#: What stands for a signature.
+_SEAL = "c2VhbGVk"
+
 
 def _arguments(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False)
@@ -41,6 +50,8 @@ class OpenAIChat:
         message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
         if reply.refusal:
             message["refusal"] = reply.refusal
+        if reply.thought:
+            message["reasoning_content"] = reply.thought
         if reply.calls:
             message["tool_calls"] = [
                 {
@@ -56,6 +67,8 @@ class OpenAIChat:
     def pieces(self, asked: Asked, reply: Reply) -> Iterator[Piece]:
         """Give the events of a stream, each with its name, which may be empty."""
         yield self._chunk(asked, {"role": "assistant", "content": ""})
+        if reply.thought:
+            yield self._chunk(asked, {"reasoning_content": reply.thought})
         if reply.refusal:
             yield self._chunk(asked, {"refusal": reply.refusal})
         for text in reply.pieces:
@@ -76,7 +89,11 @@ class OpenAIChat:
     def fault(self, reply: Reply) -> dict[str, Any]:
         """Return an error's body."""
         error = {"message": reply.message, "type": reply.kind or "error", "code": reply.kind}
-        return {"error": {**error, "param": None}}
+        return {"error": {**error, "param": reply.param}}
+
+    def breaking(self, reply: Reply) -> Piece:
+        """Return the event that tells an error within a stream."""
+        return "", self.fault(reply)
 
     def _head(self, asked: Asked, suffix: str) -> dict[str, Any]:
         head = {"id": "chatcmpl-1", "object": f"chat.completion{suffix}", "created": 1_700_000_000}
@@ -114,13 +131,24 @@ class OpenAIResponses:
         """Return an error's body."""
         return OpenAIChat().fault(reply)
 
+    def breaking(self, reply: Reply) -> Piece:
+        """Return the event that tells an error within a stream."""
+        error = {"code": reply.kind or "server_error", "message": reply.message}
+        failed = {"id": "resp_1", "object": "response", "status": "failed", "output": []}
+        return "response.failed", {"type": "response.failed", "response": failed | {"error": error}}
+
     def _events(self, asked: Asked, reply: Reply) -> Iterator[tuple[str, dict[str, Any]]]:
         begun = self._response(asked, reply, [], "in_progress")
         yield "response.created", {"response": begun}
         yield "response.in_progress", {"response": begun}
         for number, item in enumerate(self._items(reply)):
             place = {"output_index": number, "item_id": item["id"]}
-            bare: dict[str, Any] = {**item, "status": "in_progress"}
+            if item["type"] == "reasoning":
+                bare = {**item, "encrypted_content": None}
+                yield "response.output_item.added", {"output_index": number, "item": bare}
+                yield "response.output_item.done", {"output_index": number, "item": item}
+                continue
+            bare = {**item, "status": "in_progress"}
             bare["content" if item["type"] == "message" else "arguments"] = (
                 [] if item["type"] == "message" else ""
             )
@@ -155,6 +183,10 @@ class OpenAIResponses:
 
     def _items(self, reply: Reply) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
+        if reply.thought:
+            summary = [{"type": "summary_text", "text": reply.thought}]
+            made = {"id": "rs_1", "type": "reasoning", "summary": summary}
+            items.append({**made, "encrypted_content": _SEAL})
         if reply.text or reply.refusal:
             content: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": []}
             if reply.refusal:
@@ -235,27 +267,36 @@ class Anthropic:
         kind = reply.kind or self._FAULTS.get(reply.status, "api_error")
         return {"type": "error", "error": {"type": kind, "message": reply.message}}
 
+    def breaking(self, reply: Reply) -> Piece:
+        """Return the event that tells an error within a stream."""
+        return "error", self.fault(reply)
+
     def _events(self, asked: Asked, reply: Reply) -> Iterator[tuple[str, dict[str, Any]]]:
         head = {**self._head(asked, reply), "content": [], "stop_reason": None}
         usage = self._usage(reply)
         yield "message_start", {"message": {**head, "usage": {**usage, "output_tokens": 1}}}
         for number, block in enumerate(self._blocks(reply)):
-            is_text = block["type"] == "text"
-            bare = {**block, "text": ""} if is_text else {**block, "input": {}}
+            emptied = {"text": "", "thinking": "", "signature": "", "input": {}}
+            bare = {**block, **{k: v for k, v in emptied.items() if k in block}}
             yield "content_block_start", {"index": number, "content_block": bare}
-            if is_text:
-                for text in reply.pieces:
-                    delta = {"type": "text_delta", "text": text}
-                    yield "content_block_delta", {"index": number, "delta": delta}
-            else:
-                written = _arguments(block["input"])
-                for start in range(0, len(written), 6):
-                    part = {"type": "input_json_delta", "partial_json": written[start : start + 6]}
-                    yield "content_block_delta", {"index": number, "delta": part}
+            for delta in self._deltas(reply, block):
+                yield "content_block_delta", {"index": number, "delta": delta}
             yield "content_block_stop", {"index": number}
         ended = {"stop_reason": self._ending(reply), "stop_sequence": None}
         yield "message_delta", {"delta": ended, "usage": {"output_tokens": reply.tokens[1]}}
         yield "message_stop", {}
+
+    def _deltas(self, reply: Reply, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        if block["type"] == "text":
+            for text in reply.pieces:
+                yield {"type": "text_delta", "text": text}
+        elif block["type"] == "thinking":
+            yield {"type": "thinking_delta", "thinking": reply.thought}
+            yield {"type": "signature_delta", "signature": _SEAL}
+        else:
+            written = _arguments(block["input"])
+            for start in range(0, len(written), 6):
+                yield {"type": "input_json_delta", "partial_json": written[start : start + 6]}
 
     def _head(self, asked: Asked, reply: Reply) -> dict[str, Any]:
         head = {"id": "msg_1", "type": "message", "role": "assistant", "stop_sequence": None}
@@ -263,6 +304,8 @@ class Anthropic:
 
     def _blocks(self, reply: Reply) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
+        if reply.thought:
+            blocks.append({"type": "thinking", "thinking": reply.thought, "signature": _SEAL})
         if reply.text:
             blocks.append({"type": "text", "text": reply.text})
         for number, (name, arguments) in enumerate(reply.calls):
@@ -300,10 +343,13 @@ class Gemini:
     def whole(self, asked: Asked, reply: Reply) -> dict[str, Any]:
         """Return an answer in one piece."""
         parts = [{"text": reply.text}] if reply.text else []
-        return self._part(asked, reply, parts + self._calls(reply), self._ending(reply))
+        said = self._thoughts(reply) + parts + self._calls(reply)
+        return self._part(asked, reply, said, self._ending(reply))
 
     def pieces(self, asked: Asked, reply: Reply) -> Iterator[Piece]:
         """Give the events of a stream, each with its name, which may be empty."""
+        if reply.thought:
+            yield "", self._part(asked, reply, self._thoughts(reply))
         for text in reply.pieces:
             yield "", self._part(asked, reply, [{"text": text}])
         yield "", self._part(asked, reply, self._calls(reply), self._ending(reply))
@@ -313,8 +359,19 @@ class Gemini:
         status = reply.kind or self._FAULTS.get(reply.status, "INTERNAL")
         return {"error": {"code": reply.status, "message": reply.message, "status": status}}
 
+    def breaking(self, reply: Reply) -> Piece:
+        """Return the event that tells an error within a stream."""
+        return "", self.fault(replace(reply, status=500))
+
     def _calls(self, reply: Reply) -> list[dict[str, Any]]:
-        return [{"functionCall": {"name": n, "args": dict(a)}} for n, a in reply.calls]
+        found: list[dict[str, Any]]
+        found = [{"functionCall": {"name": n, "args": dict(a)}} for n, a in reply.calls]
+        if found and reply.thought:
+            found[0]["thoughtSignature"] = _SEAL
+        return found
+
+    def _thoughts(self, reply: Reply) -> list[dict[str, Any]]:
+        return [{"text": reply.thought, "thought": True}] if reply.thought else []
 
     def _ending(self, reply: Reply) -> str:
         return "SAFETY" if reply.refusal else self._ENDINGS.get(reply.ending, "STOP")

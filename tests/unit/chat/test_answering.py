@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acc import ToolCall
-from acc.adapters.chat.answering import (
+from acc.adapters.chat.answering import Answer
+from acc.adapters.chat.streams import (
     MOST_AT_ONCE,
     MOST_STREAMED,
-    Answer,
     ServerFault,
     Unreadable,
     events,
@@ -65,7 +65,7 @@ async def test_a_call_that_comes_in_pieces_is_put_together() -> None:
     assert answer.calls[1].id == "call-2"
     assert "must be an object" in answer.calls[1].fault
     assert (answer.tokens.input_tokens, answer.tokens.output_tokens) == (5, 2)
-    said = answer.as_said()
+    (said,) = answer.as_said()
     assert said["reasoning_content"] == "Let me look."
     assert said["tool_calls"][0]["extra_content"] == {"s": 1}
     assert said["tool_calls"][1]["id"] == "call-2"

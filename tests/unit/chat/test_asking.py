@@ -3,7 +3,8 @@
 import msgspec
 
 from acc import Part, Prompt, PromptMessage, ToolCall, ToolResult
-from acc.adapters.chat.asking import function, in_words, messages, unfolded
+from acc.adapters.chat.asking import function, messages
+from acc.adapters.chat.turns import in_words, unfolded
 from acc.ports.outbound.model_ports import ToolSpec
 
 
@@ -95,3 +96,15 @@ def test_a_schema_has_no_reference_at_its_root() -> None:
     assert "$ref" not in found
     assert unfolded({"type": "array"}) == {"type": "array"}
     assert '"count"' in in_words(found)
+
+
+def test_a_failure_of_a_tool_is_told_as_one() -> None:
+    result = ToolResult(call_id="c1", name="t", content="no such city", is_error=True)
+    prompt = Prompt(query="Hi", messages=(said("tool", Part(result=result)),))
+    assert messages(prompt)[1]["content"] == '{"error":"no such city"}'
+
+
+def test_who_takes_messages_as_they_come_gets_memory_and_query_apart() -> None:
+    found = messages(Prompt(query="Hi", memory="a"), by_turns=False)
+    assert [message["role"] for message in found] == ["system", "user", "user"]
+    assert found[2]["content"] == "Hi"

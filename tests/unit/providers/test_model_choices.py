@@ -1,6 +1,7 @@
 """How a model is named, and where its key comes from."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -188,6 +189,20 @@ def test_names_are_checked_without_a_key_and_without_the_library(
         "assert not {'pydantic_ai', 'openai', 'httpx2'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own interpreter
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [("openai:gpt-5.2", "httpx2: pip install 'acc[providers]'"), ("ollama:a", "'acc[models]'")],
+)
+def test_what_is_not_installed_is_told_before_anything_is_asked(
+    name: str, needed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "canary")
+    for module in ("httpx2", "pydantic_ai"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InvalidInput, match=re.escape(needed)):
+        check_model_ready(name)
 
 
 def test_the_environment_chooses_models(monkeypatch: pytest.MonkeyPatch) -> None:

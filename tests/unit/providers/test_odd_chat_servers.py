@@ -37,8 +37,8 @@ async def answering(head: str, body: bytes, *, endless: bool = False) -> AsyncIt
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 
 
-async def asked(url: str, *, streams: bool) -> ModelAnswer:
-    model = ProviderModel("openai-compatible:m", base_url=url, attempts=1)
+async def asked(url: str, *, streams: bool, provider: str = "openai-compatible") -> ModelAnswer:
+    model = ProviderModel(f"{provider}:m", base_url=url, attempts=1)
     try:
         if not streams:
             return await model.complete(PROMPT)
@@ -85,16 +85,42 @@ async def test_a_server_that_does_not_stream_is_understood() -> None:
         assert (await asked(url, streams=True)).text == "やあ"
 
 
+PROVIDERS = ["openai", "openai-chat", "anthropic", "google", "openai-compatible"]
+
+
+@pytest.fixture
+def every_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(name, "canary")
+
+
+@pytest.mark.usefixtures("every_key")
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_server_that_sends_without_end_is_given_up(streams: bool) -> None:
+async def test_a_server_that_sends_without_end_is_given_up(streams: bool, provider: str) -> None:
     body = b"data: " + b"x" * 2**20
     async with answering("200 OK", body, endless=True) as url:
         with pytest.raises(ModelFailed, match="has more than 16777216 bytes") as found:
-            await asked(url, streams=streams)
+            await asked(url, streams=streams, provider=provider)
     assert found.value.reason == "unreadable"
     async with answering("400 Bad Request", body, endless=True) as url:
         with pytest.raises(ModelFailed, match=r"it rejected the request \(400\)$"):
-            await asked(url, streams=streams)
+            await asked(url, streams=streams, provider=provider)
+
+
+@pytest.mark.usefixtures("every_key")
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "body"), [(HTML, b"<html>Hi</html>"), (JSON, b'{"ok": true}'), (JSON, b"[1]")]
+)
+async def test_what_is_no_answer_of_a_provider_says_to_check_the_url(
+    kind: str, body: bytes, streams: bool, provider: str
+) -> None:
+    async with answering(f"200 OK\r\nContent-Type: {kind}", body) as url:
+        with pytest.raises(ModelFailed, match="; check the URL") as found:
+            await asked(url, streams=streams, provider=provider)
+    assert found.value.reason == "unreadable"
 
 
 @pytest.mark.parametrize("streams", [False, True])

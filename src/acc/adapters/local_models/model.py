@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from acc.adapters.chat.answering import Answer, ServerFault, events
+from acc.adapters.chat.answering import Answer
+from acc.adapters.chat.streams import ServerFault, events
 from acc.adapters.local_models.choice import LocalChoice
 from acc.adapters.local_models.requests import request_for
 from acc.adapters.local_models.shared_files import Address

@@ -130,6 +130,17 @@ class ModelChoice:
         return (COMPATIBLE_KEY,) if self.provider == "openai-compatible" else KEYS[self.provider]
 
     @property
+    def address(self) -> str:
+        """Return where the provider was moved to, by the name or by a variable; else empty."""
+        variable = _MOVED_BY.get(self.provider, "")
+        return self.base_url or os.environ.get(variable, "").strip()
+
+    @property
+    def is_direct(self) -> bool:
+        """Tell whether the provider is asked without a library in between."""
+        return self.provider in MOVABLE
+
+    @property
     def sends_only_named_key(self) -> bool:
         """Tell whether the key would go in the clear, so that only one named for it may."""
         return self.provider == "openai-compatible" and _is_clear(self.base_url)

@@ -41,6 +41,11 @@ class Faults:
     def __init__(self, choice: ModelChoice, key: str) -> None:
         self._choice = choice
         self._key = key
+        self._hidden = [key]
+
+    def hide(self, secret: str) -> None:
+        """Keep another secret out of every failure."""
+        self._hidden.append(secret)
 
     def because(
         self,
@@ -93,7 +98,7 @@ class Faults:
 
     def cleaned(self, text: str) -> str:
         """Return a text without the key, and without what looks like one."""
-        return without_secrets(text, [self._key])
+        return without_secrets(text, self._hidden)
 
     def _filled(self, advice: str) -> str:
         choice = self._choice

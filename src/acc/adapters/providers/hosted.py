@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
-from acc.adapters.providers.choice import MOVABLE, ModelChoice
+from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.conversation import Conversation, parameters, tool_call
 from acc.adapters.providers.faults import Faults
 from acc.adapters.providers.opening import open_model
@@ -94,8 +94,6 @@ class HostedModel:
                 response = pieces.get()
         except _FAULTS as error:
             raise failure(error, self._faults) from None
-        if self._ended_without_a_reason(response):
-            raise self._faults.cut_off()
         yield self._answer(response)
 
     async def aclose(self) -> None:
@@ -116,7 +114,7 @@ class HostedModel:
     def _open(self, stack: AsyncExitStack) -> Model:
         choice = self.choice
         try:
-            return open_model(choice, self._key, stack)
+            return open_model(choice, self._key, self._faults, stack)
         except ImportError:
             raise self._faults.made(
                 f"its client is not installed: pip install 'pydantic-ai-slim[{choice.provider}]'",
@@ -154,12 +152,6 @@ class HostedModel:
         self._conversation.keep(response, calls)
         usage = _usage(response, self._prices.cost(response))
         return ModelAnswer(text=text, calls=tuple(calls), usage=usage)
-
-    def _ended_without_a_reason(self, response: ModelResponse) -> bool:
-        """Tell whether a stream just stopped, where its provider says why when all was said."""
-        if self.choice.provider not in MOVABLE or response.finish_reason == "content_filter":
-            return False
-        return "finish_reason" not in (response.provider_details or {})
 
     def _refused(self, response: ModelResponse) -> ModelFailed:
         said = (response.provider_details or {}).get("refusal", "")

@@ -1,41 +1,26 @@
-"""Opening a provider's client: with the key, the URL and the timeouts of a choice."""
+"""Opening a provider's client: with the key of a choice, or with what the library finds."""
 
 from contextlib import AsyncExitStack
 from typing import Any
 
-import httpx2
 from pydantic_ai.models import Model, infer_model
-from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.providers import infer_provider_class
 
-from acc.adapters.providers.choice import MOVABLE, ModelChoice
-
-_CONNECT_WITHIN = 10.0
-_CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
+from acc.adapters.providers.choice import ModelChoice
+from acc.adapters.providers.faults import Faults
 
 
-def open_model(choice: ModelChoice, key: str, stack: AsyncExitStack) -> Model:
-    """Return the model; `stack` closes its connections."""
-    provider = _provider(choice, key, stack)
+def open_model(choice: ModelChoice, key: str, faults: Faults, stack: AsyncExitStack) -> Model:
+    """Return the model; `stack` closes its connections, and `faults` learns of its key."""
+    given: dict[str, Any] = {"api_key": key} if choice.api_key_env else {}
+    provider = infer_provider_class(choice.provider)(**given)
+    own = getattr(provider, "_own_http_client", None)
+    if own is not None:
+        stack.push_async_callback(own.aclose)
     client = provider.client
     if hasattr(client, "max_retries"):
         client.max_retries = 0  # who asks decides what is tried again
+    found = getattr(client, "api_key", None)
+    if isinstance(found, str):
+        faults.hide(found)
     return infer_model(f"{choice.provider}:{choice.model}", lambda _: provider)
-
-
-def _provider(choice: ModelChoice, key: str, stack: AsyncExitStack) -> Provider[Any]:
-    given: dict[str, Any] = {}
-    if choice.provider not in MOVABLE:
-        if choice.api_key_env:
-            given["api_key"] = key
-        provider = infer_provider_class(choice.provider)(**given)
-        own = getattr(provider, "_own_http_client", None)
-        if own is not None:
-            stack.push_async_callback(own.aclose)
-        return provider
-    timeout = httpx2.Timeout(choice.timeout, connect=min(choice.timeout, _CONNECT_WITHIN))
-    client = httpx2.AsyncClient(timeout=timeout, limits=_CONNECTIONS)
-    stack.push_async_callback(client.aclose)
-    given = {"api_key": key or None, "http_client": client}
-    if choice.base_url:
-        given["base_url"] = choice.base_url
-    return infer_provider_class(choice.provider)(**given)

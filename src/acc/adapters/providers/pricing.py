@@ -2,16 +2,18 @@
 
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-from genai_prices import Usage as Tokens
-from genai_prices import calc_price
+from typing import TYPE_CHECKING, Any
 
 from acc.adapters.providers.choice import ModelChoice
 from acc.domain.value_objects.event import Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
+
+try:
+    import genai_prices
+except ImportError:  # without the list nothing has a price
+    genai_prices = None  # type: ignore[assignment]
 
 
 class Prices:
@@ -37,48 +39,57 @@ class Prices:
         return float(found.total_price)
 
 
-def price_by_address(model: str, url: str, usage: Usage) -> float | None:
-    """Return what an answer cost in US dollars, if the server at the address has known prices.
-
-    Whoever imitates OpenAI, with models of the same name too, has prices of its own.
-    """
-    if not (usage.input_tokens or usage.output_tokens) or not _has_prices(model, url):
-        return None
-    tokens = Tokens(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cached_tokens,
-    )
-    try:
-        return float(calc_price(tokens, model, provider_api_url=url).total_price)
-    except ValueError:  # the tokens do not add up
-        return None
-
-
-@lru_cache(maxsize=256)
-def _has_prices(model: str, url: str) -> bool:
-    try:
-        calc_price(Tokens(input_tokens=1, output_tokens=1), model, provider_api_url=url)
-    except LookupError:
-        return False
-    return True
-
-
 #: Whose prices those are that go by another name.
 _LISTED_AS = {"openai-chat": "openai", "openai-responses": "openai"}
 
 
+def call_cost(choice: ModelChoice, usage: Usage, written: int = 0) -> float | None:
+    """Return what a call cost in US dollars, if the list has the model.
+
+    `written` are the tokens that went into the provider's cache.
+    """
+    if not (usage.input_tokens or usage.output_tokens):
+        return None
+    try:
+        return _cost(
+            choice,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cached_tokens,
+            cache_write_tokens=written,
+        )
+    except ValueError:  # the tokens do not add up
+        return None
+
+
 def listed_cost(choice: ModelChoice, input_tokens: int, output_tokens: int) -> float | None:
     """Return what a call of so many tokens would cost in US dollars, if the list has the model."""
-    usage = Tokens(input_tokens=input_tokens, output_tokens=output_tokens)
-    if choice.base_url:
+    return _cost(choice, input_tokens=input_tokens, output_tokens=output_tokens)
+
+
+def _cost(choice: ModelChoice, **tokens: int) -> float | None:
+    where = _listed(choice.provider, choice.model, choice.base_url)
+    if where is None:
+        return None
+    return _price(choice.model, where, {name: n for name, n in tokens.items() if n})
+
+
+@lru_cache(maxsize=256)
+def _listed(provider: str, model: str, url: str) -> dict[str, str] | None:
+    """Return where the list has a model: by the server's address, or by the provider.
+
+    Whoever imitates OpenAI, with models of the same name too, has prices of its own.
+    """
+    places = [{"provider_api_url": url}] if url else []
+    if provider != "openai-compatible":
+        places.append({"provider_id": _LISTED_AS.get(provider, provider)})
+    for place in places if genai_prices is not None else ():
         with suppress(LookupError):
-            found = calc_price(usage, choice.model, provider_api_url=choice.base_url)
-            return float(found.total_price)
-    if choice.provider == "openai-compatible":
-        return None
-    provider = _LISTED_AS.get(choice.provider, choice.provider)
-    try:
-        return float(calc_price(usage, choice.model, provider_id=provider).total_price)
-    except LookupError:
-        return None
+            _price(model, place, {"input_tokens": 1, "output_tokens": 1})
+            return place
+    return None
+
+
+def _price(model: str, where: dict[str, Any], tokens: dict[str, int]) -> float:
+    found = genai_prices.calc_price(genai_prices.Usage(**tokens), model, **where)
+    return float(found.total_price)
