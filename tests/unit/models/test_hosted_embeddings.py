@@ -204,6 +204,21 @@ def test_a_provider_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> Non
     assert make_embedder("none") is None
 
 
+def test_in_the_clear_only_a_key_is_sent_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "k1")
+    monkeypatch.setenv("TEAM_KEY", "k2")
+    plain = "openai-compatible:m@http://192.168.0.7/v1"
+    assert parse_embeddings(plain).key() == ""
+    assert parse_embeddings(f"{plain}?key=TEAM_KEY").key() == "k2"
+    assert parse_embeddings("openai-compatible:m@http://127.0.0.1/v1").key() == "k1"
+    assert parse_embeddings("openai-compatible:m@https://me.example/v1").key() == "k1"
+    with pytest.raises(InvalidInput, match="and not the key itself"):
+        parse_embeddings(f"{plain}?key=sk-abcdefghijklmnop")
+    monkeypatch.setenv("TEAM_KEY", "two words")
+    with pytest.raises(InvalidInput, match="TEAM_KEY holds no key"):
+        parse_embeddings(f"{plain}?key=TEAM_KEY").key()
+
+
 def test_no_attempt_is_no_way_to_ask() -> None:
     choice = parse_embeddings("ollama:nomic-embed-text")
     with pytest.raises(InvalidInput, match="attempts"):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from acc.adapters.providers.choice import is_clear, is_variable
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.language import one_line
 
@@ -54,7 +55,13 @@ class EmbeddingChoice:
     def key(self) -> str:
         """Return the key, or say which variable should hold it."""
         for variable in self.key_variables:
-            if held := os.environ.get(variable, "").strip():
+            held = os.environ.get(variable, "").strip()
+            if held and not (held.isascii() and held.isprintable() and " " not in held):
+                raise InvalidInput(
+                    f"{self.name}: {variable} holds no key: blanks, line breaks or letters are in "
+                    "it that no key has"
+                )
+            if held:
                 return held
         if self.key_required:
             raise InvalidInput(f"{self.name} needs a key: set {' or '.join(self.key_variables)}")
@@ -62,7 +69,16 @@ class EmbeddingChoice:
 
 
 def parse_embeddings(name: str) -> EmbeddingChoice:
-    """Return what `PROVIDER:MODEL`, or `openai-compatible:MODEL@URL`, names."""
+    """Return what `PROVIDER:MODEL`, or `openai-compatible:MODEL@URL[?key=VARIABLE]`, names.
+
+    In the clear, to other machines, only a key is sent whose variable is named.
+    """
+    name, asks, variable = name.partition("?key=")
+    if asks and not is_variable(variable):
+        raise InvalidInput(
+            f"{name}: key takes the name of the environment variable that holds the key, such as "
+            "TEAM_KEY, and not the key itself"
+        )
     provider, colon, rest = name.partition(":")
     if provider not in PROVIDERS or not colon:
         known = ", ".join(f"{one}:MODEL" for one in PROVIDERS if one != "openai-compatible")
@@ -83,12 +99,16 @@ def parse_embeddings(name: str) -> EmbeddingChoice:
         raise InvalidInput(
             f"{provider}:{model} needs an address, as in {provider}:{model}@http://…/v1"
         )
+    if asks:
+        variables = (variable,)
+    elif provider in _MOVABLE:
+        variables = () if is_clear(base_url) else (COMPATIBLE_KEY,)
     return EmbeddingChoice(
         name=f"{provider}:{model}",
         model=model,
         base_url=base_url.rstrip("/"),
-        key_variables=(COMPATIBLE_KEY,) if provider in _MOVABLE else variables,
-        key_required=provider not in _MOVABLE,
+        key_variables=variables,
+        key_required=bool(asks) or provider not in _MOVABLE,
     )
 
 
@@ -186,6 +206,10 @@ class HostedEmbedder:
         if status in _WORTH_RETRYING:
             return _Passing(f"HTTP {status}: {told}", _seconds(response.headers))
         if status in (401, 403):
+            if not key:
+                return ModelFailed(
+                    f"{choice.name}: HTTP {status}, it wants a key: name it, ?key=VARIABLE"
+                )
             variables = " or ".join(choice.key_variables)
             return ModelFailed(
                 f"{choice.name}: HTTP {status}, the key is not accepted; check {variables}"

@@ -100,7 +100,7 @@ class ModelChoice:
         if not self.model.strip() or not self.model.isprintable():
             raise InvalidInput(f"{self.provider}: a model's name is missing, as in openai:gpt-5.2")
         _check_url(self.provider, self.base_url)
-        if self.api_key_env and not _is_variable(self.api_key_env):
+        if self.api_key_env and not is_variable(self.api_key_env):
             raise InvalidInput(
                 f"{self.name}: key takes the name of the environment variable that holds the key, "
                 "such as TEAM_KEY, and not the key itself"
@@ -143,7 +143,7 @@ class ModelChoice:
     @property
     def sends_only_named_key(self) -> bool:
         """Tell whether the key would go in the clear, so that only one named for it may."""
-        return self.provider == "openai-compatible" and _is_clear(self.base_url)
+        return self.provider == "openai-compatible" and is_clear(self.base_url)
 
     def key(self) -> str:
         """Return the key, or say which variable should hold it; empty where none is needed."""
@@ -172,10 +172,10 @@ class ModelChoice:
         variable = _MOVED_BY.get(self.provider, "")
         url = "" if self.base_url else os.environ.get(variable, "").strip()
         try:
-            is_clear = _is_clear(url)
+            is_readable = is_clear(url)
         except ValueError:
             raise InvalidInput(f"{variable} holds no URL") from None
-        if is_clear:
+        if is_readable:
             raise InvalidInput(
                 f"the key of {self.provider} would go in the clear to where {variable} says: https"
             )
@@ -283,7 +283,7 @@ def _check_url(provider: str, url: str) -> None:
         raise InvalidInput(f"{_shown(url)!r} is no URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise InvalidInput(f"{_shown(url)!r} is no http or https URL")
-    if provider != "openai-compatible" and _is_clear(url):
+    if provider != "openai-compatible" and is_clear(url):
         raise InvalidInput(
             f"the key of {provider} would go to {parts.hostname} in the clear: https"
         )
@@ -298,7 +298,7 @@ def _shown(url: str) -> str:
     return re.sub(r"//[^/]*@", "//***@", url)
 
 
-def _is_clear(url: str) -> bool:
+def is_clear(url: str) -> bool:
     """Tell whether what is sent to a URL can be read on its way."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname == "localhost":
@@ -309,7 +309,7 @@ def _is_clear(url: str) -> bool:
         return True
 
 
-def _is_variable(name: str) -> bool:
+def is_variable(name: str) -> bool:
     """Tell whether it names a variable; what may be a key is none, unless there is one."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) or without_secrets(name) != name:
         return False
