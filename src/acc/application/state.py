@@ -14,6 +14,9 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (float, float),
 )
 
+#: Stands for the value of a key that is not there.
+ABSENT: Any = object()
+
 #: What a branch wrote: new values, and the keys it took away.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
 MergeRule = str | Callable[[Any, Sequence[Any]], Any]
@@ -62,26 +65,35 @@ class State(_Mapping):
 
     A list or mapping that is read is a copy of the reader's own; if it is changed in place, that
     counts as a write. So nothing is shared by accident and nothing is lost.
+
+    In a run that is resumed, what code writes again on its way to a step on record is taken back
+    there, and what is on record is put in its place.
     """
 
     __slots__ = (
         "_applied",
         "_before",
+        "_below",
         "_foreign",
         "_lent",
         "_pending",
         "_removed",
         "_values",
         "_written",
+        "is_complete",
     )
 
     def __init__(self, values: Mapping[str, Any], foreign: frozenset[str] = frozenset()) -> None:
         self._values = dict(values)
         #: Keys that others have written since, so that what is on record no longer holds.
         self._foreign = foreign
+        #: Whether all that is on record has been learned, so that whatever is written now is new.
+        self.is_complete = False
         self._applied: dict[str, int] = {}
         self._pending: dict[str, Any] = {}
         self._removed: dict[str, None] = {}
+        #: What was there before the writes that have not been taken.
+        self._below: dict[str, Any] = {}
         self._lent: dict[str, Any] = {}
         self._before: dict[str, Any] = {}
         self._written: dict[str, bool] = {}
@@ -99,14 +111,16 @@ class State(_Mapping):
             raise StateNotStorable(repr(key), "a state key is a text that is not empty")
         copied = plain(value, key)
         self._lent.pop(key, None)
-        self._note(key)
-        self._values[key] = copied
-        self._pending[key] = copied
+        self._write(key, copied)
+
+    def _write(self, key: str, value: Any) -> None:
+        self._below.setdefault(key, self._values.get(key, ABSENT))
+        self._values[key] = value
+        self._pending[key] = value
         self._removed.pop(key, None)
 
     def __delitem__(self, key: str) -> None:
-        self._values[key]
-        self._note(key)
+        self._below.setdefault(key, self._values[key])
         del self._values[key]
         self._lent.pop(key, None)
         self._pending.pop(key, None)
@@ -149,27 +163,58 @@ class State(_Mapping):
         """Return what was written since the last time."""
         if not self.pending:
             return _NOTHING_WRITTEN
+        for key, value in self._below.items():
+            self._note(key, value)
         taken = (self._pending, tuple(self._removed))
-        self._pending, self._removed = {}, {}
+        self._pending, self._removed, self._below = {}, {}, {}
         return taken
 
+    def take_back(self) -> None:
+        """Undo what was written and not taken, as it is not on record."""
+        self._notice_changes_in_place()
+        for key in list(self._below):
+            self._take_back(key)
+
+    def _take_back(self, key: str) -> None:
+        self._lent.pop(key, None)
+        self._pending.pop(key, None)
+        self._removed.pop(key, None)
+        if key in self._below:
+            self._settle(key, self._below.pop(key))
+
     def apply(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
-        """Take over changes that are on record already; of two, the one recorded later holds."""
-        self._pending, self._removed = {}, {}
-        for key, value in delta.items():
-            if self._is_due(key, seq):
-                self._values[key] = value
-        for key in removed:
-            if self._is_due(key, seq):
-                self._values.pop(key, None)
+        """Take over what a step on record wrote, in place of what was written again before it."""
+        again = [*delta, *removed]
+        if not self.is_complete:
+            again += self._below
+        for key in again:
+            self._take_back(key)
+        self.learn(delta, removed, seq=seq)
+
+    def learn(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
+        """Take over changes on record beneath what was written; the one recorded later holds."""
+        for key, value in (*delta.items(), *((key, ABSENT) for key in removed)):
+            if not self._is_due(key, seq):
+                continue
+            self._applied[key] = seq
+            if key in self._below:
+                self._note(key, self._below[key])
+                self._below[key] = value
+            else:
+                self._note(key, self._values.get(key, ABSENT))
+                self._lent.pop(key, None)
+                self._settle(key, value)
 
     def _is_due(self, key: str, seq: int) -> bool:
-        if key in self._foreign or self._applied.get(key, 0) > seq:
+        if self.is_complete or key in self._foreign:
             return False
-        self._applied[key] = seq
-        self._note(key)
-        self._lent.pop(key, None)
-        return True
+        return self._applied.get(key, 0) <= seq
+
+    def _settle(self, key: str, value: Any) -> None:
+        if value is ABSENT:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
 
     def write(self, delta: Mapping[str, Any], removed: Iterable[str] = ()) -> None:
         """Write several keys at once, as a join of branches does."""
@@ -182,28 +227,25 @@ class State(_Mapping):
     def written(self) -> Written:
         """Return all that was written since this state began."""
         self._notice_changes_in_place()
-        delta = {key: self._values[key] for key in self._written if key in self._values}
-        return delta, tuple(key for key in self._written if key not in self._values)
+        keys = {**self._written, **self._below}
+        delta = {key: self._values[key] for key in keys if key in self._values}
+        return delta, tuple(key for key in keys if key not in self._values)
 
     def undo(self) -> Written:
-        """Return the changes that lead back to how this state began."""
+        """Return the changes that lead from what was taken back to how this state began."""
         gone = tuple(key for key, existed in self._written.items() if not existed)
         return dict(self._before), gone
 
-    def _note(self, key: str) -> None:
+    def _note(self, key: str, before: Any) -> None:
         if key not in self._written:
-            self._written[key] = key in self._values
-            if key in self._values:
-                self._before[key] = self._values[key]
+            self._written[key] = before is not ABSENT
+            if before is not ABSENT:
+                self._before[key] = before
 
     def _notice_changes_in_place(self) -> None:
         for key, lent in self._lent.items():
             if lent != self._values[key]:
-                copied = plain(lent, key)
-                self._note(key)
-                self._values[key] = copied
-                self._pending[key] = copied
-                self._removed.pop(key, None)
+                self._write(key, plain(lent, key))
 
 
 _NOTHING_WRITTEN: Written = ({}, ())

@@ -268,3 +268,31 @@ async def test_changing_the_result_changes_nothing_that_is_kept() -> None:
     result = await runner.run(**WHO, message="go")
     result.state["list"].append(2)
     assert await runner.state(**WHO) == {"list": [1]}
+
+
+def test_what_is_on_record_goes_beneath_what_was_written_since() -> None:
+    state = State({"a": 1, "b": [2], "gone": 3})
+    state["a"] = 10
+    state.learn({"a": 5, "b": [6], "c": 7}, ("gone", "never"), seq=4)
+    assert (state.copy(), state.undo()) == (
+        {"a": 10, "b": [6], "c": 7},
+        ({"a": 1, "b": [2], "gone": 3}, ("c", "never")),
+    )
+    state.take_back()
+    assert (state.copy(), state.pending) == ({"a": 5, "b": [6], "c": 7}, False)
+
+
+def test_of_two_changes_on_record_the_later_one_holds() -> None:
+    state = State({})
+    state.apply({"a": 2}, seq=2)
+    state.apply({"a": 1}, seq=1)
+    assert state.copy() == {"a": 2}
+
+
+def test_once_all_is_learned_a_step_on_record_takes_back_only_what_it_wrote() -> None:
+    state = State({"a": 1})
+    state.is_complete = True
+    state["a"], state["new"] = 2, 3
+    state.apply({"a": 1}, seq=1)
+    assert state.take() == ({"new": 3}, ())
+    assert state.copy() == {"a": 1, "new": 3}

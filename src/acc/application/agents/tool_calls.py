@@ -101,7 +101,8 @@ class ToolCalls:
         """Return the outcomes in the order of the calls, which run at the same time.
 
         Where one of them waits for a person, the others are finished first. `again` tells that the
-        calls are on record already, and so may have been begun.
+        calls are on record already, and so may have been begun; those that ended come first, in the
+        order in which they did, so that a further one finds all that they wrote.
         """
         self._again = again
         # A name that the model made up must not pass for the step of another call.
@@ -112,14 +113,18 @@ class ToolCalls:
         known = sum(call.name in self._tools for call in calls)
         self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
         batch = _Batch()
-        together = [n for n, call in enumerate(calls) if self._may_run_beside(call)]
+        ended = _ended(scopes) if again else []
+        for place in ended:
+            await batch.one(place, self._call(scopes[place], calls[place]))
+        left = [place for place in range(len(calls)) if place not in ended]
+        together = [place for place in left if self._may_run_beside(calls[place])]
         try:
             async with asyncio.TaskGroup() as group:
                 for place in together:
                     group.create_task(batch.one(place, self._call(scopes[place], calls[place])))
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        for place in range(len(calls)):
+        for place in left:
             if place not in together:
                 await batch.one(place, self._call(scopes[place], calls[place]))
         return batch.outcomes()
@@ -256,6 +261,13 @@ class ToolCalls:
             detail=None if outcome.ran else {"ran": False, "at_fault": outcome.at_fault},
         )
         return outcome
+
+
+def _ended(scopes: Sequence[RunContext]) -> list[int]:
+    """Return which calls have a result on record, in the order in which they ended."""
+    last = {place: scope.on_record()[-1:] for place, scope in enumerate(scopes)}
+    ended = {place: e.seq for place, events in last.items() for e in events if e.result is not None}
+    return sorted(ended, key=ended.__getitem__)
 
 
 async def _replayed(
