@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
+from threading import RLock
 from typing import Any
 
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
@@ -34,7 +36,7 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         return {
             _text_key(key, place): plain(item, f"{place}.{key}", depth + 1)
-            for key, item in value.items()
+            for key, item in list(value.items())  # a tool in a thread may be at it
         }
     if isinstance(value, list | tuple):
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
@@ -51,13 +53,23 @@ def _text_key(key: Any, place: str) -> str:
 
 
 class _Mapping(MutableMapping[str, Any]):
-    __slots__ = ()
+    """What tools in several threads read and write at the same time."""
+
+    __slots__ = ("lock",)
+
+    lock: Any
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return a value, written first where there is none, so that it can be changed in place."""
-        if key not in self:
-            self[key] = default
-        return self.get(key, default)
+        with self.lock:
+            if key not in self:
+                self[key] = default
+            return self.get(key, default)
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Take a value out and return it, or the default where there is none."""
+        with self.lock:
+            return super().pop(key, *default)
 
 
 class State(_Mapping):
@@ -84,6 +96,7 @@ class State(_Mapping):
     )
 
     def __init__(self, values: Mapping[str, Any], foreign: frozenset[str] = frozenset()) -> None:
+        self.lock = RLock()
         self._values = dict(values)
         #: Keys that others have written since, so that what is on record no longer holds.
         self._foreign = foreign
@@ -99,19 +112,21 @@ class State(_Mapping):
         self._written: dict[str, bool] = {}
 
     def __getitem__(self, key: str) -> Any:
-        if key in self._lent:
-            return self._lent[key]
         value = self._values[key]
-        if type(value) is dict or type(value) is list:
-            value = self._lent[key] = plain(value, key)
-        return value
+        if type(value) is not dict and type(value) is not list:
+            return value
+        with self.lock:
+            if key not in self._lent:
+                self._lent[key] = plain(self._values[key], key)
+            return self._lent[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str) or not key.strip():
             raise StateNotStorable(repr(key), "a state key is a text that is not empty")
         copied = plain(value, key)
-        self._lent.pop(key, None)
-        self._write(key, copied)
+        with self.lock:
+            self._lent.pop(key, None)
+            self._write(key, copied)
 
     def _write(self, key: str, value: Any) -> None:
         self._below.setdefault(key, self._values.get(key, ABSENT))
@@ -120,11 +135,12 @@ class State(_Mapping):
         self._removed.pop(key, None)
 
     def __delitem__(self, key: str) -> None:
-        self._below.setdefault(key, self._values[key])
-        del self._values[key]
-        self._lent.pop(key, None)
-        self._pending.pop(key, None)
-        self._removed[key] = None
+        with self.lock:
+            self._below.setdefault(key, self._values[key])
+            del self._values[key]
+            self._lent.pop(key, None)
+            self._pending.pop(key, None)
+            self._removed[key] = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._values))
@@ -134,7 +150,10 @@ class State(_Mapping):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or the default where there is none."""
-        return self[key] if key in self._values else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __contains__(self, key: object) -> bool:
         return key in self._values
@@ -144,36 +163,41 @@ class State(_Mapping):
 
     def copy(self) -> dict[str, Any]:
         """Return the state as a dictionary of its own, changes in place included."""
-        self._notice_changes_in_place()
-        return {key: plain(value, key) for key, value in self._values.items()}
+        with self.lock:
+            self._notice_changes_in_place()
+            return {key: plain(value, key) for key, value in self._values.items()}
 
     def branch(self) -> "State":
         """Return a state that starts as this one is now and goes its own way."""
-        self._notice_changes_in_place()
-        return State(self._values)
+        with self.lock:
+            self._notice_changes_in_place()
+            return State(self._values)
 
     @property
     def pending(self) -> bool:
         """Tell whether something was written that has not been taken."""
         if self._lent:
-            self._notice_changes_in_place()
+            with self.lock:
+                self._notice_changes_in_place()
         return bool(self._pending or self._removed)
 
     def take(self) -> Written:
         """Return what was written since the last time."""
         if not self.pending:
             return _NOTHING_WRITTEN
-        for key, value in self._below.items():
-            self._note(key, value)
-        taken = (self._pending, tuple(self._removed))
-        self._pending, self._removed, self._below = {}, {}, {}
-        return taken
+        with self.lock:
+            for key, value in self._below.items():
+                self._note(key, value)
+            taken = (self._pending, tuple(self._removed))
+            self._pending, self._removed, self._below = {}, {}, {}
+            return taken
 
     def take_back(self) -> None:
         """Undo what was written and not taken, as it is not on record."""
-        self._notice_changes_in_place()
-        for key in list(self._below):
-            self._take_back(key)
+        with self.lock:
+            self._notice_changes_in_place()
+            for key in list(self._below):
+                self._take_back(key)
 
     def _take_back(self, key: str) -> None:
         self._lent.pop(key, None)
@@ -184,26 +208,30 @@ class State(_Mapping):
 
     def apply(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
         """Take over what a step on record wrote, in place of what was written again before it."""
-        again = [*delta, *removed]
-        if not self.is_complete:
-            again += self._below
-        for key in again:
-            self._take_back(key)
-        self.learn(delta, removed, seq=seq)
+        with self.lock:
+            again = [*delta, *removed]
+            if not self.is_complete:
+                again += self._below
+            for key in again:
+                self._take_back(key)
+            self.learn(delta, removed, seq=seq)
 
     def learn(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
         """Take over changes on record beneath what was written; the one recorded later holds."""
-        for key, value in (*delta.items(), *((key, ABSENT) for key in removed)):
-            if not self._is_due(key, seq):
-                continue
-            self._applied[key] = seq
-            if key in self._below:
-                self._note(key, self._below[key])
-                self._below[key] = value
-            else:
-                self._note(key, self._values.get(key, ABSENT))
-                self._lent.pop(key, None)
-                self._settle(key, value)
+        with self.lock:
+            for key, value in (*delta.items(), *((key, ABSENT) for key in removed)):
+                if self._is_due(key, seq):
+                    self._learn(key, value, seq)
+
+    def _learn(self, key: str, value: Any, seq: int) -> None:
+        self._applied[key] = seq
+        if key in self._below:
+            self._note(key, self._below[key])
+            self._below[key] = value
+        else:
+            self._note(key, self._values.get(key, ABSENT))
+            self._lent.pop(key, None)
+            self._settle(key, value)
 
     def _is_due(self, key: str, seq: int) -> bool:
         if self.is_complete or key in self._foreign:
@@ -226,10 +254,11 @@ class State(_Mapping):
 
     def written(self) -> Written:
         """Return all that was written since this state began."""
-        self._notice_changes_in_place()
-        keys = {**self._written, **self._below}
-        delta = {key: self._values[key] for key in keys if key in self._values}
-        return delta, tuple(key for key in keys if key not in self._values)
+        with self.lock:
+            self._notice_changes_in_place()
+            keys = {**self._written, **self._below}
+            delta = {key: self._values[key] for key in keys if key in self._values}
+            return delta, tuple(key for key in keys if key not in self._values)
 
     def undo(self) -> Written:
         """Return the changes that lead from what was taken back to how this state began."""
@@ -262,6 +291,7 @@ class StateView(_Mapping):
         read: Sequence[str] = ("*",),
         write: Sequence[str] = ("*",),
     ) -> None:
+        self.lock = getattr(state, "lock", nullcontext())
         self._state = state
         self._read = tuple(read)
         self._write = tuple(write)
