@@ -235,6 +235,22 @@ async def test_what_an_agent_that_is_gone_wrote_is_in_the_result_as_it_is_stored
     assert result.state == await stored(left) == {"a": 1}
 
 
+async def test_a_value_that_others_wrote_during_the_pause_is_what_a_resumed_run_sees() -> None:
+    async def count(ctx: RunContext) -> str:
+        ctx.state["user:n"] = ctx.state.get("user:n", 0) + 1
+        ctx.state.setdefault("user:list", []).append("mine")
+        await ctx.ask_person("Go on?")
+        return f"{ctx.state['user:n']} {ctx.state['user:list']}"
+
+    runner = Runner(Does(name="a", do=count))
+    paused = await runner.run(**WHO, message="go")
+    theirs = {"user:n": 10, "user:list": ["theirs"]}
+    await runner.update_state(theirs, user_id=WHO["user_id"], session_id="other")
+    result = await approved(runner, paused)
+    assert result.text == "10 ['theirs']"
+    assert result.state == await stored(runner) == theirs
+
+
 @dataclass
 class Plan:
     """Rounds of calls, each a kind and a number, and the order in which they are approved."""
