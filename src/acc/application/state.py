@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 from threading import RLock
 from typing import Any
 
+import msgspec
+
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 _MOST_DEPTH = 64
@@ -50,6 +52,14 @@ def _text_key(key: Any, place: str) -> str:
     if not isinstance(key, str):
         raise StateNotStorable(place, f"its key {key!r} is not text")
     return key
+
+
+def _spelled(value: Any) -> bytes:
+    """Return a value as it is written down, which tells True from 1 and 1 from 1.0."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return b""  # it differs from what it was, and is then refused
 
 
 class _Mapping(MutableMapping[str, Any]):
@@ -107,7 +117,8 @@ class State(_Mapping):
         self._removed: dict[str, None] = {}
         #: What was there before the writes that have not been taken.
         self._below: dict[str, Any] = {}
-        self._lent: dict[str, Any] = {}
+        #: Copies that readers have, with how they were spelled when they were as on record.
+        self._lent: dict[str, tuple[Any, bytes]] = {}
         self._before: dict[str, Any] = {}
         self._written: dict[str, bool] = {}
 
@@ -117,8 +128,9 @@ class State(_Mapping):
             return value
         with self.lock:
             if key not in self._lent:
-                self._lent[key] = plain(self._values[key], key)
-            return self._lent[key]
+                value = plain(self._values[key], key)
+                self._lent[key] = (value, _spelled(value))
+            return self._lent[key][0]
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str) or not key.strip():
@@ -272,9 +284,11 @@ class State(_Mapping):
                 self._before[key] = before
 
     def _notice_changes_in_place(self) -> None:
-        for key, lent in self._lent.items():
-            if lent != self._values[key]:
-                self._write(key, plain(lent, key))
+        for key, (lent, spelled) in self._lent.items():
+            if lent != self._values[key] or _spelled(lent) != spelled:
+                copied = plain(lent, key)
+                self._lent[key] = (lent, _spelled(copied))
+                self._write(key, copied)
 
 
 _NOTHING_WRITTEN: Written = ({}, ())

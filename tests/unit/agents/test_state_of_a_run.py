@@ -296,3 +296,26 @@ def test_once_all_is_learned_a_step_on_record_takes_back_only_what_it_wrote() ->
     state.apply({"a": 1}, seq=1)
     assert state.take() == ({"new": 3}, ())
     assert state.copy() == {"a": 1, "new": 3}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(1, True), (0, False), (1, 1.0), (True, 1), (0.0, -0.0), (2.0, 2)]
+)
+def test_a_change_in_place_to_a_value_that_is_equal_and_another_counts(
+    before: Any, after: Any
+) -> None:
+    state = State({"all": {"list": [before], "other": "x"}})
+    state["all"]["list"][0] = after
+    assert repr(state.take()) == repr(({"all": {"list": [after], "other": "x"}}, ()))
+    assert repr(state.copy()) == repr({"all": {"list": [after], "other": "x"}})
+    assert not state.pending
+    state["all"]["list"][0] = before
+    assert repr(state.take()[0]) == repr({"all": {"list": [before], "other": "x"}})
+
+
+@pytest.mark.parametrize("bad", [{1}, object(), 1j])
+def test_a_change_in_place_to_what_cannot_be_stored_is_refused(bad: Any) -> None:
+    state = State({"all": [[1], "x"]})
+    state["all"][0] = bad
+    with pytest.raises(StateNotStorable, match=r"all\[0\]"):
+        state.take()
