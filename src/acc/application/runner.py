@@ -516,10 +516,12 @@ class SessionRunner:
         for name, remembering in run.finished.items():
             try:
                 await remembering.tell()
-            except BaseException:
+            except BaseException as error:
                 # It was told half of the turn: the next one finds it made anew.
                 self.services.shelf.forget(run.key, name)
-                raise
+                if not isinstance(error, Exception):
+                    raise
+                log.exception("the memory of %s failed; the answer is on record", name)
         # They hold on to the run, which would else stay until cycles are looked for.
         run.finished.clear()
         run.taken.clear()
