@@ -13,7 +13,6 @@ from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, Stat
 
 _MOST_DEPTH = 64
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
-    (str, str.__str__),
     (int, int),
     (float, float),
 )
@@ -29,13 +28,15 @@ MergeRule = str | Callable[[Any, Sequence[Any]], Any]
 def plain(value: Any, place: str, depth: int = 0) -> Any:
     """Return a copy of `value` as plain data, or say what in it cannot be stored."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if (kind is str and value.isascii()) or kind is int or kind is bool or value is None:
         return value
+    if isinstance(value, str):
+        return _whole(value, place)
     if isinstance(value, float) and not math.isfinite(value):
         raise StateNotStorable(place, f"{value} has no place in JSON")
     if depth > _MOST_DEPTH:
         raise StateNotStorable(place, f"it is nested deeper than {_MOST_DEPTH} levels")
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return {
             _text_key(key, place): plain(item, f"{place}.{key}", depth + 1)
             for key, item in list(value.items())  # a tool in a thread may be at it
@@ -43,15 +44,27 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
     for base, as_plain in _PLAIN:
-        if isinstance(value, base):  # floats, and a StrEnum, an IntEnum and the like
+        if isinstance(value, base):  # floats, and an IntEnum and the like
             return as_plain(value)
     raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
 
 
 def _text_key(key: Any, place: str) -> str:
+    if type(key) is str and key.isascii():
+        return key
     if not isinstance(key, str):
         raise StateNotStorable(place, f"its key {key!r} is not text")
-    return key
+    return _whole(key, place)
+
+
+def _whole(text: str, place: str) -> str:
+    """Return a text as it is, unless half a character is in it, which nothing can store."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise StateNotStorable(place, f"it holds half a character: {error}") from None
+    return str.__str__(text)
 
 
 def _spelled(value: Any) -> bytes:
@@ -135,7 +148,7 @@ class State(_Mapping):
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str) or not key.strip():
             raise StateNotStorable(repr(key), "a state key is a text that is not empty")
-        copied = plain(value, key)
+        copied = plain(value, _whole(key, repr(key)))
         with self.lock:
             self._lent.pop(key, None)
             self._write(key, copied)

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from small_agents import WHO, Does, Writes, turn
+from small_agents import WHO, Does, Writes, results, turn
 
-from acc import EventKind, RunContext, Runner, SequentialAgent
+from acc import Agent, EventKind, RunContext, Runner, SequentialAgent, ToolContext, tool
 from acc.application.state import State
 from acc.domain.errors import StateNotStorable
 from acc.domain.value_objects.session import Scope, scope_of
+from acc.testing import ScriptedModel, call
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 PLAIN = st.recursive(
@@ -313,9 +314,34 @@ def test_a_change_in_place_to_a_value_that_is_equal_and_another_counts(
     assert repr(state.take()[0]) == repr({"all": {"list": [before], "other": "x"}})
 
 
-@pytest.mark.parametrize("bad", [{1}, object(), 1j])
+@pytest.mark.parametrize("bad", [{1}, object(), "\ud800", 1j])
 def test_a_change_in_place_to_what_cannot_be_stored_is_refused(bad: Any) -> None:
     state = State({"all": [[1], "x"]})
     state["all"][0] = bad
     with pytest.raises(StateNotStorable, match=r"all\[0\]"):
         state.take()
+
+
+@pytest.mark.parametrize("bad", ["\ud800", ["a", "b\udfff"], {"\ud800": 1}, {"a": {"b": "\ud800"}}])
+def test_half_a_character_is_refused_where_it_is_written(bad: Any) -> None:
+    state = State({})
+    with pytest.raises(StateNotStorable, match="half a character") as refused:
+        state["key"] = bad
+    assert str(refused.value).isascii()
+    assert state.copy() == {}
+    with pytest.raises(StateNotStorable, match="half a character") as refused:
+        state["\ud800"] = 1
+    assert str(refused.value).isascii()
+
+
+async def test_a_tool_that_writes_half_a_character_fails_and_not_the_run() -> None:
+    @tool
+    def note(ctx: ToolContext) -> str:
+        """Note."""
+        ctx.state["note"] = "\ud800"
+        return "noted"
+
+    model = ScriptedModel(call("note"), "done")
+    result = await turn(Agent(name="a", model=model, tools=[note], memory=None))
+    assert (result.text, result.state) == ("done", {})
+    assert "half a character" in results(result)[0]["error"]
