@@ -72,7 +72,7 @@ def _spelled(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError):
-        return b""  # it differs from what it was, and is then refused
+        return b""  # no plain data, which is made so or refused when it is copied
 
 
 class _Mapping(MutableMapping[str, Any]):
@@ -299,9 +299,9 @@ class State(_Mapping):
     def _notice_changes_in_place(self) -> None:
         for key, (lent, spelled) in self._lent.items():
             if lent != self._values[key] or _spelled(lent) != spelled:
-                copied = plain(lent, key)
-                self._lent[key] = (lent, _spelled(copied))
-                self._write(key, copied)
+                # In this order: what a thread changes meanwhile is noticed the next time.
+                self._lent[key] = (lent, _spelled(lent))
+                self._write(key, plain(lent, key))
 
 
 _NOTHING_WRITTEN: Written = ({}, ())

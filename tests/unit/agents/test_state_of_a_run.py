@@ -314,6 +314,16 @@ def test_a_change_in_place_to_a_value_that_is_equal_and_another_counts(
     assert repr(state.take()[0]) == repr({"all": {"list": [before], "other": "x"}})
 
 
+def test_a_number_of_a_kind_of_its_own_is_written_once_when_it_is_put_in_place() -> None:
+    class Odd(int):
+        pass
+
+    state = State({"all": [1]})
+    state["all"][0] = Odd(1)
+    assert [type(item) for item in state.take()[0]["all"]] == [int]
+    assert not state.pending
+
+
 @pytest.mark.parametrize("bad", [{1}, object(), "\ud800", 1j])
 def test_a_change_in_place_to_what_cannot_be_stored_is_refused(bad: Any) -> None:
     state = State({"all": [[1], "x"]})
