@@ -81,7 +81,8 @@ def _kept(ctx: RunContext, call: ToolCall) -> ToolCall:
         written = msgspec.json.encode((call.id, call.name, call.arguments))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         named = call.name if isinstance(call.name, str) and call.name.isprintable() else "unknown"
-        return ToolCall(id=str(call.id), name=named, fault=str(error))
+        known_as = str(call.id).encode("utf-8", "backslashreplace").decode()
+        return ToolCall(id=known_as, name=named, fault=str(error))
     _check_length(ctx, len(written))
     return call
 

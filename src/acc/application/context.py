@@ -1,5 +1,6 @@
 """What an agent is given while it runs: the question, the state, the services, a way to tell."""
 
+import asyncio
 from collections.abc import Mapping, MutableMapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from acc.application.control import RunPaused, RunRejected
 from acc.application.files import fetched
-from acc.application.run import Line, Run, Services
+from acc.application.run import Line, Run, Services, written_by
 from acc.application.state import StateView
 from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
 from acc.domain.value_objects.event import (
@@ -140,8 +141,10 @@ class RunContext:
         if kind not in PASSING:
             step = f"{self.path}#{self._steps}"
             self._steps += 1
-            if run.journal and (recorded := run.journal.get(step)) is not None:
-                return self._replay(recorded, kind)
+            if run.journal:
+                if (recorded := run.journal.get(step)) is not None:
+                    return self._replay(recorded, kind)
+                run.catch_up(line)
             if line.state.pending:
                 actions = _with_delta(actions, *line.state.take(), main=line.main)
             seq = run.seq = run.seq + 1
@@ -176,12 +179,17 @@ class RunContext:
                 f"{recorded.step}: {recorded.kind} is on record, and now {kind} came; an agent that"
                 " is resumed must do again what it did, so take time and chance from the state"
             )
-        actions = recorded.actions
-        if self.line.main:
-            self.line.state.apply(actions.state_delta, actions.state_removed, seq=recorded.seq)
-        else:
-            self.line.state.apply(actions.branch_delta, actions.branch_removed, seq=recorded.seq)
+        self.line.state.apply(*written_by(recorded, self.line), seq=recorded.seq)
+        self.run.replayed.add(recorded.seq)
         return recorded
+
+    async def _begin_anew(self) -> None:
+        """Let all that runs beside this do again what is on record, and know of it."""
+        run, replayed = self.run, -1
+        while len(run.replayed) > replayed:
+            replayed = len(run.replayed)
+            await asyncio.sleep(0)
+        run.catch_up(self.line)
 
     def upcoming(self) -> Event | None:
         """Return what is on record for the next step, where the run is being resumed."""
@@ -287,6 +295,8 @@ class RunContext:
         answer = run.answers.get(request.id)
         if answer is None:
             raise RunPaused([request])
+        if request.id in run.fresh:  # nobody has ever been beyond this point
+            await self._begin_anew()
         return request, answer
 
     async def fetch(self, source: Part | str, **terms: Any) -> Part:
@@ -373,7 +383,7 @@ class RunContext:
         )
         if self.history and not grant.history:
             self.history = False
-            self.line = Line(self.line.state, branch=self.line.branch)
+            self.line = self.line.alone()
         self.identity = self.identity and grant.identity
         if "*" not in grant.artifacts:
             self.files = (*self.files, tuple(grant.artifacts))

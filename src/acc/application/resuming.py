@@ -4,12 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from acc.application.run import Run
-from acc.application.state import State
+from acc.application.run import Line, Run
+from acc.application.state import ABSENT, State
 from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.run import CallContext, RunConfig
 
-_ABSENT = object()
+
+def settle(run: Run, state: State) -> None:
+    """Leave in a run's state what is on record, all of that and nothing else."""
+    state.take_back()
+    if run.journal:
+        run.catch_up(Line(state))
 
 
 def paused_detail(run: Run, state: State) -> dict[str, Any]:
@@ -67,11 +72,11 @@ def state_before(
     wrote: dict[str, Any] = {}
     for event in events:
         wrote |= event.actions.state_delta
-        wrote |= dict.fromkeys(event.actions.state_removed, _ABSENT)
+        wrote |= dict.fromkeys(event.actions.state_removed, ABSENT)
     foreign = frozenset(
         key
         for key, value in wrote.items()
-        if not key.startswith("temp:") and values.get(key, _ABSENT) != value
+        if not key.startswith("temp:") and values.get(key, ABSENT) != value
     )
     before = dict(values)
     before |= {key: value for key, value in detail["undo"].items() if key not in foreign}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from acc.application.ledger import Ledger
-from acc.application.state import State
+from acc.application.state import State, Written
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import (
     Event,
@@ -118,6 +118,7 @@ class Run:
         "listen",
         "listener",
         "message",
+        "replayed",
         "root",
         "run_id",
         "seq",
@@ -159,6 +160,8 @@ class Run:
         self.streaming = False
         #: What is on record of a run that is being resumed, by step.
         self.journal: dict[str, Event] = {}
+        #: The numbers of the events on record that were come to again.
+        self.replayed: set[int] = set()
         self.earlier: tuple[Event, ...] = ()
         self.answers: dict[str, InputAnswer] = {}
         self.fresh: Collection[str] = ()
@@ -196,6 +199,21 @@ class Run:
                 self._requests += 1
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
+
+    def catch_up(self, line: "Line") -> None:
+        """Let a line know all that is on record of it, before something new happens there."""
+        state = line.state
+        if state.is_complete:
+            return
+        for event in self.journal.values():
+            if event.seq not in self.replayed and line.has(event):
+                state.learn(*written_by(event, line), seq=event.seq)
+        state.is_complete = True
+
+    def leave_behind(self, line: "Line", *, before: int) -> None:
+        """Let what is on record of a line that failed be nothing to those that come after it."""
+        on_record = (event for event in self.journal.values() if line.has(event))
+        self.replayed.update(event.seq for event in on_record if event.seq < before)
 
     async def record(self, *events: Event, release: bool = False) -> None:
         """Store events, all or none, then show them; `release` lets go of the session too."""
@@ -247,16 +265,41 @@ class Run:
 
 
 class Line:
-    """One strand of a run: the main one, or a parallel branch with a state of its own."""
+    """One strand of a run: the main one, or a parallel branch with a state of its own.
 
-    __slots__ = ("branch", "heard", "main", "state", "thread")
+    `path` tells whose steps began it: those of the same branch elsewhere are of other strands.
+    """
+
+    __slots__ = ("branch", "heard", "main", "path", "state", "thread")
 
     def __init__(
-        self, state: State, *, branch: str = "", thread: Sequence[PromptMessage] = ()
+        self,
+        state: State,
+        *,
+        branch: str = "",
+        path: str = "",
+        thread: Sequence[PromptMessage] = (),
     ) -> None:
         self.state = state
         self.branch = branch
+        self.path = path
         self.main = not branch
         self.heard = len(thread)
         #: What agents have said so far in this run, as those who come after hear it.
         self.thread = list(thread)
+
+    def alone(self) -> "Line":
+        """Return the same strand for someone who hears nothing of the conversation."""
+        return Line(self.state, branch=self.branch, path=self.path)
+
+    def has(self, event: Event) -> bool:
+        """Tell whether an event on record is one of this strand."""
+        return event.branch == self.branch and event.step.startswith(f"{self.path}/")
+
+
+def written_by(event: Event, line: Line) -> Written:
+    """Return what an event on record wrote to the state of its line."""
+    actions = event.actions
+    if line.main:
+        return actions.state_delta, actions.state_removed
+    return actions.branch_delta, actions.branch_removed

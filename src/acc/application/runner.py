@@ -14,7 +14,7 @@ from acc.application.context import RunContext, RunResult
 from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import check_edits
 from acc.application.holding import Holding
-from acc.application.resuming import paused_detail, resumed_terms, state_before
+from acc.application.resuming import paused_detail, resumed_terms, settle, state_before
 from acc.application.run import Foreseen, Line, Listener, Run, Services
 from acc.application.state import State
 from acc.domain.errors import (
@@ -402,9 +402,11 @@ class SessionRunner:
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
+                settle(run, state)
                 detail = paused_detail(run, state)
             except RunRejected as rejected:
                 status, text = RunStatus.REJECTED, f"rejected: {rejected}"
+                settle(run, state)
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"
                 run.listen = None  # nobody may be there to make room for a further event
@@ -446,6 +448,8 @@ class SessionRunner:
             # Somebody swallowed the cancellation, after which Python 3.11 traces no line here.
             if bound.expired():  # pragma: no cover
                 raise RunTimedOut("timeout", run.config.timeout, start.name)
+        if run.journal:
+            run.catch_up(top.line)
         if run.active is not None:
             self._remember_active(run.active, state)
         return done.text
@@ -512,10 +516,12 @@ class SessionRunner:
         for name, remembering in run.finished.items():
             try:
                 await remembering.tell()
-            except BaseException:
+            except BaseException as error:
                 # It was told half of the turn: the next one finds it made anew.
                 self.services.shelf.forget(run.key, name)
-                raise
+                if not isinstance(error, Exception):
+                    raise
+                log.exception("the memory of %s failed; the answer is on record", name)
         # They hold on to the run, which would else stay until cycles are looked for.
         run.finished.clear()
         run.taken.clear()

@@ -2,17 +2,23 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
+from threading import RLock
 from typing import Any
+
+import msgspec
 
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 _MOST_DEPTH = 64
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
-    (str, str.__str__),
     (int, int),
     (float, float),
 )
+
+#: Stands for the value of a key that is not there.
+ABSENT: Any = object()
 
 #: What a branch wrote: new values, and the keys it took away.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
@@ -22,39 +28,71 @@ MergeRule = str | Callable[[Any, Sequence[Any]], Any]
 def plain(value: Any, place: str, depth: int = 0) -> Any:
     """Return a copy of `value` as plain data, or say what in it cannot be stored."""
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if (kind is str and value.isascii()) or kind is int or kind is bool or value is None:
         return value
+    if isinstance(value, str):
+        return _whole(value, place)
     if isinstance(value, float) and not math.isfinite(value):
         raise StateNotStorable(place, f"{value} has no place in JSON")
     if depth > _MOST_DEPTH:
         raise StateNotStorable(place, f"it is nested deeper than {_MOST_DEPTH} levels")
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return {
             _text_key(key, place): plain(item, f"{place}.{key}", depth + 1)
-            for key, item in value.items()
+            for key, item in list(value.items())  # a tool in a thread may be at it
         }
     if isinstance(value, list | tuple):
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
     for base, as_plain in _PLAIN:
-        if isinstance(value, base):  # floats, and a StrEnum, an IntEnum and the like
+        if isinstance(value, base):  # floats, and an IntEnum and the like
             return as_plain(value)
     raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
 
 
 def _text_key(key: Any, place: str) -> str:
+    if type(key) is str and key.isascii():
+        return key
     if not isinstance(key, str):
         raise StateNotStorable(place, f"its key {key!r} is not text")
-    return key
+    return _whole(key, place)
+
+
+def _whole(text: str, place: str) -> str:
+    """Return a text as it is, unless half a character is in it, which nothing can store."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise StateNotStorable(place, f"it holds half a character: {error}") from None
+    return str.__str__(text)
+
+
+def _spelled(value: Any) -> bytes:
+    """Return a value as it is written down, which tells True from 1 and 1 from 1.0."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return b""  # no plain data, which is made so or refused when it is copied
 
 
 class _Mapping(MutableMapping[str, Any]):
-    __slots__ = ()
+    """What tools in several threads read and write at the same time."""
+
+    __slots__ = ("lock",)
+
+    lock: Any
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return a value, written first where there is none, so that it can be changed in place."""
-        if key not in self:
-            self[key] = default
-        return self.get(key, default)
+        with self.lock:
+            if key not in self:
+                self[key] = default
+            return self.get(key, default)
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Take a value out and return it, or the default where there is none."""
+        with self.lock:
+            return super().pop(key, *default)
 
 
 class State(_Mapping):
@@ -62,55 +100,72 @@ class State(_Mapping):
 
     A list or mapping that is read is a copy of the reader's own; if it is changed in place, that
     counts as a write. So nothing is shared by accident and nothing is lost.
+
+    In a run that is resumed, what code writes again on its way to a step on record is taken back
+    there, and what is on record is put in its place.
     """
 
     __slots__ = (
         "_applied",
         "_before",
+        "_below",
         "_foreign",
         "_lent",
         "_pending",
         "_removed",
         "_values",
         "_written",
+        "is_complete",
     )
 
     def __init__(self, values: Mapping[str, Any], foreign: frozenset[str] = frozenset()) -> None:
+        self.lock = RLock()
         self._values = dict(values)
         #: Keys that others have written since, so that what is on record no longer holds.
         self._foreign = foreign
+        #: Whether all that is on record has been learned, so that whatever is written now is new.
+        self.is_complete = False
         self._applied: dict[str, int] = {}
         self._pending: dict[str, Any] = {}
         self._removed: dict[str, None] = {}
-        self._lent: dict[str, Any] = {}
+        #: What was there before the writes that have not been taken.
+        self._below: dict[str, Any] = {}
+        #: Copies that readers have, with how they were spelled when they were as on record.
+        self._lent: dict[str, tuple[Any, bytes]] = {}
         self._before: dict[str, Any] = {}
         self._written: dict[str, bool] = {}
 
     def __getitem__(self, key: str) -> Any:
-        if key in self._lent:
-            return self._lent[key]
         value = self._values[key]
-        if type(value) is dict or type(value) is list:
-            value = self._lent[key] = plain(value, key)
-        return value
+        if type(value) is not dict and type(value) is not list:
+            return value
+        with self.lock:
+            if key not in self._lent:
+                value = plain(self._values[key], key)
+                self._lent[key] = (value, _spelled(value))
+            return self._lent[key][0]
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str) or not key.strip():
             raise StateNotStorable(repr(key), "a state key is a text that is not empty")
-        copied = plain(value, key)
-        self._lent.pop(key, None)
-        self._note(key)
-        self._values[key] = copied
-        self._pending[key] = copied
+        copied = plain(value, _whole(key, repr(key)))
+        with self.lock:
+            self._lent.pop(key, None)
+            self._write(key, copied)
+
+    def _write(self, key: str, value: Any) -> None:
+        self._below.setdefault(key, self._values.get(key, ABSENT))
+        self._values[key] = value
+        self._pending[key] = value
         self._removed.pop(key, None)
 
     def __delitem__(self, key: str) -> None:
-        self._values[key]
-        self._note(key)
-        del self._values[key]
-        self._lent.pop(key, None)
-        self._pending.pop(key, None)
-        self._removed[key] = None
+        with self.lock:
+            self._below.setdefault(key, self._values[key])
+            del self._values[key]
+            self._lent.pop(key, None)
+            self._pending.pop(key, None)
+            self._removed[key] = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._values))
@@ -120,7 +175,10 @@ class State(_Mapping):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or the default where there is none."""
-        return self[key] if key in self._values else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __contains__(self, key: object) -> bool:
         return key in self._values
@@ -130,46 +188,86 @@ class State(_Mapping):
 
     def copy(self) -> dict[str, Any]:
         """Return the state as a dictionary of its own, changes in place included."""
-        self._notice_changes_in_place()
-        return {key: plain(value, key) for key, value in self._values.items()}
+        with self.lock:
+            self._notice_changes_in_place()
+            return {key: plain(value, key) for key, value in self._values.items()}
 
     def branch(self) -> "State":
         """Return a state that starts as this one is now and goes its own way."""
-        self._notice_changes_in_place()
-        return State(self._values)
+        with self.lock:
+            self._notice_changes_in_place()
+            return State(self._values)
 
     @property
     def pending(self) -> bool:
         """Tell whether something was written that has not been taken."""
         if self._lent:
-            self._notice_changes_in_place()
+            with self.lock:
+                self._notice_changes_in_place()
         return bool(self._pending or self._removed)
 
     def take(self) -> Written:
         """Return what was written since the last time."""
         if not self.pending:
             return _NOTHING_WRITTEN
-        taken = (self._pending, tuple(self._removed))
-        self._pending, self._removed = {}, {}
-        return taken
+        with self.lock:
+            for key, value in self._below.items():
+                self._note(key, value)
+            taken = (self._pending, tuple(self._removed))
+            self._pending, self._removed, self._below = {}, {}, {}
+            return taken
+
+    def take_back(self) -> None:
+        """Undo what was written and not taken, as it is not on record."""
+        with self.lock:
+            self._notice_changes_in_place()
+            for key in list(self._below):
+                self._take_back(key)
+
+    def _take_back(self, key: str) -> None:
+        self._lent.pop(key, None)
+        self._pending.pop(key, None)
+        self._removed.pop(key, None)
+        if key in self._below:
+            self._settle(key, self._below.pop(key))
 
     def apply(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
-        """Take over changes that are on record already; of two, the one recorded later holds."""
-        self._pending, self._removed = {}, {}
-        for key, value in delta.items():
-            if self._is_due(key, seq):
-                self._values[key] = value
-        for key in removed:
-            if self._is_due(key, seq):
-                self._values.pop(key, None)
+        """Take over what a step on record wrote, in place of what was written again before it."""
+        with self.lock:
+            again = [*delta, *removed]
+            if not self.is_complete:
+                again += self._below
+            for key in again:
+                self._take_back(key)
+            self.learn(delta, removed, seq=seq)
+
+    def learn(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
+        """Take over changes on record beneath what was written; the one recorded later holds."""
+        with self.lock:
+            for key, value in (*delta.items(), *((key, ABSENT) for key in removed)):
+                if self._is_due(key, seq):
+                    self._learn(key, value, seq)
+
+    def _learn(self, key: str, value: Any, seq: int) -> None:
+        self._applied[key] = seq
+        if key in self._below:
+            self._note(key, self._below[key])
+            self._below[key] = value
+        else:
+            self._note(key, self._values.get(key, ABSENT))
+            self._lent.pop(key, None)
+            self._settle(key, value)
 
     def _is_due(self, key: str, seq: int) -> bool:
-        if key in self._foreign or self._applied.get(key, 0) > seq:
+        if self.is_complete or key in self._foreign:
             return False
-        self._applied[key] = seq
-        self._note(key)
-        self._lent.pop(key, None)
-        return True
+        return self._applied.get(key, 0) <= seq
+
+    def _settle(self, key: str, value: Any) -> None:
+        if value is ABSENT:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
 
     def write(self, delta: Mapping[str, Any], removed: Iterable[str] = ()) -> None:
         """Write several keys at once, as a join of branches does."""
@@ -181,29 +279,29 @@ class State(_Mapping):
 
     def written(self) -> Written:
         """Return all that was written since this state began."""
-        self._notice_changes_in_place()
-        delta = {key: self._values[key] for key in self._written if key in self._values}
-        return delta, tuple(key for key in self._written if key not in self._values)
+        with self.lock:
+            self._notice_changes_in_place()
+            keys = {**self._written, **self._below}
+            delta = {key: self._values[key] for key in keys if key in self._values}
+            return delta, tuple(key for key in keys if key not in self._values)
 
     def undo(self) -> Written:
-        """Return the changes that lead back to how this state began."""
+        """Return the changes that lead from what was taken back to how this state began."""
         gone = tuple(key for key, existed in self._written.items() if not existed)
         return dict(self._before), gone
 
-    def _note(self, key: str) -> None:
+    def _note(self, key: str, before: Any) -> None:
         if key not in self._written:
-            self._written[key] = key in self._values
-            if key in self._values:
-                self._before[key] = self._values[key]
+            self._written[key] = before is not ABSENT
+            if before is not ABSENT:
+                self._before[key] = before
 
     def _notice_changes_in_place(self) -> None:
-        for key, lent in self._lent.items():
-            if lent != self._values[key]:
-                copied = plain(lent, key)
-                self._note(key)
-                self._values[key] = copied
-                self._pending[key] = copied
-                self._removed.pop(key, None)
+        for key, (lent, spelled) in self._lent.items():
+            if lent != self._values[key] or _spelled(lent) != spelled:
+                # In this order: what a thread changes meanwhile is noticed the next time.
+                self._lent[key] = (lent, _spelled(lent))
+                self._write(key, plain(lent, key))
 
 
 _NOTHING_WRITTEN: Written = ({}, ())
@@ -220,6 +318,7 @@ class StateView(_Mapping):
         read: Sequence[str] = ("*",),
         write: Sequence[str] = ("*",),
     ) -> None:
+        self.lock = getattr(state, "lock", nullcontext())
         self._state = state
         self._read = tuple(read)
         self._write = tuple(write)

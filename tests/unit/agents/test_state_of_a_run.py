@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from small_agents import WHO, Does, Writes, turn
+from small_agents import WHO, Does, Writes, results, turn
 
-from acc import EventKind, RunContext, Runner, SequentialAgent
+from acc import Agent, EventKind, RunContext, Runner, SequentialAgent, ToolContext, tool
 from acc.application.state import State
 from acc.domain.errors import StateNotStorable
 from acc.domain.value_objects.session import Scope, scope_of
+from acc.testing import ScriptedModel, call
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 PLAIN = st.recursive(
@@ -268,3 +269,89 @@ async def test_changing_the_result_changes_nothing_that_is_kept() -> None:
     result = await runner.run(**WHO, message="go")
     result.state["list"].append(2)
     assert await runner.state(**WHO) == {"list": [1]}
+
+
+def test_what_is_on_record_goes_beneath_what_was_written_since() -> None:
+    state = State({"a": 1, "b": [2], "gone": 3})
+    state["a"] = 10
+    state.learn({"a": 5, "b": [6], "c": 7}, ("gone", "never"), seq=4)
+    assert (state.copy(), state.undo()) == (
+        {"a": 10, "b": [6], "c": 7},
+        ({"a": 1, "b": [2], "gone": 3}, ("c", "never")),
+    )
+    state.take_back()
+    assert (state.copy(), state.pending) == ({"a": 5, "b": [6], "c": 7}, False)
+
+
+def test_of_two_changes_on_record_the_later_one_holds() -> None:
+    state = State({})
+    state.apply({"a": 2}, seq=2)
+    state.apply({"a": 1}, seq=1)
+    assert state.copy() == {"a": 2}
+
+
+def test_once_all_is_learned_a_step_on_record_takes_back_only_what_it_wrote() -> None:
+    state = State({"a": 1})
+    state.is_complete = True
+    state["a"], state["new"] = 2, 3
+    state.apply({"a": 1}, seq=1)
+    assert state.take() == ({"new": 3}, ())
+    assert state.copy() == {"a": 1, "new": 3}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(1, True), (0, False), (1, 1.0), (True, 1), (0.0, -0.0), (2.0, 2)]
+)
+def test_a_change_in_place_to_a_value_that_is_equal_and_another_counts(
+    before: Any, after: Any
+) -> None:
+    state = State({"all": {"list": [before], "other": "x"}})
+    state["all"]["list"][0] = after
+    assert repr(state.take()) == repr(({"all": {"list": [after], "other": "x"}}, ()))
+    assert repr(state.copy()) == repr({"all": {"list": [after], "other": "x"}})
+    assert not state.pending
+    state["all"]["list"][0] = before
+    assert repr(state.take()[0]) == repr({"all": {"list": [before], "other": "x"}})
+
+
+def test_a_number_of_a_kind_of_its_own_is_written_once_when_it_is_put_in_place() -> None:
+    class Odd(int):
+        pass
+
+    state = State({"all": [1]})
+    state["all"][0] = Odd(1)
+    assert [type(item) for item in state.take()[0]["all"]] == [int]
+    assert not state.pending
+
+
+@pytest.mark.parametrize("bad", [{1}, object(), "\ud800", 1j])
+def test_a_change_in_place_to_what_cannot_be_stored_is_refused(bad: Any) -> None:
+    state = State({"all": [[1], "x"]})
+    state["all"][0] = bad
+    with pytest.raises(StateNotStorable, match=r"all\[0\]"):
+        state.take()
+
+
+@pytest.mark.parametrize("bad", ["\ud800", ["a", "b\udfff"], {"\ud800": 1}, {"a": {"b": "\ud800"}}])
+def test_half_a_character_is_refused_where_it_is_written(bad: Any) -> None:
+    state = State({})
+    with pytest.raises(StateNotStorable, match="half a character") as refused:
+        state["key"] = bad
+    assert str(refused.value).isascii()
+    assert state.copy() == {}
+    with pytest.raises(StateNotStorable, match="half a character") as refused:
+        state["\ud800"] = 1
+    assert str(refused.value).isascii()
+
+
+async def test_a_tool_that_writes_half_a_character_fails_and_not_the_run() -> None:
+    @tool
+    def note(ctx: ToolContext) -> str:
+        """Note."""
+        ctx.state["note"] = "\ud800"
+        return "noted"
+
+    model = ScriptedModel(call("note"), "done")
+    result = await turn(Agent(name="a", model=model, tools=[note], memory=None))
+    assert (result.text, result.state) == ("done", {})
+    assert "half a character" in results(result)[0]["error"]

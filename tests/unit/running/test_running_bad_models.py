@@ -213,6 +213,21 @@ async def test_a_call_that_cannot_be_stored_is_told_to_the_model(
     check_record(await desk.events())
 
 
+async def test_calls_whose_ids_hold_half_a_character_are_told_to_the_model(world: World) -> None:
+    till = Till()
+    ids = ("\ud800", "\udfff", "fine")
+    calls = [ToolCall(id=given, name="pay", arguments={"amount": 1}) for given in ids]
+    model = ScriptedModel(calls, "sorry")
+    desk = world.desk(clerk(model, till.tool(confirm=False)))
+    assert (await desk.say("hi")).text == "sorry"
+    results = [message.parts[0].result for message in model.asked[1].messages[-3:]]
+    told = {result.call_id: result.content for result in results if result is not None}
+    assert list(told) == ["\\ud800", "\\udfff", "fine"]
+    assert "could not be read" in told["\\ud800"]["error"]
+    assert (told["fine"], till.paid) == ("paid 1", [1])
+    check_record(await desk.events())
+
+
 async def breaks() -> AsyncIterator[Any]:
     yield "one "
     raise ConnectionError("reset by peer")

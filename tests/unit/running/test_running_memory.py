@@ -298,19 +298,55 @@ async def test_a_memory_that_fails_while_it_catches_up_is_made_anew(
     check_record(await desk.events())
 
 
-async def test_a_memory_that_fails_after_the_turn_is_made_anew(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_memory_that_fails_after_the_turn_is_made_anew_and_the_answer_is_given(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = ScriptedModel("a", "b", "c")
     desk = world.desk(clerk(model, memory=Words))
     await desk.say("one")
     monkeypatch.setattr(Words, "fail_at", 1)
-    with pytest.raises(OSError, match="full"):
-        await desk.say("two")
+    assert (await desk.say("two")).text == "b"
     assert (await desk.ends())[-1] is RunStatus.COMPLETED
+    assert "the memory of clerk failed" in caplog.text
+    assert "memory is full" in caplog.text
     monkeypatch.setattr(Words, "fail_at", -1)
     await desk.say("three")
     assert model.asked[-1].memory == "one two"
+
+
+async def test_one_memory_that_fails_keeps_no_other_from_being_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = ScriptedModel("b", "d")
+    steps = [
+        clerk(ScriptedModel("a", "c"), memory=Words, name="first"),
+        clerk(second, memory="transcript", name="second"),
+    ]
+    desk = world.desk(SequentialAgent(name="both", sub_agents=steps))
+    monkeypatch.setattr(Words, "fail_at", 0)
+    assert (await desk.say("one")).text == "b"
+    monkeypatch.setattr(Words, "fail_at", -1)
+    assert (await desk.say("two")).text == "d"
+    assert "user: one" in second.asked[-1].memory
+
+
+async def test_a_run_that_is_canceled_while_its_memory_is_told_leaves_it_made_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel("a", "b")
+    desk = world.desk(clerk(model, memory=Words))
+
+    async def stop(self: Words, signal: TurnSignal, decision: Decision) -> None:
+        self.words.append("half")
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Words, "keep", stop)
+        with pytest.raises(asyncio.CancelledError):
+            await desk.say("one")
+    assert (await desk.ends())[-1] is RunStatus.COMPLETED
+    await desk.say("two")
+    assert model.asked[-1].memory == "one"
 
 
 async def test_a_session_that_was_deleted_is_not_remembered(world: World) -> None:

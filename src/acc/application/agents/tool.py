@@ -14,7 +14,6 @@ import msgspec
 
 from acc.application.agents.base import BaseAgent, Confirm, check_name
 from acc.application.context import Artifacts, RunContext
-from acc.application.run import Line
 from acc.application.state import StateView
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.event import Part
@@ -394,7 +393,7 @@ class AgentTool:
         """Run the agent on the request."""
         quiet = context.fork("alone")
         quiet.history = False
-        quiet.line = Line(context.line.state, branch=context.line.branch)
+        quiet.line = context.line.alone()
         kept = context.run.active
         done = await quiet.run_agent(self.agent, message=arguments["request"])
         context.run.active = kept  # a transfer inside it ends with it

@@ -101,28 +101,37 @@ class ToolCalls:
         """Return the outcomes in the order of the calls, which run at the same time.
 
         Where one of them waits for a person, the others are finished first. `again` tells that the
-        calls are on record already, and so may have been begun.
+        calls are on record already, and so may have been begun; those that ended come first, in the
+        order in which they did, so that a further one finds all that they wrote.
         """
         self._again = again
         # A name that the model made up must not pass for the step of another call.
-        names = [call.name if call.name in self._tools else "tool" for call in calls]
+        names = [call.name if self._is_known(call.name) else "tool" for call in calls]
         scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
             return [await self._call(scopes[0], calls[0])]
         known = sum(call.name in self._tools for call in calls)
         self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
         batch = _Batch()
-        together = [n for n, call in enumerate(calls) if self._may_run_beside(call)]
+        ended = _ended(scopes) if again else []
+        for place in ended:
+            await batch.one(place, self._call(scopes[place], calls[place]))
+        left = [place for place in range(len(calls)) if place not in ended]
+        together = [place for place in left if self._may_run_beside(calls[place])]
         try:
             async with asyncio.TaskGroup() as group:
                 for place in together:
                     group.create_task(batch.one(place, self._call(scopes[place], calls[place])))
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        for place in range(len(calls)):
+        for place in left:
             if place not in together:
                 await batch.one(place, self._call(scopes[place], calls[place]))
         return batch.outcomes()
+
+    def _is_known(self, name: str) -> bool:
+        """Tell whether there is such a tool, or was when calls that are on record were made."""
+        return name in self._tools or (self._again and _was_called(self._ctx, name))
 
     def _may_run_beside(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
@@ -133,20 +142,42 @@ class ToolCalls:
         recorded = scope.on_record()
         result = recorded[-1].result if recorded else None
         if result is not None and (tool is None or not tool.replayable or result.is_error):
-            inner = tool is not None and tool.replayable
+            inner = tool is None or tool.replayable
             return await _replayed(scope, recorded, result, inner=inner)
         fault = self._fault(call, tool)
         if tool is None or fault:
-            return await self._close(scope, Outcome(result=_error(call, fault), at_fault=True))
+            return await self._give_up(scope, call, fault, at_fault=True)
         try:
             arguments = tool.checked(call.arguments)
         except WRONG_ARGUMENTS as error:
             said = f"wrong arguments for {tool.name}: {error}"
-            return await self._close(scope, Outcome(result=_error(call, said), at_fault=True))
+            return await self._give_up(scope, call, said, at_fault=True)
         if tool.requires and not scope.call.allows(tool.requires):
             said = f"{tool.name} needs the permission {tool.requires!r}, which this call lacks"
-            return await self._close(scope, Outcome(result=_error(call, said)))
+            return await self._give_up(scope, call, said)
         return await self._close(scope, await self._carry_out(scope, call, tool, arguments))
+
+    async def _give_up(
+        self, scope: RunContext, call: ToolCall, said: str, *, at_fault: bool = False
+    ) -> Outcome:
+        """Close a call that cannot be made, or no longer: its person is heard out all the same.
+
+        What was started when it could be is over once its outcome is handed in.
+        """
+        recorded = scope.on_record()
+        outcome = Outcome(result=_error(call, said), at_fault=at_fault and not recorded)
+        for event in recorded:
+            await scope.emit(event.kind)
+            if (request := event.request) is None:
+                continue
+            if (answer := scope.run.answers.get(request.id)) is None:
+                raise RunPaused([request])
+            if request.kind is RequestKind.OUTCOME:
+                scope.run.ledger.before_tool_call(scope.path)
+                outcome = Outcome(result=_reported(call, answer), ran=True)
+        if self._again:
+            scope.pass_over()
+        return await self._close(scope, outcome)
 
     def _fault(self, call: ToolCall, tool: Tool | None) -> str:
         if tool is None:
@@ -221,12 +252,12 @@ class ToolCalls:
         tool_context = ToolContext(scope, call.id)
         if log.isEnabledFor(logging.INFO):
             log.info("tool called", extra=_told(scope, tool))
-        request = await _started(scope) if tool.long_running else None
+        request = await _started(scope)
         if request is not None:
             result = _plain_result(call, request.arguments.get("ticket"))
         else:
             result = await _guarded(scope, call, tool, arguments, tool_context)
-        if tool.long_running and not result.is_error:
+        if (tool.long_running or request is not None) and not result.is_error:
             result = await self._outcome(scope, call, tool, result)
         if self._after is not None:
             found = await called(self._after, tool, arguments, scope, result)
@@ -244,9 +275,7 @@ class ToolCalls:
             tool=tool.name,
             arguments={"ticket": ticket.content},
         )
-        if answer.verdict is not Verdict.APPROVE:
-            return _refused(call, answer)
-        return _plain_result(call, answer.value)
+        return _reported(call, answer)
 
     async def _close(self, scope: RunContext, outcome: Outcome) -> Outcome:
         await scope.emit(
@@ -256,6 +285,13 @@ class ToolCalls:
             detail=None if outcome.ran else {"ran": False, "at_fault": outcome.at_fault},
         )
         return outcome
+
+
+def _ended(scopes: Sequence[RunContext]) -> list[int]:
+    """Return which calls have a result on record, in the order in which they ended."""
+    last = {place: scope.on_record()[-1:] for place, scope in enumerate(scopes)}
+    ended = {place: e.seq for place, events in last.items() for e in events if e.result is not None}
+    return sorted(ended, key=ended.__getitem__)
 
 
 async def _replayed(
@@ -291,9 +327,23 @@ async def _was_begun(scope: RunContext) -> bool:
 async def _started(scope: RunContext) -> InputRequest | None:
     """Return the request for the outcome of a long-running tool that was started earlier."""
     recorded = scope.on_record()
+    request = recorded[-1].request if recorded else None
+    if request is None or request.kind is not RequestKind.OUTCOME:
+        return None
     for event in recorded[:-1]:
         await scope.emit(event.kind)
-    return recorded[-1].request if recorded else None
+    return request
+
+
+def _was_called(ctx: RunContext, name: str) -> bool:
+    """Tell whether it is on record that an agent called a tool of that name, and had it."""
+    places = (f"{ctx.path}/{name}#", f"{ctx.path}/{name}:")
+    return any(
+        event.step.startswith(places)
+        for event in ctx.run.journal.values()
+        if (event.result is not None and event.result.name == name)
+        or (event.request is not None and event.request.tool == name)
+    )
 
 
 async def _confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -357,6 +407,13 @@ async def _guarded(
 
 def _too_slow(tool: Tool, limit: float | None) -> str:
     return f"{tool.name} did not finish within {limit:g} seconds"
+
+
+def _reported(call: ToolCall, answer: InputAnswer) -> ToolResult:
+    """Return the outcome that was handed in for what a long-running tool has started."""
+    if answer.verdict is not Verdict.APPROVE:
+        return _refused(call, answer)
+    return _plain_result(call, answer.value)
 
 
 def _plain_result(call: ToolCall, content: Any) -> ToolResult:

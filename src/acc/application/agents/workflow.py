@@ -154,6 +154,7 @@ class Branches:
         recorded = fault.upcoming()
         if recorded is not None:
             self._errors[name] = BranchFailed(name, recorded.text)
+            context.run.leave_behind(context.line, before=recorded.seq)
             return
         async with AsyncExitStack() as stack:
             if self._gate is not None:
@@ -190,7 +191,12 @@ class Branches:
             outer = ctx.agent.name
         elif not outer.endswith(f".{ctx.agent.name}"):
             outer = f"{outer}.{ctx.agent.name}"
-        return Line(ctx.line.state.branch(), branch=f"{outer}.{agent.name}", thread=ctx.line.thread)
+        return Line(
+            ctx.line.state.branch(),
+            branch=f"{outer}.{agent.name}",
+            path=ctx.path,
+            thread=ctx.line.thread,
+        )
 
     def _joined(
         self, agents: Sequence[BaseAgent], done: dict[str, RunContext]

@@ -1,0 +1,315 @@
+"""What a resumed run writes: all that it would have written had it never paused, and stored so."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_agents import WHO, Does, Writes, approved, says
+
+from acc import (
+    Agent,
+    BaseAgent,
+    Edge,
+    FunctionTool,
+    GraphAgent,
+    ParallelAgent,
+    RunContext,
+    Runner,
+    RunResult,
+    RunStatus,
+    SequentialAgent,
+    ToolContext,
+    approve,
+    deny,
+    tool,
+)
+from acc.testing import ScriptedModel, call
+
+
+def adding(
+    name: str, *, confirm: bool = True, parallel: bool = True, wait: bool = True
+) -> FunctionTool:
+    """Return a tool that adds to a number and to a list of the state."""
+
+    @tool(name=name, confirm=confirm, parallel=parallel)
+    async def add(n: int, ctx: ToolContext) -> int:
+        """Add."""
+        if wait:
+            await asyncio.sleep(0)
+        add_to(ctx, n)
+        return n
+
+    return add
+
+
+def add_to(ctx: ToolContext | RunContext, n: int) -> None:
+    ctx.state["total"] = ctx.state.get("total", 0) + n
+    ctx.state.setdefault("all", []).append(n)
+
+
+def adder(name: str, *, confirm: bool) -> Does:
+    """Return an agent that adds one before a question and its request after it."""
+
+    async def add(ctx: RunContext) -> None:
+        add_to(ctx, 1)
+        if confirm:
+            await ctx.ask_person("Go on?")
+        add_to(ctx, int(ctx.message))
+
+    return Does(name=name, description="Adds.", do=add)
+
+
+def clerk(calls: Sequence[Any], *tools: Any) -> Runner:
+    model = ScriptedModel(*calls, "done")
+    return Runner(Agent(name="clerk", model=model, tools=tools, memory=None))
+
+
+async def stored(runner: Runner) -> dict[str, Any]:
+    return dict(await runner.state(**WHO))
+
+
+async def approved_in_turn(runner: Runner, paused: RunResult, order: Sequence[int]) -> RunResult:
+    """Approve one request after another; what is returned is always what is stored."""
+    result = paused
+    for place in order:
+        result = await runner.resume(**WHO, answers=[approve(paused.requests[place].id)])
+        assert result.state == await stored(runner)
+    return result
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+async def test_calls_of_one_answer_add_up_in_whatever_order_they_are_approved(
+    order: Sequence[int], wait: bool, parallel: bool
+) -> None:
+    calls = [call("pay", n=1), call("pay", n=10), call("pay", n=100)]
+    runner = clerk([calls], adding("pay", parallel=parallel, wait=wait))
+    result = await approved_in_turn(runner, await runner.run(**WHO, message="go"), order)
+    assert (result.status, result.state["total"]) == (RunStatus.COMPLETED, 111)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("wait", [True, False])
+async def test_an_approved_call_finds_what_a_later_call_wrote_before_the_pause(
+    wait: bool, parallel: bool
+) -> None:
+    pay = adding("pay", wait=wait, parallel=parallel)
+    note = adding("note", confirm=False, parallel=parallel)
+    runner = clerk([[call("pay", n=1), call("note", n=2)]], pay, note)
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert result.state == await stored(runner) == {"total": 3, "all": [2, 1]}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_agents_used_as_tools_in_one_answer_add_up_across_pauses(
+    order: Sequence[int],
+) -> None:
+    helpers = adder("left", confirm=True), adder("right", confirm=True)
+    runner = clerk([[call("left", request="10"), call("right", request="100")]], *helpers)
+    result = await approved_in_turn(runner, await runner.run(**WHO, message="go"), order)
+    assert result.state["total"] == 112
+    assert sorted(result.state["all"]) == [1, 1, 10, 100]
+
+
+async def test_what_is_new_waits_for_those_beside_it_to_get_where_they_were() -> None:
+    async def ask_once(ctx: RunContext) -> None:
+        if "agreed" not in ctx.state:
+            await ctx.ask_person("Agreed?")
+        ctx.state["agreed"] = True
+
+    helpers = [Does(name=name, description="Asks.", do=ask_once) for name in ("left", "right")]
+    runner = clerk([[call("left", request="x"), call("right", request="x")]], *helpers)
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert (result.text, result.state) == ("done", {"agreed": True})
+
+
+async def test_branches_of_two_calls_keep_what_they_wrote_apart() -> None:
+    def ask_and_add(name: str) -> Does:
+        async def work(ctx: RunContext) -> None:
+            ctx.state[name] = ctx.state.get(name, 0) + int(ctx.message)
+            await ctx.ask_person("Go on?")
+            ctx.state[name] += 1
+
+        return Does(name=name, do=work)
+
+    team = ParallelAgent(
+        name="team", description="Works.", sub_agents=[ask_and_add("a"), ask_and_add("b")]
+    )
+    calls = [[call("team", request="10")], [call("team", request="20")]]
+    runner = clerk(calls, team)
+    result = await runner.run(**WHO, message="go")
+    while result.status is RunStatus.INPUT_REQUIRED:
+        result = await runner.resume(**WHO, answers=[approve(result.requests[-1].id)])
+        assert result.state == await stored(runner)
+    assert result.state == {"a": 32, "b": 32}
+
+
+async def test_a_branch_that_failed_is_nothing_to_a_later_round_of_it() -> None:
+    def fail_first(ctx: RunContext) -> None:
+        ctx.state["tries"] = ctx.state.get("tries", 0) + 1
+        ctx.state[f"mark_{ctx.state.get('round', 0)}"] = True
+        if "round" not in ctx.state:
+            raise RuntimeError("not yet")
+
+    async def ask(ctx: RunContext) -> None:
+        await ctx.ask_person("Go on?")
+        ctx.state["round"] = ctx.state.get("round", 0) + 1
+
+    async def flaky(ctx: RunContext) -> None:
+        await ctx.run_agent(early)
+        fail_first(ctx)
+
+    early = Writes(name="early", values={"half": True})
+    nodes = [
+        says("start"),
+        Does(name="flaky", do=flaky, sub_agents=[early]),
+        Does(name="b", do=ask),
+    ]
+    graph = GraphAgent(
+        name="graph",
+        sub_agents=nodes,
+        edges=[
+            Edge("start", "flaky"),
+            Edge("start", "b"),
+            Edge("b", "start", when=lambda state: state["round"] < 2),
+        ],
+        max_steps=6,
+        on_error="collect",
+    )
+    runner = Runner(graph)
+    paused = await runner.run(**WHO, message="go")
+    again = await approved(runner, paused)
+    result = await approved(runner, again)
+    assert result.state == await stored(runner)
+    assert result.state == {"round": 2, "half": True, "tries": 1, "mark_1": True}
+
+
+async def test_what_a_task_that_was_cut_off_wrote_counts_once_it_is_on_record() -> None:
+    async def wait_and_add(ctx: RunContext) -> None:
+        add_to(ctx, 5)
+        await ctx.progress("half")
+        if not ctx.run.journal:
+            await asyncio.Event().wait()
+
+    slow, asks = Does(name="slow", do=wait_and_add), adder("asks", confirm=True)
+
+    async def both(ctx: RunContext) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.run_agent(slow))
+            group.create_task(ctx.run_agent(asks, message="10"))
+
+    runner = Runner(Does(name="both", do=both, sub_agents=[slow, asks]))
+    paused = await runner.run(**WHO, message="go")
+    assert paused.state == await stored(runner)
+    result = await approved(runner, paused)
+    assert result.state == await stored(runner)
+
+
+async def test_what_was_not_put_on_record_is_not_in_the_result_of_a_run_that_ends_early() -> None:
+    async def write(ctx: RunContext) -> None:
+        ctx.state["begun"] = True
+        ctx.state.setdefault("list", []).append(1)
+        await ctx.run_agent(team)
+
+    team = ParallelAgent(name="team", sub_agents=[says("a", confirm=True), says("b")])
+    runner = Runner(Does(name="root", do=write, sub_agents=[team]))
+    paused = await runner.run(**WHO, message="go")
+    assert paused.state == await stored(runner) == {}
+    denied = await runner.resume(**WHO, answers=[deny(paused.requests[0].id)])
+    assert denied.status is RunStatus.REJECTED
+    assert denied.state == await stored(runner) == {}
+
+
+async def test_what_an_agent_that_is_gone_wrote_is_in_the_result_as_it_is_stored() -> None:
+    first, second = Writes(name="first", values={"a": 1}), says("second", confirm=True)
+    runner = Runner(SequentialAgent(name="root", sub_agents=[first, second]))
+    paused = await runner.run(**WHO, message="go")
+    changed: list[BaseAgent] = [says("second", confirm=True)]
+    left = Runner(SequentialAgent(name="root", sub_agents=changed), services=runner.services)
+    result = await left.resume(**WHO, answers=[approve(paused.requests[0].id)])
+    assert result.state == await stored(left) == {"a": 1}
+
+
+async def test_a_value_that_others_wrote_during_the_pause_is_what_a_resumed_run_sees() -> None:
+    async def count(ctx: RunContext) -> str:
+        ctx.state["user:n"] = ctx.state.get("user:n", 0) + 1
+        ctx.state.setdefault("user:list", []).append("mine")
+        await ctx.ask_person("Go on?")
+        return f"{ctx.state['user:n']} {ctx.state['user:list']}"
+
+    runner = Runner(Does(name="a", do=count))
+    paused = await runner.run(**WHO, message="go")
+    theirs = {"user:n": 10, "user:list": ["theirs"]}
+    await runner.update_state(theirs, user_id=WHO["user_id"], session_id="other")
+    result = await approved(runner, paused)
+    assert result.text == "10 ['theirs']"
+    assert result.state == await stored(runner) == theirs
+
+
+@dataclass
+class Plan:
+    """Rounds of calls, each a kind and a number, and the order in which they are approved."""
+
+    rounds: list[list[tuple[str, int]]]
+    picks: list[int] = field(default_factory=list)
+
+    def runner(self, *, confirm: bool) -> Runner:
+        tools = [
+            adding("pay", confirm=confirm),
+            adding("solo", confirm=confirm, parallel=False, wait=False),
+            adding("note", confirm=False),
+            adding("list", confirm=False, parallel=False),
+            adder("helper", confirm=confirm),
+            Agent(
+                name="desk",
+                description="Pays.",
+                model=_Pays(),
+                tools=[adding("pay", confirm=confirm), adding("note", confirm=False)],
+            ),
+        ]
+        agents = ("helper", "desk")
+        calls = [
+            [call(k, request=str(n)) if k in agents else call(k, n=n) for k, n in one]
+            for one in self.rounds
+        ]
+        return clerk(calls, *tools)
+
+
+class _Pays:
+    """Pays and notes what it is asked to, then says so."""
+
+    async def complete(self, prompt: Any) -> Any:
+        if any(part.result for message in prompt.messages for part in message.parts):
+            return await ScriptedModel("paid").complete(prompt)
+        n = int(prompt.query)
+        calls = [call("pay", n=n), call("note", n=n + 1), call("pay", n=n + 2)]
+        return await ScriptedModel(calls).complete(prompt)
+
+
+KINDS = st.sampled_from(["pay", "solo", "note", "list", "helper", "desk"])
+ROUNDS = st.lists(st.tuples(KINDS, st.integers(1, 9)), min_size=1, max_size=4)
+PLANS = st.builds(Plan, st.lists(ROUNDS, min_size=1, max_size=2), st.lists(st.integers(0, 7)))
+
+
+@settings(max_examples=60)
+@given(PLANS)
+async def test_a_run_that_pauses_writes_what_it_writes_without_a_pause(plan: Plan) -> None:
+    whole = await plan.runner(confirm=False).run(**WHO, message="go")
+    runner = plan.runner(confirm=True)
+    result = await runner.run(**WHO, message="go")
+    picks = list(plan.picks)
+    while result.status is RunStatus.INPUT_REQUIRED:
+        assert result.state == await stored(runner)
+        open_now = await runner.pending(**WHO)
+        first = picks.pop() if picks else 0
+        chosen = [open_now[(first + n) % len(open_now)] for n in range(1 + first % len(open_now))]
+        result = await runner.resume(**WHO, answers=[approve(r.id) for r in chosen])
+    assert result.state == await stored(runner)
+    assert result.state["total"] == whole.state["total"]
+    assert sorted(result.state["all"]) == sorted(whole.state["all"])
+    assert result.usage == whole.usage
