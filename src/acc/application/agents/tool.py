@@ -207,7 +207,7 @@ class FunctionTool:
         self._is_async = inspect.iscoroutinefunction(target)
         functools.update_wrapper(self, target, updated=())
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         """Call the function itself."""
         return self.func(*arguments, **named)
 
