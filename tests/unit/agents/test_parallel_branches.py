@@ -185,3 +185,14 @@ async def test_answers_stand_in_the_order_of_the_branches_whoever_is_first() -> 
     result = await turn(ParallelAgent(name="p", sub_agents=[Does(name="a", do=slow), says("b")]))
     assert result.text == "a: a done\nb: b"
     assert [author for author, _ in said(result)] == ["b", "a"]
+
+
+async def test_a_predicate_that_cannot_decide_fails_its_branch_and_no_other() -> None:
+    unsure = says("pay", confirm=lambda ctx: ctx.state["amount"] > 10_000)
+    result = await turn(ParallelAgent(name="p", sub_agents=[unsure, says("b")], on_error="collect"))
+    assert result.text == "b: b"
+    (fault,) = of_kind(result, EventKind.FAULT)
+    assert (fault.text, fault.detail["code"]) == (
+        "agent 'pay' failed: KeyError: 'amount'",
+        "agent_failed",
+    )

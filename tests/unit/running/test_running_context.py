@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from acc import (
 )
 from acc.domain.errors import AgentFailed, StateNotGranted
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext
 from acc.domain.value_objects.turn import Decision, TurnTrace
 from acc.ports.outbound.memory_ports import MemoryView
@@ -213,6 +214,26 @@ async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(world: World) 
     with pytest.raises(AgentFailed, match="TimeoutError"):
         await desk.say("go")
     check_record(await desk.events())
+    assert (await desk.ends()) == [RunStatus.FAILED]
+
+
+class LateAtSnapshots:
+    """Follows a run and fails where a state is shown."""
+
+    wants_pieces = False
+
+    def foresee(self, events: Sequence[Event]) -> None:
+        del events
+
+    async def hear(self, event: Event) -> None:
+        if event.kind is EventKind.SNAPSHOT:
+            raise TimeoutError("its own")
+
+
+async def test_a_listener_that_times_out_is_no_timeout_of_the_run(world: World) -> None:
+    desk = world.desk(clerk(ScriptedModel("hi")), timeout=60, snapshots=True)
+    with pytest.raises(AgentFailed, match="TimeoutError"):
+        await desk.say("go", listen=LateAtSnapshots())
     assert (await desk.ends()) == [RunStatus.FAILED]
 
 

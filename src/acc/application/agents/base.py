@@ -94,11 +94,7 @@ class BaseAgent:
         config = ctx.run.config
         if config.snapshots:
             await _show_state(ctx, "before")
-        stand_in = _stand_in(ctx) if config.stand_ins or config.debug else None
-        if stand_in is not None:
-            await ctx.say(stand_in)
-        else:
-            await self._execute(ctx)
+        await self._execute(ctx)
         if ctx.line.state.pending or ctx.run.journal:
             await flush_state(ctx)
         if config.snapshots:
@@ -107,21 +103,20 @@ class BaseAgent:
             _log(ctx, "agent finished")
 
     async def _execute(self, ctx: RunContext) -> None:
-        if self.confirm:
-            await confirm_step(ctx)
+        config = ctx.run.config
         try:
-            if self.before_agent_callback is not None:
-                found = await called(self.before_agent_callback, ctx)
-                if found is not None:
-                    await ctx.say(str(found))
-                    return
+            if (config.stand_ins or config.debug) and await _said_instead(ctx, _stand_in):
+                return
+            if self.confirm:
+                await confirm_step(ctx)
+            before = self.before_agent_callback
+            if before is not None and await _said_instead(ctx, before):
+                return
             text = await self.run(ctx)
             if text is not None:
                 await ctx.conclude(text)
             if self.after_agent_callback is not None:
-                found = await called(self.after_agent_callback, ctx, ctx.text)
-                if found is not None:
-                    await ctx.say(str(found))
+                await _said_instead(ctx, self.after_agent_callback, ctx.text)
         except AccError:
             raise
         except BaseException as error:
@@ -159,6 +154,15 @@ async def called(callback: Callback, *arguments: Any) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
+async def _said_instead(ctx: RunContext, callback: Callback, *arguments: Any) -> bool:
+    """Say what a callback returns in place of the agent, and tell whether there was anything."""
+    found = await called(callback, ctx, *arguments)
+    if found is None:
+        return False
+    await ctx.say(str(found))
+    return True
+
+
 async def flush_state(ctx: RunContext) -> None:
     """Put on record what was written to the state and not yet told by an event."""
     recorded = ctx.upcoming()
@@ -181,7 +185,7 @@ async def confirm_step(ctx: RunContext) -> None:
         raise RunRejected(agent.name, answer.reason or answer.verdict.value)
 
 
-def _stand_in(ctx: RunContext) -> str | None:
+def _stand_in(ctx: RunContext) -> Any:
     config = ctx.config
     agent = ctx.agent
     if agent.name in config.stand_ins:

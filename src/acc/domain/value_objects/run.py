@@ -1,13 +1,13 @@
 """What a run may spend, what it carries along, and what a parent grants to a worker."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.value import Value, settle
 
-StandIn = str | Callable[[Any], str]
+StandIn = str | Callable[[Any], str | Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
