@@ -8,7 +8,7 @@ from typing import Literal
 
 from acc.application.agents.base import BaseAgent
 from acc.application.context import RunContext
-from acc.application.control import RunPaused, RunRejected
+from acc.application.control import OF_THE_RUN, RunPaused, RunRejected
 from acc.application.run import Line
 from acc.application.state import MergeRule, check_merge_rule, merge_branches
 from acc.domain.errors import AccError, BranchFailed, InvalidTree
@@ -66,7 +66,8 @@ class ParallelAgent(BaseAgent):
     Every branch starts from the state as it is. When all are done, what they wrote is joined; a key
     that two of them wrote is an error, unless `merge` names a rule for it: first, last, list, sum,
     union, or a function. With `on_error="collect"` a branch that fails is put on record and the
-    others count; otherwise it cancels them. `max_concurrency` limits how many run at once.
+    others count; otherwise it cancels them, and so does what ends the run, such as its budget.
+    `max_concurrency` limits how many run at once.
     """
 
     merge: Mapping[str, MergeRule] = field(default_factory=dict)
@@ -166,7 +167,7 @@ class Branches:
             except RunRejected as rejected:
                 self._rejected = rejected
             except AccError as error:
-                if not self._collect:
+                if not self._collect or isinstance(error, OF_THE_RUN):
                     raise
                 self._errors[name] = BranchFailed(name, str(error))
                 await fault.emit(
