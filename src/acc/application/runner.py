@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
-from acc.application.context import RunContext, RunResult
+from acc.application.context import PARTS, RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import check_edits
 from acc.application.holding import Holding
@@ -47,7 +47,6 @@ log = logging.getLogger("acc.run")
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
 _OF_THE_USER = frozenset({EventKind.MESSAGE, EventKind.INPUT})
-_PARTS = msgspec.json.Decoder(tuple[Part, ...])
 _ANSWERS = msgspec.json.Decoder(tuple[InputAnswer, ...])
 _ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
 
@@ -244,13 +243,13 @@ class SessionRunner:
         config: RunConfig | None,
         context: CallContext | None,
     ) -> Run:
-        ids = self.services.ids
-        run_id = ids.new()
+        key = self._key(user_id, session_id)
+        run_id = self.services.ids.new()
         if context is None:
             context = CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")
         return Run(
             services=self.services,
-            key=self._key(user_id, session_id),
+            key=key,
             root=self.agent,
             config=config or self.config,
             call=context,
@@ -369,7 +368,7 @@ class SessionRunner:
         """Return the answers that count, by request; what came too late is a no."""
         if not all(isinstance(answer, InputAnswer) for answer in answers):
             raise InvalidInput("an answer is what approve(...) or deny(...) returns")
-        _check_readable(answers, _ANSWERS, "this answer")
+        check_readable(answers, _ANSWERS, "this answer")
         known = {request.id: request for request in waiting}
         given: dict[str, InputAnswer] = {}
         for answer in answers:
@@ -556,16 +555,8 @@ def _parts(message: Message) -> tuple[Part, ...]:
     parts = tuple(given) if isinstance(given, Sequence) else ()
     if not parts or not all(isinstance(part, Part) for part in parts):
         raise InvalidInput("a message is a text, a Part, or a list of Parts")
-    _check_readable(parts, _PARTS, "this message")
+    check_readable(parts, PARTS, "this message")
     return parts
-
-
-def _check_readable(value: object, decoder: "msgspec.json.Decoder[Any]", what: str) -> None:
-    """Refuse what could not be read from a record again, and so would spoil the session."""
-    try:
-        decoder.decode(msgspec.json.encode(value))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"{what} cannot be kept: {error}") from None
 
 
 def _open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:

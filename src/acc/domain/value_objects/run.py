@@ -61,6 +61,13 @@ class CallContext(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
+        told = (self.request_id, self.trace_id, self.caller, self.message_id)
+        try:
+            joined = "".join(told)
+            if not joined.isascii():
+                joined.encode()  # half a character cannot be written down
+        except (TypeError, UnicodeEncodeError):
+            raise InvalidInput(f"a call is told apart by texts, not by {told!r}") from None
         if self.permissions is not None and not isinstance(self.permissions, frozenset):
             settle(self, "permissions", _names("permissions", self.permissions))
 
