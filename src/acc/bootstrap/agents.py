@@ -64,7 +64,7 @@ class Runner(SessionRunner):
 
 def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) -> None:
     """Refuse names of models and memories that nobody answers to, before a run needs them."""
-    for found in agent.walk():
+    for found in agent.everyone():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
         if isinstance(model, str) and model not in models:
             try:
@@ -98,7 +98,7 @@ def check_models(agent: BaseAgent, *, kept_may_do: bool = False) -> None:
     if cache is not None:
         check_cache(cache)
     check = check_model_name if cache is not None and kept_may_do else check_model_ready
-    for found in agent.walk():
+    for found in agent.everyone():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
         try:
             if isinstance(model, str) and model:

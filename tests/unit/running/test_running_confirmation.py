@@ -95,6 +95,19 @@ async def test_edited_arguments_are_checked_again(world: World, wrong: dict[str,
     assert (done.text, till.paid) == ("sorry", [9])
 
 
+async def test_edited_arguments_are_checked_for_the_tool_of_an_agent_that_is_a_tool(
+    world: World,
+) -> None:
+    till = Till()
+    inner = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="inner", description="Pays.")
+    desk = world.desk(clerk(ScriptedModel(call("inner", request="rent"), "done"), inner))
+    (request,) = (await desk.say("pay the rent")).requests
+    with pytest.raises(InvalidInput, match=f"arguments for pay are wrong: .* {request.id} still"):
+        await desk.answer(approve(request.id, arguments={"amount": "much"}))
+    assert (await desk.approve_all([request])).text == "done"
+    assert till.paid == [12_000]
+
+
 class Counter:
     """Offers tools that are known only while an agent runs."""
 

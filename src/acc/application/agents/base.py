@@ -61,11 +61,11 @@ class BaseAgent:
                     f"{child.name!r} already belongs to {child.parent.name!r} and cannot belong to "
                     f"{self.name!r} too; make a second agent with a name of its own"
                 )
-        self._check_names()
         for name in self.grants:
             if name not in {child.name for child in self.sub_agents}:
                 raise InvalidTree(f"{self.name!r} grants something to {name!r}, no sub-agent of it")
         self.check()
+        self._check_names()
         for child in self.sub_agents:
             child.parent = self
 
@@ -81,6 +81,17 @@ class BaseAgent:
         yield self
         for child in self.sub_agents:
             yield from child.walk()
+
+    @property
+    def agent_tools(self) -> Sequence["BaseAgent"]:
+        """Return the agents that this one uses as tools."""
+        return ()
+
+    def everyone(self) -> Iterator["BaseAgent"]:
+        """Give all that `walk` gives, and the agents that they use as tools."""
+        yield self
+        for one in (*self.sub_agents, *self.agent_tools):
+            yield from one.everyone()
 
     def find(self, name: str) -> "BaseAgent | None":
         """Return the agent of that name in this tree."""
@@ -126,14 +137,19 @@ class BaseAgent:
             raise (paused_in_group(error) or failed) from error
 
     def _check_names(self) -> None:
-        seen: set[str] = set()
-        for agent in self.walk():
+        seen: dict[str, BaseAgent] = {}
+        for agent in self.everyone():
+            if seen.get(agent.name) is agent:
+                raise InvalidTree(
+                    f"{agent.name!r} stands in the tree of {self.name!r} twice; make a second "
+                    "agent with a name of its own"
+                )
             if agent.name in seen:
                 raise InvalidTree(
                     f"two agents under {self.name!r} are called {agent.name!r}; every name in a "
                     "tree must be its own, for transfers, branches and logs to be clear"
                 )
-            seen.add(agent.name)
+            seen[agent.name] = agent
 
 
 def check_name(name: object, what: str) -> None:

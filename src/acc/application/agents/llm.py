@@ -99,6 +99,11 @@ class LlmAgent(BaseAgent):
         return self._own_tools
 
     @property
+    def agent_tools(self) -> tuple[BaseAgent, ...]:
+        """Return the agents that this one uses as tools."""
+        return tuple(t.agent for t in self._own_tools.values() if isinstance(t, AgentTool))
+
+    @property
     def own_specs(self) -> tuple[ToolSpec, ...]:
         """Return what a model is told of the agent's own tools."""
         return self._own_specs
@@ -133,11 +138,17 @@ class LlmAgent(BaseAgent):
 def _check_agent_tool(agent: LlmAgent, used: BaseAgent) -> None:
     if used is agent:
         raise InvalidTree(f"{agent.name!r} cannot be its own tool")
-    if isinstance(used, LlmAgent) and used.memory not in (None, "transcript"):
+    if used.parent is not None:
         raise InvalidTree(
-            f"{used.name!r} is used as a tool: it hears only the request, so its memory would stay "
-            "empty; leave memory out, or make it a sub-agent"
+            f"{used.name!r} already belongs to {used.parent.name!r} and cannot be a tool of "
+            f"{agent.name!r} too; make a second agent with a name of its own"
         )
+    for one in used.everyone():
+        if isinstance(one, LlmAgent) and one.memory not in (None, "transcript"):
+            raise InvalidTree(
+                f"{one.name!r} is used as a tool: it hears only the request, so its memory would "
+                "stay empty; leave memory out, or make it a sub-agent"
+            )
 
 
 def _schema_of(agent: LlmAgent) -> Mapping[str, Any]:
