@@ -81,6 +81,7 @@ class SessionRunner:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
+        _check_terms(config, None)
         self.agent = agent
         self.app_name = app_name
         self.services = services
@@ -243,6 +244,8 @@ class SessionRunner:
         config: RunConfig | None,
         context: CallContext | None,
     ) -> Run:
+        if config is not None or context is not None:
+            _check_terms(config, context)
         key = self._key(user_id, session_id)
         run_id = self.services.ids.new()
         if context is None:
@@ -532,6 +535,13 @@ class SessionRunner:
             caller=call.caller,
             **fields,
         )
+
+
+def _check_terms(config: object, context: object) -> None:
+    if not isinstance(config, RunConfig | None):
+        raise InvalidInput(f"config is a RunConfig, not {config!r}")
+    if not isinstance(context, CallContext | None):
+        raise InvalidInput(f"context is a CallContext, not {context!r}")
 
 
 def _can_keep(agent: BaseAgent) -> bool:

@@ -185,6 +185,10 @@ def _files(allow: tuple[str, ...]) -> FetchFile:
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:
     """Return stores in memory, or in the SQLite file at a path."""
+    if not isinstance(store, str | os.PathLike):
+        raise InvalidInput(
+            f'store is "memory", the path of a SQLite file, or a pair of stores, not {store!r}'
+        )
     if store in ("memory", ":memory:"):
         from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
 

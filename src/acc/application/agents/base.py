@@ -61,6 +61,7 @@ class BaseAgent:
                     f"{child.name!r} already belongs to {child.parent.name!r} and cannot belong to "
                     f"{self.name!r} too; make a second agent with a name of its own"
                 )
+        self._check_own()
         for name in self.grants:
             if name not in {child.name for child in self.sub_agents}:
                 raise InvalidTree(f"{self.name!r} grants something to {name!r}, no sub-agent of it")
@@ -136,6 +137,15 @@ class BaseAgent:
             failed = AgentFailed(self.name, f"{type(error).__name__}: {error}")
             raise (paused_in_group(error) or failed) from error
 
+    def _check_own(self) -> None:
+        """Refuse what no agent can work with, before it is used."""
+        grants = self.grants
+        fits = isinstance(grants, Mapping) and all(isinstance(g, Grant) for g in grants.values())
+        refuse_unless(fits, self, "grants", "a mapping from names of sub-agents to a Grant each")
+        fits = isinstance(self.confirm, bool | str) or callable(self.confirm)
+        refuse_unless(fits, self, "confirm", "True, a text to ask with, or a function")
+        check_callbacks(self, "before_agent_callback", "after_agent_callback")
+
     def _check_names(self) -> None:
         seen: dict[str, BaseAgent] = {}
         for agent in self.everyone():
@@ -150,6 +160,34 @@ class BaseAgent:
                     "tree must be its own, for transfers, branches and logs to be clear"
                 )
             seen[agent.name] = agent
+
+
+def refuse_unless(fits: bool, agent: BaseAgent, name: str, wanted: str) -> None:
+    """Refuse an agent's field that holds something else than it takes."""
+    if not fits:
+        raise InvalidTree(f"{agent.name!r}: {name} is {wanted}, not {getattr(agent, name)!r}")
+
+
+def check_callbacks(agent: BaseAgent, *names: str) -> None:
+    """Refuse callbacks that cannot be called."""
+    for name in names:
+        found = getattr(agent, name)
+        refuse_unless(found is None or callable(found), agent, name, "a function")
+
+
+def check_count(agent: BaseAgent, name: str) -> None:
+    """Refuse a number of times that is none, where one is given."""
+    count = getattr(agent, name)
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise InvalidTree(f"{agent.name!r}: {name} must be at least 1, not {count!r}")
+
+
+def check_model(agent: BaseAgent, model: object) -> None:
+    """Refuse what is neither a model nor the name of one."""
+    if not model:
+        raise InvalidTree(f"{agent.name!r} has no model")
+    fits = isinstance(model, str) or callable(getattr(model, "complete", None))
+    refuse_unless(fits, agent, "model", "a name, or an object with `async complete(prompt)`")
 
 
 def check_name(name: object, what: str) -> None:

@@ -1,10 +1,10 @@
 """A graph of agents: conditional edges, joins, and cycles that are bounded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from acc.application.agents.base import BaseAgent, called
+from acc.application.agents.base import BaseAgent, called, check_count, refuse_unless
 from acc.application.agents.workflow import Branches, check_branching, check_has_steps
 from acc.application.context import RunContext
 from acc.application.state import MergeRule
@@ -46,6 +46,10 @@ class GraphAgent(BaseAgent):
     def check(self) -> None:
         """Refuse what cannot work."""
         check_has_steps(self)
+        for name in ("edges", "joins"):
+            given = getattr(self, name)
+            is_list = isinstance(given, Iterable) and not isinstance(given, str)
+            refuse_unless(is_list, self, name, "a list")
         self._edges = tuple(self._edge(edge) for edge in self.edges)
         self.start = self.start or self.sub_agents[0].name
         names = {agent.name for agent in self.sub_agents}
@@ -65,15 +69,21 @@ class GraphAgent(BaseAgent):
         self._check_joins()
 
     def _edge(self, given: Edge | tuple[Any, ...]) -> Edge:
-        if isinstance(given, Edge):
-            return given
         try:
-            return Edge(*given)
+            edge = given if isinstance(given, Edge) else Edge(*given)
         except TypeError:
+            edge = None
+        if edge is None or isinstance(given, str):
             raise InvalidTree(
                 f"graph {self.name!r}: {given!r} is no edge: give source, target and, if you like, "
                 "a condition"
-            ) from None
+            )
+        if edge.when is not None and not callable(edge.when):
+            raise InvalidTree(
+                f"graph {self.name!r}: the condition of the edge {edge.source} → {edge.target} is "
+                f"a function of the state, not {edge.when!r}"
+            )
+        return edge
 
     @property
     def all_edges(self) -> tuple[Edge, ...]:
@@ -158,9 +168,8 @@ class GraphAgent(BaseAgent):
             )
 
     def _check_cycles(self, names: set[str]) -> None:
+        check_count(self, "max_steps")
         if self.max_steps is not None:
-            if self.max_steps < 1:
-                raise InvalidTree(f"graph {self.name!r}: max_steps must be at least 1")
             return
         left = set(names)
         while left:

@@ -1,13 +1,20 @@
 """The agent that reasons with a model: ask, use tools, ask again, answer."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from acc.application.agents.base import BaseAgent, Callback, called
+from acc.application.agents.base import (
+    BaseAgent,
+    Callback,
+    called,
+    check_callbacks,
+    check_model,
+    refuse_unless,
+)
 from acc.application.agents.instruction import Instruction, resolve
 from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool, json_schema
 from acc.application.agents.tool_calls import Outcome, ToolCalls
@@ -18,6 +25,7 @@ from acc.application.context import RunContext
 from acc.application.remembering import MemoryChoice, Remembering
 from acc.domain.errors import InvalidTree, ModelOutputInvalid
 from acc.domain.value_objects.event import Event, EventKind, Part, ToolCall, Usage, text_part
+from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -70,8 +78,7 @@ class LlmAgent(BaseAgent):
 
     def check(self) -> None:
         """Refuse what cannot work."""
-        if not self.model:
-            raise InvalidTree(f"{self.name!r} has no model")
+        self._check_fields()
         self._own_tools = {}
         self._toolsets = tuple(item for item in self.tools if isinstance(item, Toolset))
         check_toolsets(self.name, self._toolsets)
@@ -92,6 +99,26 @@ class LlmAgent(BaseAgent):
                         f"{child.name!r} needs a description: the model of {self.name!r} chooses by"
                         " it whom to transfer to"
                     )
+
+    def _check_fields(self) -> None:
+        check_model(self, self.model)
+        check_callbacks(
+            self,
+            "before_model_callback",
+            "after_model_callback",
+            "before_tool_callback",
+            "after_tool_callback",
+        )
+        fits = isinstance(self.instruction, str) or callable(self.instruction)
+        refuse_unless(fits, self, "instruction", "a text, or a function of the context")
+        key = self.output_key
+        fits = isinstance(key, str) and (not key or bool(key.strip()))
+        refuse_unless(fits, self, "output_key", "the name of a key")
+        held = self.memory
+        fits = held is None or isinstance(held, str | MemoryPort) or callable(held)
+        refuse_unless(fits, self, "memory", "a name, a function that makes one, or None")
+        refuse_unless(isinstance(self.tools, Iterable), self, "tools", "a list")
+        self.tools = tuple(self.tools)
 
     @property
     def own_tools(self) -> Mapping[str, Tool]:

@@ -1,11 +1,11 @@
 """The delegator: it chooses, by rule, by intent or by a model, who does the work."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.application.agents.base import BaseAgent, called
+from acc.application.agents.base import BaseAgent, called, check_model, refuse_unless
 from acc.application.agents.workflow import check_has_steps
 from acc.application.asking import ask_model
 from acc.application.context import RunContext
@@ -36,6 +36,9 @@ class RouterAgent(BaseAgent):
     def check(self) -> None:
         """Refuse what cannot work."""
         check_has_steps(self)
+        fits = isinstance(self.intents, Mapping) and all(map(_are_texts, self.intents.values()))
+        refuse_unless(fits, self, "intents", "a mapping from names to lists of phrases")
+        check_model(self, self.model)
         names = [agent.name for agent in self.sub_agents]
         for name in (*self.intents, *([self.default] if self.default else [])):
             if name not in names:
@@ -129,6 +132,13 @@ class RouterAgent(BaseAgent):
                 PromptMessage(role="user", author="system", parts=(Part(text=fault),)),
             )
         return answer[:80], spent
+
+
+def _are_texts(given: object) -> bool:
+    """Tell whether this is a list of texts, and not one text, which would mean its letters."""
+    if isinstance(given, str) or not isinstance(given, Collection):
+        return False
+    return all(isinstance(text, str) for text in given)
 
 
 def _likeness(asked: frozenset[str], phrase: frozenset[str]) -> float:

@@ -192,6 +192,7 @@ class FunctionTool:
         target = self.func
         self.name = self.name or getattr(target, "__name__", "")
         check_name(self.name, "a tool")
+        _check_terms(self)
         text, described = read_docstring(inspect.getdoc(target) or "")
         self.description = self.description or text
         parameters = self._parameters()
@@ -252,6 +253,19 @@ class FunctionTool:
                 raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
             found[name] = (kind, parameter.default)
         return found
+
+
+def _check_terms(given: "FunctionTool | AgentTool") -> None:
+    """Refuse terms under which nothing could be called."""
+    if not (isinstance(given.confirm, bool | str) or callable(given.confirm)):
+        raise InvalidTree(
+            f"tool {given.name!r}: confirm is True, a text to ask with, or a function, not "
+            f"{given.confirm!r}"
+        )
+    for name in ("timeout", "confirm_expires"):
+        seconds = getattr(given, name)
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            raise InvalidTree(f"tool {given.name!r}: {name} cannot be {seconds!r}")
 
 
 def _field(name: str, parameter: tuple[Any, Any]) -> Any:
@@ -373,6 +387,7 @@ class AgentTool:
     def __post_init__(self) -> None:
         self.name = self.name or self.agent.name
         check_name(self.name, "a tool")
+        _check_terms(self)
         self.description = self.description or self.agent.description
         if not self.description:
             raise InvalidTree(f"agent {self.name!r} as a tool needs a description to be chosen by")

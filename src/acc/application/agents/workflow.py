@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, check_count, refuse_unless
 from acc.application.context import RunContext
 from acc.application.control import OF_THE_RUN, RunPaused, RunRejected
 from acc.application.run import Line
@@ -78,8 +78,7 @@ class ParallelAgent(BaseAgent):
         """Refuse what cannot work."""
         check_has_steps(self)
         check_branching(self, self.merge, self.on_error)
-        if self.max_concurrency is not None and self.max_concurrency < 1:
-            raise InvalidTree(f"{self.name!r}: max_concurrency must be at least 1")
+        check_count(self, "max_concurrency")
 
     async def run(self, ctx: RunContext) -> None:
         """Run the branches and join them; the answer holds all of theirs, by name."""
@@ -98,6 +97,7 @@ def check_has_steps(agent: BaseAgent) -> None:
 
 def check_branching(agent: BaseAgent, merge: Mapping[str, MergeRule], on_error: str) -> None:
     """Refuse a way to join branches that does not exist."""
+    refuse_unless(isinstance(merge, Mapping), agent, "merge", "a mapping from keys to rules")
     for rule in merge.values():
         check_merge_rule(rule)
     if on_error not in ("cancel", "collect"):

@@ -40,6 +40,14 @@ class RunConfig:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not value >= least:  # which nan is not either
                 raise InvalidInput(f"{item.name} cannot be {value!r}")
+        for name in ("snapshots", "debug"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} cannot be {getattr(self, name)!r}")
+        found = self.stand_ins.values() if isinstance(self.stand_ins, Mapping) else (None,)
+        if not all(isinstance(one, str) or callable(one) for one in found):
+            raise InvalidInput(
+                f"stand_ins maps names of agents to texts or functions, unlike {self.stand_ins!r}"
+            )
 
 
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
