@@ -432,6 +432,7 @@ class Artifacts:
         is to be continued by others with the same name and `append=True`.
         """
         _check_artifact_name(name)
+        self._check_granted(name)
         given = tuple(Part(text=part) if isinstance(part, str) else part for part in parts)
         if not given or not all(isinstance(part, Part) for part in given):
             raise InvalidInput(f"artifact {name!r} is published with texts or Parts, at least one")

@@ -135,6 +135,24 @@ async def test_a_worker_gets_the_files_it_is_granted_and_no_others(world: World)
     assert (await world.desk(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
 
 
+async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(world: World) -> None:
+    class Publishes(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.publish("out.txt", "mine")
+            try:
+                await ctx.artifacts.publish("secret.txt", "changed")
+            except StateNotGranted as refused:
+                return refused.key
+            return "never"
+
+    grants = {"worker": Grant(artifacts=("out.*",))}
+    tree = SequentialAgent(name="s", sub_agents=[Publishes(name="worker")], grants=grants)
+    done = await world.desk(tree).say("go")
+    assert done.text == "artifact.secret.txt"
+    told = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
+    assert told == ["out.txt"]
+
+
 async def test_whoever_works_without_history_hears_nothing_and_is_heard(world: World) -> None:
     models = [ScriptedModel("first"), ScriptedModel("second"), ScriptedModel("third")]
     agents = [clerk(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
