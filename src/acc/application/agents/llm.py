@@ -52,9 +52,10 @@ class LlmAgent(BaseAgent):
     disallowed; a `returns_control` agent that was transferred to hands its answer back, any other
     keeps the conversation.
 
-    `before_model_callback(ctx, prompt)` may return a ModelAnswer or another Prompt,
-    `after_model_callback(ctx, answer)` another answer, `before_tool_callback(tool, arguments, ctx)`
-    a result in place of the call, `after_tool_callback(tool, arguments, ctx, result)` another one.
+    `before_model_callback(ctx, prompt)` may return a text, a ModelAnswer or another Prompt,
+    `after_model_callback(ctx, answer)` another text or answer,
+    `before_tool_callback(tool, arguments, ctx)` a result in place of the call,
+    `after_tool_callback(tool, arguments, ctx, result)` another one.
     """
 
     model: str | LanguageModelPort = "embedded"
@@ -268,15 +269,16 @@ class _Reasoning:
         usage = Usage()
         if agent.before_model_callback is not None:
             found = await called(agent.before_model_callback, ctx, prompt)
-            if isinstance(found, ModelAnswer):
-                answer = found
-            elif isinstance(found, Prompt):
+            if isinstance(found, Prompt):
                 prompt = found
+            else:
+                answer = _given("before_model_callback", found)
         if answer is None:
             tokens = 0 if self._memory is None else self._memory.tokens
             answer, usage = await ask_model(ctx, self._model, prompt, memory_tokens=tokens)
         if agent.after_model_callback is not None:
-            answer = await called(agent.after_model_callback, ctx, answer) or answer
+            found = await called(agent.after_model_callback, ctx, answer)
+            answer = _given("after_model_callback", found) or answer
         return answer, usage
 
     def _fault(self, answer: ModelAnswer) -> str:
@@ -343,6 +345,15 @@ class _Reasoning:
         self._faults += 1
         if self._faults > self._ctx.config.max_repairs:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
+
+
+def _given(callback: str, found: object) -> ModelAnswer | None:
+    """Return what a callback gave as a model's answer, of which a text is the words."""
+    if found is None or isinstance(found, ModelAnswer):
+        return found
+    if isinstance(found, str):
+        return ModelAnswer(text=found)
+    raise TypeError(f"{callback} returned a {type(found).__name__}, which is no answer")
 
 
 def _is_sound(call: ToolCall) -> bool:
