@@ -128,6 +128,11 @@ class RunContext:
         """Return the files that the agents of this session share."""
         return Artifacts(self)
 
+    @property
+    def actions(self) -> "Actions":
+        """Return what the agent asks of the run, in the words that a tool has for it."""
+        return Actions(self)
+
     async def emit(
         self,
         kind: EventKind,
@@ -393,6 +398,24 @@ def _with_delta(
     if main:
         return replace(actions, state_delta=delta, state_removed=removed)
     return replace(actions, branch_delta=delta, branch_removed=removed)
+
+
+class Actions:
+    """What an agent asks of the run. `escalate` ends the innermost loop."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    @property
+    def escalate(self) -> bool:
+        """Tell whether the innermost loop is to end."""
+        return self._context.escalated
+
+    @escalate.setter
+    def escalate(self, ends: bool) -> None:
+        self._context.escalated = ends
 
 
 class Artifacts:
