@@ -1,5 +1,6 @@
 """What a run of agents is made of: stores, models, memories, threads, clock."""
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.tool import Tool
 from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
@@ -228,8 +230,23 @@ def load_agent(reference: str) -> BaseAgent:
     from acc.adapters.evaluation.python_agents import load_object
 
     found: Any = load_object(reference)
+    if isinstance(found, Tool):
+        raise InvalidInput(f"{reference} is a tool, not an agent; an agent may have it in tools")
     if not isinstance(found, BaseAgent) and callable(found):
+        _check_takes_nothing(reference, found)
         found = found()
     if not isinstance(found, BaseAgent):
         raise InvalidInput(f"{reference} is a {type(found).__name__}, not an agent of acc")
     return found
+
+
+def _check_takes_nothing(reference: str, maker: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(maker).bind()
+    except TypeError as error:
+        raise InvalidInput(
+            f"{reference} cannot be called to make an agent: {error}; name an agent, or a function "
+            "that makes one and takes no arguments"
+        ) from None
+    except ValueError:  # a class or function of another language, which cannot be asked
+        return
