@@ -230,7 +230,7 @@ class FunctionTool:
             named[self._context_name] = tool_context
         if self._is_async:
             return await self.func(**named)
-        found = await context.services.threads.call(self.func, **named)
+        found = await context.services.threads.call(_contained, self.func, named)
         return await found if inspect.isawaitable(found) else found
 
     def _parameters(self) -> dict[str, tuple[Any, Any]]:
@@ -253,6 +253,14 @@ class FunctionTool:
                 raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
             found[name] = (kind, parameter.default)
         return found
+
+
+def _contained(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+    """Call a function in its thread, where nobody can have pressed Ctrl-C or closed anything."""
+    try:
+        return function(**named)
+    except (GeneratorExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _check_terms(given: "FunctionTool | AgentTool") -> None:
