@@ -369,6 +369,18 @@ def _last_text(outcomes: Sequence[Outcome], *, alone: bool) -> str:
     return msgspec.json.encode(content).decode() if alone else ""
 
 
+def can_keep(agent: BaseAgent) -> bool:
+    """Tell whether an agent can keep the conversation: only models pass it on down to it."""
+    if getattr(agent, "returns_control", False):
+        return False
+    above = agent.parent
+    while above is not None:
+        if not isinstance(above, LlmAgent):
+            return False
+        above = above.parent
+    return isinstance(agent, LlmAgent)
+
+
 def remembers(root: BaseAgent) -> bool:
     """Tell whether an agent of a tree keeps a memory, whose size can then be told."""
     return any(isinstance(one, LlmAgent) and one.memory is not None for one in root.walk())
