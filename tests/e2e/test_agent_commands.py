@@ -173,6 +173,8 @@ def test_an_error_is_one_line_and_status_1() -> None:
         (("run", "nowhere:x", "x"), "cannot import"),
         (("run", "nowhere.py:x", "x"), "there is no file"),
         (("run", "shop:asyncio", "x"), "not an agent"),
+        (("run", "shop:refund", "x"), "shop:refund is a tool, not an agent"),
+        (("run", "shop:_said", "x"), "missing a required argument: 'prompt'; name an agent, or a"),
         (("run", "shop:desk"), "say something"),
         (("run", "shop:desk", "--evnts"), "no option --evnts"),
         (("run", "shop:desk", " "), "the message is empty"),

@@ -408,11 +408,9 @@ def test_code_that_writes_keys_unseen_makes_it_a_warning() -> None:
     assert [f[0] for f in found(root, "state-keys")] == ["warning"]
 
 
-def test_an_agent_that_is_a_tool_is_part_of_the_tree_once() -> None:
+def test_an_agent_that_is_a_tool_is_part_of_the_tree() -> None:
     helper = agent("helper", "Use {given}.", output_key="given", memory=None)
-    root = sequence(
-        agent("a", tools=[AgentTool(agent=helper)]), agent("b", tools=[AgentTool(agent=helper)])
-    )
+    root = sequence(agent("a", tools=[AgentTool(agent=helper)]), agent("b"))
     report = check_tree(root)
     assert report.agents == 4
     text = "its instruction asks for {given}, which helper may not have written yet"

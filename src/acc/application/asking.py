@@ -61,18 +61,25 @@ async def _streamed(ctx: RunContext, model: StreamingModelPort, prompt: Prompt) 
 
 def _checked(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
     """Return an answer that can be kept, or say what of it is none."""
-    sound = isinstance(answer.text, str) and isinstance(answer.usage, Usage)
+    sound = (
+        isinstance(answer.text, str) and isinstance(answer.usage, Usage) and answer.usage.is_sound
+    )
     calls = answer.calls
     if not sound or (calls and not all(isinstance(call, ToolCall) for call in calls)):
         raise ModelFailed(f"{ctx.path}: the model's answer is not of text, tool calls and usage")
     _check_length(ctx, len(answer.text))
     if not answer.text.isascii():
-        readable = answer.text.encode("utf-8", "replace").decode()
-        if readable != answer.text:  # half a character, which nothing can store
+        readable = _readable(answer.text)
+        if readable != answer.text:
             answer = replace(answer, text=readable)
     if calls:
         answer = replace(answer, calls=tuple(_kept(ctx, call) for call in calls))
     return answer
+
+
+def _readable(text: str) -> str:
+    """Return a text without halves of characters, which nothing can store."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _kept(ctx: RunContext, call: ToolCall) -> ToolCall:
@@ -81,8 +88,8 @@ def _kept(ctx: RunContext, call: ToolCall) -> ToolCall:
         written = msgspec.json.encode((call.id, call.name, call.arguments))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         named = call.name if isinstance(call.name, str) and call.name.isprintable() else "unknown"
-        known_as = str(call.id).encode("utf-8", "backslashreplace").decode()
-        return ToolCall(id=known_as, name=named, fault=str(error))
+        known_as = str(call.id).encode("utf-8", "backslashreplace").decode()  # still its own
+        return ToolCall(id=known_as, name=named, fault=_readable(str(error)))
     _check_length(ctx, len(written))
     return call
 
@@ -96,7 +103,7 @@ def _check_length(ctx: RunContext, length: int) -> None:
 def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens: int) -> Usage:
     """Return the usage of a call; where a budget hangs on tokens that were not told, count them."""
     told = answer.usage
-    spent_in, spent_out = told.input_tokens, told.output_tokens
+    spent_in, spent_out = told.input_tokens or 0, told.output_tokens or 0  # a None is no number
     if ctx.config.token_budget is not None and not spent_in:
         counter = ctx.services.tokens()
         heard = (
@@ -116,7 +123,7 @@ def _priced(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens:
         input_tokens=spent_in,
         output_tokens=spent_out,
         memory_tokens=memory_tokens,
-        cached_tokens=told.cached_tokens,
+        cached_tokens=told.cached_tokens or 0,
         cost=told.cost,
         priced_calls=0 if told.cost is None else 1,
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
 from msgspec.structs import replace
 
 from acc.application.control import RunPaused, RunRejected
@@ -34,6 +35,9 @@ from acc.ports.outbound.model_ports import PromptMessage
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
+
+PARTS = msgspec.json.Decoder(tuple[Part, ...])
+_REQUESTS = msgspec.json.Decoder(InputRequest)
 
 
 class RunContext:
@@ -125,6 +129,11 @@ class RunContext:
         """Return the files that the agents of this session share."""
         return Artifacts(self)
 
+    @property
+    def actions(self) -> "Actions":
+        """Return what the agent asks of the run, in the words that a tool has for it."""
+        return Actions(self)
+
     async def emit(
         self,
         kind: EventKind,
@@ -136,6 +145,8 @@ class RunContext:
         detail: Mapping[str, Any] | None = None,
     ) -> Event:
         """Put something on record, with what was written to the state since the last event."""
+        if kind.__class__ is not EventKind or parts.__class__ is not tuple:
+            raise InvalidInput("an event has a kind, which is an EventKind, and a tuple of Parts")
         run, line, call = self.run, self.line, self.call
         seq, step = 0, ""
         if kind not in PASSING:
@@ -291,6 +302,7 @@ class RunContext:
                 schema=dict(schema or {}),
                 expires_at=None if ttl is None else run.services.clock.now() + ttl,
             )
+            check_readable(request, _REQUESTS, f"what {self.agent.name!r} asks")
         await self.emit(EventKind.INPUT_REQUIRED, request=request)
         answer = run.answers.get(request.id)
         if answer is None:
@@ -398,6 +410,24 @@ def _with_delta(
     return replace(actions, branch_delta=delta, branch_removed=removed)
 
 
+class Actions:
+    """What an agent asks of the run. `escalate` ends the innermost loop."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+
+    @property
+    def escalate(self) -> bool:
+        """Tell whether the innermost loop is to end."""
+        return self._context.escalated
+
+    @escalate.setter
+    def escalate(self, ends: bool) -> None:
+        self._context.escalated = ends
+
+
 class Artifacts:
     """The versioned files of a session, as an agent or a tool handles them."""
 
@@ -410,15 +440,16 @@ class Artifacts:
         self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
     ) -> int:
         """Store a further version, put that on record, and return its number."""
-        if not self._granted(name):
-            raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
         _check_artifact_name(name)
+        self._check_granted(name)
+        data = _as_bytes(name, content)
+        if not isinstance(media_type, str) or not media_type.isprintable():
+            raise InvalidInput(f"artifact {name!r}: {media_type!r} is no media type")
         context = self._context
         recorded = context.upcoming()
         if recorded is not None and recorded.kind is EventKind.ARTIFACT:
             await context.emit(EventKind.ARTIFACT)
             return int(recorded.detail["version"])
-        data = content.encode() if isinstance(content, str) else content
         run = context.run
         version = await run.services.artifacts.save(run.key, name, data, media_type)
         detail = {"name": name, "version": version, "media_type": media_type, "size": len(data)}
@@ -434,14 +465,18 @@ class Artifacts:
         is to be continued by others with the same name and `append=True`.
         """
         _check_artifact_name(name)
+        self._check_granted(name)
         given = tuple(Part(text=part) if isinstance(part, str) else part for part in parts)
         if not given or not all(isinstance(part, Part) for part in given):
             raise InvalidInput(f"artifact {name!r} is published with texts or Parts, at least one")
+        check_readable(given, PARTS, f"artifact {name!r}")
         detail = {"name": name, "append": append, "last": last}
         await self._context.emit(EventKind.ARTIFACT, parts=given, detail=detail)
 
     async def load(self, name: str, version: int | None = None) -> StoredArtifact | None:
         """Return a version, the newest if none is named, or None."""
+        if not isinstance(name, str) or not isinstance(version, int | None):
+            raise InvalidInput(f"there is no version {version!r} of an artifact {name!r}")
         if not self._granted(name):
             return None
         run = self._context.run
@@ -452,6 +487,10 @@ class Artifacts:
         run = self._context.run
         return tuple(filter(self._granted, await run.services.artifacts.names(run.key)))
 
+    def _check_granted(self, name: str) -> None:
+        if not self._granted(name):
+            raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
+
     def _granted(self, name: str) -> bool:
         return all(
             any(fnmatchcase(name, pattern) for pattern in patterns)
@@ -460,8 +499,29 @@ class Artifacts:
 
 
 def _check_artifact_name(name: str) -> None:
-    if not name.strip() or len(name) > 256 or not name.isprintable():
+    is_text = isinstance(name, str)
+    if not is_text or not name.strip() or len(name) > 256 or not name.isprintable():
         raise InvalidInput(f"{name!r} is no name for an artifact")
+
+
+def _as_bytes(name: str, content: object) -> bytes:
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    if not isinstance(content, str):
+        kind = type(content).__name__
+        raise InvalidInput(f"artifact {name!r} is saved as a text or as bytes, not as a {kind}")
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"artifact {name!r} cannot be saved: {error}") from None
+
+
+def check_readable(value: object, decoder: "msgspec.json.Decoder[Any]", what: str) -> None:
+    """Refuse what could not be read from a record again, and so would spoil the session."""
+    try:
+        decoder.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"{what} cannot be kept: {error}") from None
 
 
 class RunResult(Value, frozen=True, kw_only=True):

@@ -6,7 +6,11 @@ These are no errors. They pass by every `except Exception` of an agent, as a can
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from acc.domain.errors import BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed
 from acc.domain.value_objects.event import InputRequest
+
+#: What is wrong with the whole run, and so is not for one of its branches to have.
+OF_THE_RUN = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
 
 
 class RunPaused(BaseException):

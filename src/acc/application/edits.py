@@ -41,6 +41,7 @@ def check_edits(
 def _tool_of(root: BaseAgent, request: InputRequest) -> Tool | None:
     if request.kind is not RequestKind.CONFIRMATION or not request.tool:
         return None
-    tools = getattr(root.find(request.agent), "own_tools", {})
+    asking = next((one for one in root.everyone() if one.name == request.agent), None)
+    tools = getattr(asking, "own_tools", {})
     found: Tool | None = tools.get(request.tool)
     return found

@@ -1,12 +1,13 @@
 """What a paused run leaves on record so that another process can take it up as it was."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from acc.application.run import Line, Run
 from acc.application.state import ABSENT, State
-from acc.domain.value_objects.event import Event
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.event import Event, InputAnswer, InputRequest
 from acc.domain.value_objects.run import CallContext, RunConfig
 
 
@@ -15,6 +16,22 @@ def settle(run: Run, state: State) -> None:
     state.take_back()
     if run.journal:
         run.catch_up(Line(state))
+
+
+def as_answers(given: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswer, ...]:
+    """Return the answers that are given, one or several."""
+    if isinstance(given, InputAnswer):
+        return (given,)
+    if not isinstance(given, Iterable):
+        raise InvalidInput("answers are a list of what approve(...) or deny(...) returns")
+    return tuple(given)
+
+
+def open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
+    """Return what the events of a run ask and none of them answers."""
+    answered = {event.answer.request_id for event in events if event.answer is not None}
+    asked = [event.request for event in events if event.request is not None]
+    return tuple(request for request in asked if request.id not in answered)
 
 
 def paused_detail(run: Run, state: State) -> dict[str, Any]:

@@ -59,7 +59,10 @@ class Services:
         return self._known[model]
 
     async def aclose(self) -> None:
-        """Let go of what was opened: models, MCP servers, the store; asking opens it again."""
+        """Let go of what was opened: models and MCP servers, until they are asked again; the store.
+
+        A store on a disk stays closed, so that who runs further turns makes a new runner.
+        """
         try:
             for model in self._known.values():
                 ending = getattr(model, "aclose", None)

@@ -9,12 +9,19 @@ import msgspec
 from msgspec.structs import replace
 
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import LlmAgent
-from acc.application.context import RunContext, RunResult
+from acc.application.agents.llm import can_keep
+from acc.application.context import PARTS, RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import check_edits
 from acc.application.holding import Holding
-from acc.application.resuming import paused_detail, resumed_terms, settle, state_before
+from acc.application.resuming import (
+    as_answers,
+    open_requests,
+    paused_detail,
+    resumed_terms,
+    settle,
+    state_before,
+)
 from acc.application.run import Foreseen, Line, Listener, Run, Services
 from acc.application.state import State
 from acc.domain.errors import (
@@ -47,7 +54,6 @@ log = logging.getLogger("acc.run")
 ACTIVE_AGENT = "_active_agent"
 _CHANNEL_SIZE = 256
 _OF_THE_USER = frozenset({EventKind.MESSAGE, EventKind.INPUT})
-_PARTS = msgspec.json.Decoder(tuple[Part, ...])
 _ANSWERS = msgspec.json.Decoder(tuple[InputAnswer, ...])
 _ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
 
@@ -82,6 +88,7 @@ class SessionRunner:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
+        _check_terms(config, None)
         self.agent = agent
         self.app_name = app_name
         self.services = services
@@ -111,7 +118,7 @@ class SessionRunner:
         *,
         user_id: str,
         session_id: str,
-        answers: Iterable[InputAnswer] = (),
+        answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
         listen: Listener | None = None,
@@ -119,7 +126,7 @@ class SessionRunner:
         """Go on with a run that waits, given answers to its requests, in any process."""
         run = self._new_run(user_id, session_id, config, context)
         run.listen_with(listen)
-        given = tuple(answers)
+        given = as_answers(answers)
         return await self._hold(
             run, lambda session: self._resumed(run, session, given, (config, context))
         )
@@ -130,7 +137,7 @@ class SessionRunner:
         user_id: str,
         session_id: str,
         message: Message | None = None,
-        answers: Iterable[InputAnswer] = (),
+        answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
     ) -> AsyncIterator[Event]:
@@ -141,7 +148,9 @@ class SessionRunner:
         """
         run = self._new_run(user_id, session_id, config, context)
         run.streaming = True
-        given = tuple(answers)
+        given = as_answers(answers)
+        if message is not None and given:
+            raise InvalidInput("stream a message or the answers of a run that waits, not both")
 
         async def work() -> None:
             if message is not None:
@@ -179,11 +188,13 @@ class SessionRunner:
         if session is None or session.status is not RunStatus.INPUT_REQUIRED:
             return ()
         events = await self.services.sessions.events(key, run_id=session.run_id)
-        return _open_requests(events)
+        return open_requests(events)
 
     async def abandon(self, *, user_id: str, session_id: str, reason: str = "") -> None:
         """Give up a run that waits, so that the session can take another message."""
         run = self._new_run(user_id, session_id, None, None)
+        if await self.services.sessions.read(run.key) is None:
+            raise NothingPending(f"there is no session {session_id!r} to give up a run of")
 
         async def give_up(session: Session) -> None:
             self._check_waits(session)
@@ -204,6 +215,8 @@ class SessionRunner:
         self, values: Mapping[str, Any], *, user_id: str, session_id: str
     ) -> None:
         """Write to a session's state from outside a run, for instance before its first message."""
+        if not isinstance(values, Mapping):
+            raise InvalidInput(f"the state takes a mapping from keys to values, not {values!r}")
         run = self._new_run(user_id, session_id, None, None)
 
         async def write(session: Session) -> None:
@@ -244,13 +257,15 @@ class SessionRunner:
         config: RunConfig | None,
         context: CallContext | None,
     ) -> Run:
-        ids = self.services.ids
-        run_id = ids.new()
+        if config is not None or context is not None:
+            _check_terms(config, context)
+        key = self._key(user_id, session_id)
+        run_id = self.services.ids.new()
         if context is None:
             context = CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")
         return Run(
             services=self.services,
-            key=self._key(user_id, session_id),
+            key=key,
             root=self.agent,
             config=config or self.config,
             call=context,
@@ -352,7 +367,7 @@ class SessionRunner:
         run.load_journal(events)
         first = events[0]
         run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
-        given = self._checked(run, _open_requests(events), answers)
+        given = self._checked(run, open_requests(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
         inputs: list[Event] = []
@@ -369,11 +384,13 @@ class SessionRunner:
         """Return the answers that count, by request; what came too late is a no."""
         if not all(isinstance(answer, InputAnswer) for answer in answers):
             raise InvalidInput("an answer is what approve(...) or deny(...) returns")
-        _check_readable(answers, _ANSWERS, "this answer")
+        check_readable(answers, _ANSWERS, "this answer")
         known = {request.id: request for request in waiting}
         given: dict[str, InputAnswer] = {}
         for answer in answers:
-            if answer.request_id not in known or answer.request_id in given:
+            if answer.request_id in given:
+                raise InvalidInput(f"{answer.request_id!r} is answered twice; once is enough")
+            if answer.request_id not in known:
                 asked = f"only for {', '.join(known)}" if known else _ALL_ANSWERED
                 raise NothingPending(f"nobody waits for {answer.request_id!r}, {asked}")
             given[answer.request_id] = answer
@@ -386,10 +403,8 @@ class SessionRunner:
 
     def _check_waits(self, session: Session) -> None:
         if session.status is not RunStatus.INPUT_REQUIRED:
-            raise NothingPending(
-                f"session {session.key.session_id!r} waits for nothing; its last run is "
-                f"{session.status.value}"
-            )
+            last = f"its last run is {session.status.value}" if session.run_id else "it had no run"
+            raise NothingPending(f"session {session.key.session_id!r} waits for nothing; {last}")
 
     async def _drive(self, run: Run, state: State) -> RunResult:
         """Run the tree to its end, and put on record how it ended."""
@@ -458,10 +473,10 @@ class SessionRunner:
         """Return who keeps the conversation, if a transfer gave it to someone, else the root."""
         name = state.get(ACTIVE_AGENT)
         found = self.agent.find(name) if isinstance(name, str) else None
-        return found if found is not None and _can_keep(found) else self.agent
+        return found if found is not None and can_keep(found) else self.agent
 
     def _remember_active(self, agent: BaseAgent, state: State) -> None:
-        if agent is not self.agent and _can_keep(agent):
+        if agent is not self.agent and can_keep(agent):
             state[ACTIVE_AGENT] = agent.name
         else:
             state.pop(ACTIVE_AGENT, None)
@@ -541,16 +556,11 @@ class SessionRunner:
         )
 
 
-def _can_keep(agent: BaseAgent) -> bool:
-    """Tell whether an agent can keep the conversation: only models pass it on down to it."""
-    if getattr(agent, "returns_control", False):
-        return False
-    above = agent.parent
-    while above is not None:
-        if not isinstance(above, LlmAgent):
-            return False
-        above = above.parent
-    return isinstance(agent, LlmAgent)
+def _check_terms(config: object, context: object) -> None:
+    if not isinstance(config, RunConfig | None):
+        raise InvalidInput(f"config is a RunConfig, not {config!r}")
+    if not isinstance(context, CallContext | None):
+        raise InvalidInput(f"context is a CallContext, not {context!r}")
 
 
 def _parts(message: Message) -> tuple[Part, ...]:
@@ -562,22 +572,8 @@ def _parts(message: Message) -> tuple[Part, ...]:
     parts = tuple(given) if isinstance(given, Sequence) else ()
     if not parts or not all(isinstance(part, Part) for part in parts):
         raise InvalidInput("a message is a text, a Part, or a list of Parts")
-    _check_readable(parts, _PARTS, "this message")
+    check_readable(parts, PARTS, "this message")
     return parts
-
-
-def _check_readable(value: object, decoder: "msgspec.json.Decoder[Any]", what: str) -> None:
-    """Refuse what could not be read from a record again, and so would spoil the session."""
-    try:
-        decoder.decode(msgspec.json.encode(value))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"{what} cannot be kept: {error}") from None
-
-
-def _open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
-    answered = {event.answer.request_id for event in events if event.answer is not None}
-    asked = [event.request for event in events if event.request is not None]
-    return tuple(request for request in asked if request.id not in answered)
 
 
 async def _ended(run: Run, task: "asyncio.Task[None]", channel: Channel) -> None:

@@ -1,5 +1,6 @@
 """What a run of agents is made of: stores, models, memories, threads, clock."""
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.tool import Tool
 from acc.application.remembering import MemoryShelf
 from acc.application.run import Services
 from acc.application.runner import SessionRunner
@@ -64,7 +66,7 @@ class Runner(SessionRunner):
 
 def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) -> None:
     """Refuse names of models and memories that nobody answers to, before a run needs them."""
-    for found in agent.walk():
+    for found in agent.everyone():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
         if isinstance(model, str) and model not in models:
             try:
@@ -98,7 +100,7 @@ def check_models(agent: BaseAgent, *, kept_may_do: bool = False) -> None:
     if cache is not None:
         check_cache(cache)
     check = check_model_name if cache is not None and kept_may_do else check_model_ready
-    for found in agent.walk():
+    for found in agent.everyone():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
         try:
             if isinstance(model, str) and model:
@@ -185,6 +187,10 @@ def _files(allow: tuple[str, ...]) -> FetchFile:
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:
     """Return stores in memory, or in the SQLite file at a path."""
+    if not isinstance(store, str | os.PathLike):
+        raise InvalidInput(
+            f'store is "memory", the path of a SQLite file, or a pair of stores, not {store!r}'
+        )
     if store in ("memory", ":memory:"):
         from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
 
@@ -224,8 +230,23 @@ def load_agent(reference: str) -> BaseAgent:
     from acc.adapters.evaluation.python_agents import load_object
 
     found: Any = load_object(reference)
+    if isinstance(found, Tool):
+        raise InvalidInput(f"{reference} is a tool, not an agent; an agent may have it in tools")
     if not isinstance(found, BaseAgent) and callable(found):
+        _check_takes_nothing(reference, found)
         found = found()
     if not isinstance(found, BaseAgent):
         raise InvalidInput(f"{reference} is a {type(found).__name__}, not an agent of acc")
     return found
+
+
+def _check_takes_nothing(reference: str, maker: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(maker).bind()
+    except TypeError as error:
+        raise InvalidInput(
+            f"{reference} cannot be called to make an agent: {error}; name an agent, or a function "
+            "that makes one and takes no arguments"
+        ) from None
+    except ValueError:  # a class or function of another language, which cannot be asked
+        return

@@ -136,7 +136,7 @@ def _of_agent(
     kind = agent.kind
     if kind.startswith("python:"):
         tree = _tree(kind)
-        for one in tree.walk() if tree is not None else ():
+        for one in tree.everyone() if tree is not None else ():
             yield from _of_node(one, configuration)
         return
     if kind.startswith("a2a:"):

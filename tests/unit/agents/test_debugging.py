@@ -17,6 +17,7 @@ from acc import (
     SequentialAgent,
     tool,
 )
+from acc.domain.errors import AgentFailed
 from acc.testing import ScriptedModel, call
 
 NEVER = ScriptedModel()
@@ -57,6 +58,18 @@ async def test_stand_ins_answer_for_the_agents_they_are_named_after() -> None:
     whole = await turn(tree(), config=RunConfig(stand_ins={"p": measured, "c": "end"}))
     assert said(whole) == [("p", "p stands in"), ("c", "end")]
     assert whole.state == {"heard": "hello"}
+
+
+async def test_a_stand_in_may_be_async_and_its_failure_is_that_of_its_agent() -> None:
+    async def looked_up(ctx: RunContext) -> str:
+        return str(ctx.state["price"])
+
+    steps = [Writes(name="a", values={"price": 5}), says("b")]
+    config = RunConfig(stand_ins={"b": looked_up})
+    result = await turn(SequentialAgent(name="s", sub_agents=steps), config=config)
+    assert result.text == "5"
+    with pytest.raises(AgentFailed, match="agent 'b' failed: KeyError: 'price'"):
+        await turn(SequentialAgent(name="s", sub_agents=[says("b")]), config=config)
 
 
 async def test_snapshots_show_the_state_before_and_after_each_agent() -> None:

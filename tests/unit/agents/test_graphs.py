@@ -201,3 +201,62 @@ async def test_a_node_that_escalates_ends_the_graph_and_the_loop_around_it() -> 
     graph = GraphAgent(name="g", sub_agents=[escalates("a"), says("b")], edges=[("a", "b")])
     loop = LoopAgent(name="l", sub_agents=[graph, says("c")], max_iterations=3)
     assert order(await turn(loop)) == ["a"]
+
+
+async def test_a_join_behind_a_collected_failure_goes_on_with_what_came() -> None:
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[says("a"), says("b"), Does(name="c", do=_fail), says("d"), says("e")],
+        edges=[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "e")],
+        joins=["d"],
+        on_error="collect",
+    )
+    assert order(await turn(graph)) == ["a", "b", "d", "e"]
+
+
+async def test_joins_one_behind_another_go_on_in_their_order() -> None:
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[says("a"), says("b"), Does(name="c", do=_fail), *map(says, "xde")],
+        edges=[*zip("aabbcxd", "bcdexde", strict=True)],
+        joins=["e", "d"],
+        on_error="collect",
+    )
+    assert order(await turn(graph)) == ["a", "b", "d", "e"]
+
+
+async def test_joins_in_a_circle_go_on_together_after_a_failure() -> None:
+    def once(key: str) -> Any:
+        return lambda state: key not in state
+
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[
+            says("a"),
+            says("b"),
+            Does(name="c", do=_fail),
+            Writes(name="d", values={"d": 1}),
+            Writes(name="e", values={"e": 1}),
+        ],
+        edges=[
+            *zip("aabbcc", "bcdede", strict=True),
+            ("d", "e", once("e")),
+            ("e", "d", once("d")),
+        ],
+        joins=["d", "e"],
+        max_steps=9,
+        on_error="collect",
+    )
+    assert order(await turn(graph)) == ["a", "b", "d", "e"]
+
+
+async def test_a_join_that_waits_for_what_no_failure_cut_off_is_stuck_all_the_same() -> None:
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[says("a"), says("b"), Does(name="c", do=_fail), says("x"), says("d")],
+        edges=[("a", "b"), ("a", "c"), ("a", "x", lambda s: False), ("b", "d"), ("x", "d")],
+        joins=["d"],
+        on_error="collect",
+    )
+    with pytest.raises(GraphStuck, match="'d' waits for x, which can no longer come"):
+        await turn(graph)

@@ -271,6 +271,21 @@ async def test_callbacks_that_return_nothing_change_nothing() -> None:
     assert seen == ["hi", "as it is"]
 
 
+async def test_a_text_will_do_for_an_answer() -> None:
+    def canned(ctx: RunContext, found: object) -> str:
+        return "canned"
+
+    unused = ScriptedModel()
+    before = Agent(name="a", model=unused, before_model_callback=canned, output_key="said")
+    result = await turn(before)
+    assert (result.text, result.state, unused.asked) == ("canned", {"said": "canned"}, [])
+    after = Agent(name="a", model=ScriptedModel("x"), after_model_callback=canned)
+    assert (await turn(after)).text == "canned"
+    odd = Agent(name="a", model=ScriptedModel("x"), after_model_callback=lambda c, a: {"a": 1})
+    with pytest.raises(AgentFailed, match="after_model_callback returned a dict, which is no ans"):
+        await turn(odd)
+
+
 async def test_a_model_callback_that_fails_is_told_as_its_agents_fault() -> None:
     agent = Agent(name="a", model=ScriptedModel("x"), before_model_callback=lambda c, p: 1 // 0)
     with pytest.raises(AgentFailed, match="agent 'a' failed: ZeroDivisionError"):

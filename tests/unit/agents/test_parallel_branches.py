@@ -6,8 +6,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 from small_agents import Does, Writes, of_kind, said, says, turn
 
-from acc import Agent, EventKind, ParallelAgent, RunContext, Runner, SequentialAgent
-from acc.domain.errors import AgentFailed, BranchFailed, StateConflict
+from acc import Agent, EventKind, ParallelAgent, RunConfig, RunContext, Runner, SequentialAgent
+from acc.domain.errors import (
+    AccError,
+    AgentFailed,
+    BranchFailed,
+    BudgetExceeded,
+    ReplayMismatch,
+    SessionConflict,
+    StateConflict,
+    StorageFailed,
+)
 from acc.testing import ScriptedModel, call
 
 
@@ -185,3 +194,33 @@ async def test_answers_stand_in_the_order_of_the_branches_whoever_is_first() -> 
     result = await turn(ParallelAgent(name="p", sub_agents=[Does(name="a", do=slow), says("b")]))
     assert result.text == "a: a done\nb: b"
     assert [author for author, _ in said(result)] == ["b", "a"]
+
+
+async def test_a_predicate_that_cannot_decide_fails_its_branch_and_no_other() -> None:
+    unsure = says("pay", confirm=lambda ctx: ctx.state["amount"] > 10_000)
+    result = await turn(ParallelAgent(name="p", sub_agents=[unsure, says("b")], on_error="collect"))
+    assert result.text == "b: b"
+    (fault,) = of_kind(result, EventKind.FAULT)
+    assert (fault.text, fault.detail["code"]) == (
+        "agent 'pay' failed: KeyError: 'amount'",
+        "agent_failed",
+    )
+
+
+async def test_a_budget_ends_the_run_where_failures_of_branches_are_collected() -> None:
+    asked = [Agent(name=n, model=ScriptedModel("x"), memory=None) for n in ("a", "b", "c")]
+    tree = ParallelAgent(name="p", sub_agents=asked, on_error="collect")
+    with pytest.raises(BudgetExceeded, match="max_llm_calls"):
+        await turn(tree, config=RunConfig(max_llm_calls=2))
+
+
+@pytest.mark.parametrize(
+    "error", [StorageFailed("full"), SessionConflict("taken"), ReplayMismatch("other")]
+)
+async def test_what_is_wrong_with_the_whole_run_is_not_collected(error: AccError) -> None:
+    def fail(ctx: RunContext) -> None:
+        raise error
+
+    steps = [Does(name="a", do=fail), says("b")]
+    with pytest.raises(type(error), match=str(error)):
+        await turn(ParallelAgent(name="p", sub_agents=steps, on_error="collect"))

@@ -6,6 +6,7 @@ import pytest
 from small_agents import counts, escalates, of_kind, says, turn
 
 from acc import BaseAgent, EventKind, LoopAgent, RouterAgent, RunConfig, RunContext, Runner
+from acc.application.agents.router import names_in
 from acc.domain.errors import NoRoute
 from acc.testing import ScriptedModel
 
@@ -104,6 +105,33 @@ async def test_a_model_chooses_by_the_descriptions() -> None:
 @pytest.mark.parametrize("answer", ['"travel"', "I choose travel.", "**travel**", " travel\n"])
 async def test_a_model_may_wrap_the_name_in_other_words(answer: str) -> None:
     assert (await turn(desk(by="model", model=ScriptedModel(answer)))).text == "travel"
+
+
+@pytest.mark.parametrize(
+    ("answer", "names", "found"),
+    [
+        ("billing0です", ["billing0", "billing1"], ["billing0"]),
+        ("担当はbilling-1です。", ["billing", "billing-1"], ["billing-1"]),
+        ("Billing2", ["billing1", "billing2"], ["billing2"]),
+        ("BILLING", ["billing", "Billing"], ["billing", "Billing"]),
+        ("Billing", ["billing", "Billing"], ["Billing"]),
+        ("請求係です", ["請求", "請求係"], ["請求係"]),
+        ("請求書", ["請求"], []),
+        ("サポートが担当します", ["サポート", "ポート"], ["サポート"]),
+        ("billing請求です", ["billing", "billing請求"], ["billing請求"]),
+        ("Straße", ["stra"], []),
+        ("billing10", ["billing1"], []),
+    ],
+)
+def test_a_name_is_found_where_it_is_a_word_of_its_own(
+    answer: str, names: list[str], found: list[str]
+) -> None:
+    assert names_in(answer, names) == found
+
+
+async def test_a_model_may_name_an_agent_in_a_japanese_sentence_or_in_another_case() -> None:
+    for answer in ("travelです", "Travel"):
+        assert (await turn(desk(by="model", model=ScriptedModel(answer)))).text == "travel"
 
 
 async def test_a_model_that_names_nobody_or_two_is_asked_again() -> None:

@@ -1,5 +1,7 @@
 """One after another, and again and again."""
 
+from typing import Any
+
 import pytest
 from small_agents import Does, Writes, counts, escalates, said, says, turn
 
@@ -19,6 +21,22 @@ from acc import (
 )
 from acc.domain.errors import AgentFailed
 from acc.testing import ScriptedModel, call
+
+
+def _escalates(ctx: RunContext) -> None:
+    assert ctx.actions.escalate is False
+    ctx.actions.escalate = True
+
+
+@pytest.mark.parametrize("end", [_escalates, exit_loop])
+async def test_an_agent_of_ones_own_ends_a_loop_in_the_words_of_a_tool(end: Any) -> None:
+    def stop(ctx: RunContext) -> None:
+        end(ctx)
+        assert ctx.escalated
+
+    steps = [counts("n", "n"), Does(name="stop", do=stop), counts("never", "m")]
+    loop = LoopAgent(name="l", sub_agents=steps, max_iterations=5)
+    assert (await turn(loop)).state == {"n": 1}
 
 
 async def test_a_sequence_runs_in_order_and_answers_with_the_last() -> None:

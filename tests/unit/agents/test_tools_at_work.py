@@ -385,3 +385,14 @@ async def test_a_failing_tool_callback_is_told_as_its_agents_fault() -> None:
     agent = Agent(name="a", model=model, tools=[ok], before_tool_callback=lambda t, a, c: 1 // 0)
     with pytest.raises(AgentFailed, match="agent 'a' failed: ZeroDivisionError"):
         await turn(agent)
+
+
+async def test_an_argument_may_be_called_as_our_own_code_calls_its_arguments() -> None:
+    @tool
+    def plot(function: str, self: int, name: str) -> str:
+        """Plot."""
+        return f"{function}{self}{name}"
+
+    made = call("plot", function="sin", self=1, name="n")
+    assert results(await use(plot, calls=made)) == ["sin1n"]
+    assert plot(function="cos", self=2, name="m") == "cos2m"

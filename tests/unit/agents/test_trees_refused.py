@@ -60,6 +60,12 @@ class OwnTool(Agent):
         super().__post_init__()
 
 
+def _in_a_circle() -> None:
+    outer = Agent(name="outer", description="x")
+    outer.tools = [Agent(name="inner", description="x", tools=[outer])]
+    outer.__post_init__()
+
+
 def _with_parent() -> BaseAgent:
     child = says("child")
     SequentialAgent(name="first_parent", sub_agents=[child])
@@ -80,7 +86,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "the same agent twice": (
         lambda: SequentialAgent(name="s", sub_agents=[agent := says("a"), agent]),
-        "two agents under 's' are called 'a'",
+        "'a' stands in the tree of 's' twice; make a second agent",
     ),
     "a name again further down": (
         lambda: SequentialAgent(
@@ -198,6 +204,43 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Agent(name="a", tools=[Agent(name="b", description="x", memory="acc")]),
         "'b' is used as a tool: it hears only the request",
     ),
+    "an agent as sub-agent and tool": (
+        lambda: Agent(name="s", sub_agents=[agent := says("a", description="x")], tools=[agent]),
+        "'a' stands in the tree of 's' twice; make a second agent",
+    ),
+    "an agent as a tool of two": (
+        lambda: SequentialAgent(
+            name="s",
+            sub_agents=[
+                Agent(name="b", tools=[agent := says("a", description="x")]),
+                Agent(name="c", tools=[agent]),
+            ],
+        ),
+        "'a' stands in the tree of 's' twice",
+    ),
+    "an agent that comes back as a tool": (_in_a_circle, "'outer' stands in the tree of 'outer'"),
+    "a tool agent of another's": (
+        lambda: Agent(name="s", tools=[AgentTool(agent=_with_parent(), description="x")]),
+        "'child' already belongs to 'first_parent' and cannot be a tool of 's' too",
+    ),
+    "a name again in a tool": (
+        lambda: SequentialAgent(
+            name="s",
+            sub_agents=[Agent(name="b", tools=[says("c", description="x")]), says("c")],
+        ),
+        "two agents under 's' are called 'c'",
+    ),
+    "a tool agent with a memory further down": (
+        lambda: Agent(
+            name="a",
+            tools=[
+                SequentialAgent(
+                    name="b", description="x", sub_agents=[Agent(name="c", memory="acc")]
+                )
+            ],
+        ),
+        "'c' is used as a tool: it hears only the request",
+    ),
     "an agent tool without a description": (
         lambda: Agent(name="a", tools=[says("b")]),
         "agent 'b' as a tool needs a description",
@@ -254,6 +297,14 @@ def test_a_runner_takes_the_root_of_a_tree_and_nothing_else() -> None:
     with pytest.raises(InvalidInput, match="3 is no agent"):
         Runner(3)  # type: ignore[arg-type]
     assert [agent.name for agent in Runner(root).agent.walk()] == ["s", "a"]
+
+
+def test_a_runner_knows_the_models_and_memories_of_all_agents() -> None:
+    inner = Agent(name="inner", description="x", model="gpt-nope")
+    with pytest.raises(InvalidInput, match="agent 'inner': no model 'gpt-nope'"):
+        Runner(Agent(name="outer", tools=[inner]))
+    tree = Agent(name="outer", tools=[Agent(name="b", description="x"), greet])
+    assert [agent.name for agent in Runner(tree).agent.everyone()] == ["outer", "b"]
 
 
 @pytest.mark.parametrize("field", ["max_llm_calls", "token_budget", "timeout", "tool_timeout"])

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from drawn_trees import LONG, editorial, pair
 
-from acc import Agent, AgentTool, BaseAgent, Edge, GraphAgent, RouterAgent
+from acc import Agent, BaseAgent, Edge, GraphAgent, RouterAgent
 from acc.adapters.drawing.mermaid import mermaid
 from acc.adapters.drawing.picture import picture_of
 from acc.adapters.drawing.svg import specification, svg, width_of, wrapped
@@ -104,14 +104,6 @@ def test_a_long_condition_is_shortened_and_escaped() -> None:
     label = re.findall(r'==>\|"(.*)"\|', mermaid(graph))[0]
     assert label.startswith("a#quot;#35;#lt;#gt;#96;xxx")
     assert label.endswith("…")
-
-
-def test_an_agent_that_comes_back_as_a_tool_is_not_followed_for_ever() -> None:
-    outer = Agent(name="outer", description="Outer")
-    inner = Agent(name="inner", description="Inner", tools=[AgentTool(agent=outer)])
-    outer.tools = [inner]
-    outer.__post_init__()
-    assert [box.name for box in picture_of(outer).boxes] == ["outer", "inner", "outer"]
 
 
 @pytest.mark.parametrize("tree", [pair(), editorial(), Agent(name="solo")])

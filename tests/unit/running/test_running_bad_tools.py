@@ -124,6 +124,18 @@ async def test_ctrl_c_in_a_tool_ends_the_program_and_the_run_is_on_record(world:
     check_record(await desk.events())
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
+async def test_nobody_has_pressed_a_key_in_the_thread_of_a_tool(
+    world: World, kind: type[BaseException]
+) -> None:
+    def odd() -> str:
+        raise kind("no")
+
+    model = ScriptedModel(call("odd"), "told")
+    assert (await world.desk(clerk(model, odd)).say("go")).text == "told"
+    assert f"{kind.__name__}: no" in told(model)[0].content["error"]
+
+
 def hanging(release: threading.Event) -> dict[str, Callable[..., Any]]:
     def sync_tool(ctx: ToolContext) -> str:
         release.wait(20)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from running_world import Desk, Till, World, check_record, clerk
 
-from acc import Agent, RunContext, RunStatus, approve, deny
+from acc import Agent, RunContext, RunStatus, SequentialAgent, approve, deny
 from acc.application.agents.tool import Tool
-from acc.domain.errors import InvalidInput, NothingPending, SessionWaiting
+from acc.domain.errors import AgentFailed, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.event import EventKind, InputAnswer, RequestKind, Verdict
 from acc.testing import ScriptedModel, call
 
@@ -93,6 +93,19 @@ async def test_edited_arguments_are_checked_again(world: World, wrong: dict[str,
     assert await desk.pending() == (request,)
     done = await desk.answer(approve(request.id, arguments={"amount": 9}))
     assert (done.text, till.paid) == ("sorry", [9])
+
+
+async def test_edited_arguments_are_checked_for_the_tool_of_an_agent_that_is_a_tool(
+    world: World,
+) -> None:
+    till = Till()
+    inner = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="inner", description="Pays.")
+    desk = world.desk(clerk(ScriptedModel(call("inner", request="rent"), "done"), inner))
+    (request,) = (await desk.say("pay the rent")).requests
+    with pytest.raises(InvalidInput, match=f"arguments for pay are wrong: .* {request.id} still"):
+        await desk.answer(approve(request.id, arguments={"amount": "much"}))
+    assert (await desk.approve_all([request])).text == "done"
+    assert till.paid == [12_000]
 
 
 class Counter:
@@ -364,3 +377,15 @@ async def test_a_verdict_can_be_handed_in_as_it_was_stored(world: World) -> None
     (request,) = (await desk.say("pay")).requests
     await desk.answer(InputAnswer(request_id=request.id, verdict=Verdict.EXPIRED, reason="closed"))
     assert results(model) == [{"status": "expired", "reason": "closed"}]
+
+
+async def test_an_agent_whose_predicate_cannot_decide_has_failed_and_says_so(world: World) -> None:
+    unsure = clerk(ScriptedModel(), name="pay", confirm=lambda ctx: ctx.state["amount"] > 10_000)
+    desk = world.desk(SequentialAgent(name="s", sub_agents=[unsure]))
+    with pytest.raises(AgentFailed, match="agent 'pay' failed: KeyError: 'amount'"):
+        await desk.say("go")
+    ended = (await desk.events())[-1]
+    assert (ended.text, ended.detail["code"]) == (
+        "agent 'pay' failed: KeyError: 'amount'",
+        "agent_failed",
+    )

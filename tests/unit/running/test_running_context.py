@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from acc import (
 )
 from acc.domain.errors import AgentFailed, StateNotGranted
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext
 from acc.domain.value_objects.turn import Decision, TurnTrace
 from acc.ports.outbound.memory_ports import MemoryView
@@ -134,6 +135,24 @@ async def test_a_worker_gets_the_files_it_is_granted_and_no_others(world: World)
     assert (await world.desk(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
 
 
+async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(world: World) -> None:
+    class Publishes(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.publish("out.txt", "mine")
+            try:
+                await ctx.artifacts.publish("secret.txt", "changed")
+            except StateNotGranted as refused:
+                return refused.key
+            return "never"
+
+    grants = {"worker": Grant(artifacts=("out.*",))}
+    tree = SequentialAgent(name="s", sub_agents=[Publishes(name="worker")], grants=grants)
+    done = await world.desk(tree).say("go")
+    assert done.text == "artifact.secret.txt"
+    told = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
+    assert told == ["out.txt"]
+
+
 async def test_whoever_works_without_history_hears_nothing_and_is_heard(world: World) -> None:
     models = [ScriptedModel("first"), ScriptedModel("second"), ScriptedModel("third")]
     agents = [clerk(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
@@ -213,6 +232,26 @@ async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(world: World) 
     with pytest.raises(AgentFailed, match="TimeoutError"):
         await desk.say("go")
     check_record(await desk.events())
+    assert (await desk.ends()) == [RunStatus.FAILED]
+
+
+class LateAtSnapshots:
+    """Follows a run and fails where a state is shown."""
+
+    wants_pieces = False
+
+    def foresee(self, events: Sequence[Event]) -> None:
+        del events
+
+    async def hear(self, event: Event) -> None:
+        if event.kind is EventKind.SNAPSHOT:
+            raise TimeoutError("its own")
+
+
+async def test_a_listener_that_times_out_is_no_timeout_of_the_run(world: World) -> None:
+    desk = world.desk(clerk(ScriptedModel("hi")), timeout=60, snapshots=True)
+    with pytest.raises(AgentFailed, match="TimeoutError"):
+        await desk.say("go", listen=LateAtSnapshots())
     assert (await desk.ends()) == [RunStatus.FAILED]
 
 

@@ -1,7 +1,13 @@
 """What can be done with a session from outside a run."""
 
-from acc import Agent, BaseAgent, EventKind, RunContext, Runner
-from acc.testing import ScriptedModel
+from typing import Any
+
+import pytest
+from running_world import APP, SESSION, USER, Till, World, clerk
+
+from acc import Agent, BaseAgent, EventKind, RunContext, Runner, approve, deny
+from acc.domain.errors import InvalidInput, NothingPending
+from acc.testing import ScriptedModel, call
 
 
 class Writer(BaseAgent):
@@ -36,3 +42,35 @@ async def test_a_result_tells_who_answered() -> None:
     runner = Runner(Agent(name="a", model=ScriptedModel("hello")))
     result = await runner.run(user_id="u", session_id="s", message="hi")
     assert result.answered_by == "a"
+
+
+async def test_what_comes_from_outside_is_checked_before_anything_is_done(world: World) -> None:
+    till = Till()
+    desk = world.desk(clerk(ScriptedModel(call("pay", amount=5), "done"), till.tool()))
+    runner = desk.runner
+    who: dict[str, Any] = {"user_id": USER, "session_id": SESSION}
+    with pytest.raises(InvalidInput, match="the state takes a mapping from keys to values"):
+        await runner.update_state(None, **who)  # type: ignore[arg-type]
+    (request,) = (await desk.say("pay")).requests
+    yes = approve(request.id)
+    with pytest.raises(InvalidInput, match=f"'{request.id}' is answered twice; once is enough"):
+        await desk.answer(yes, deny(request.id))
+    with pytest.raises(InvalidInput, match="answers are a list of what approve"):
+        await runner.resume(**who, answers=3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="stream a message or the answers"):
+        await anext(runner.stream(**who, message="and?", answers=[yes]))
+    assert await desk.pending() == (request,)
+    assert (await runner.resume(**who, answers=yes)).text == "done"
+    assert till.paid == [5]
+
+
+async def test_a_session_that_never_was_has_nothing_to_give_up(world: World) -> None:
+    desk = world.desk(clerk(ScriptedModel("hi")))
+    with pytest.raises(NothingPending, match="there is no session 's1' to give up a run of"):
+        await desk.abandon()
+    assert await desk.runner.services.sessions.sessions(APP, USER) == ()
+    with pytest.raises(NothingPending, match="session 's1' waits for nothing; it had no run"):
+        await desk.answer()
+    await desk.say("hello")
+    with pytest.raises(NothingPending, match="waits for nothing; its last run is completed"):
+        await desk.abandon()

@@ -80,7 +80,7 @@ class Picture:
 def picture_of(root: BaseAgent) -> Picture:
     """Return the boxes and lines of a tree."""
     picture = Picture()
-    _add(picture, root, parent="", role="", line=Line.RUNS, seen=())
+    _add(picture, root, parent="", role="", line=Line.RUNS, above=None)
     return picture
 
 
@@ -91,10 +91,9 @@ def _add(
     parent: str,
     role: str,
     line: Line,
-    seen: tuple[BaseAgent, ...],
+    above: BaseAgent | None,
 ) -> None:
     box_id = f"n{len(picture.boxes)}"
-    above = seen[-1] if seen else None
     picture.boxes.append(
         Box(
             id=box_id,
@@ -107,19 +106,16 @@ def _add(
             both_ways=line is Line.TRANSFER and _may_transfer(agent, above),
         )
     )
-    if agent in seen:
-        return  # an agent that is its own helper's tool is shown once more, and not again
-    seen = (*seen, agent)
     places: dict[str, str] = {}
     for number, child in enumerate(agent.sub_agents, start=1):
         places[child.name] = f"n{len(picture.boxes)}"
         hangs = Line.TRANSFER if _may_transfer(agent, child) else Line.RUNS
         child_role = _role(agent, child, number)
-        _add(picture, child, parent=box_id, role=child_role, line=hangs, seen=seen)
+        _add(picture, child, parent=box_id, role=child_role, line=hangs, above=agent)
     for tool in agent.own_tools.values() if isinstance(agent, LlmAgent) else ():
         if isinstance(tool, AgentTool):
             role = "tool, asks first" if tool.confirm else "tool"
-            _add(picture, tool.agent, parent=box_id, role=role, line=Line.TOOL, seen=seen)
+            _add(picture, tool.agent, parent=box_id, role=role, line=Line.TOOL, above=agent)
     picture.links += _links(agent, places)
 
 

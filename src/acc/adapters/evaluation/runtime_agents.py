@@ -73,7 +73,7 @@ class RuntimeAgentRunner:
             )
         elif response.error.startswith(_TIMED_OUT):
             config = replace(
-                config, stand_ins=dict.fromkeys((one.name for one in agent.walk()), _fail)
+                config, stand_ins=dict.fromkeys((one.name for one in agent.everyone()), _fail)
             )
         await self._turn(runner, query, config)
 
@@ -133,7 +133,7 @@ def _is_plain(agent: LlmAgent) -> bool:
 
 def check_is_fresh(agent: BaseAgent, reference: str) -> None:
     """Refuse a tree that is used by several episodes and holds a memory that serves but one."""
-    for one in agent.walk():
+    for one in agent.everyone():
         memory = one.memory if isinstance(one, LlmAgent) else None
         if isinstance(memory, MemoryPort) and not isinstance(memory, str):
             raise InvalidInput(

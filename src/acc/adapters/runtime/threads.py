@@ -111,7 +111,7 @@ class DaemonThreads:
         self._limit = limit
         self._crew = self._new_crew()
 
-    async def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    async def call(self, function: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
         """Return what `function` returns, from a thread of its own, in the caller's context.
 
         If the caller is cancelled it does not wait for the function, which cannot be stopped.

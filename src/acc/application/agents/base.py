@@ -61,11 +61,12 @@ class BaseAgent:
                     f"{child.name!r} already belongs to {child.parent.name!r} and cannot belong to "
                     f"{self.name!r} too; make a second agent with a name of its own"
                 )
-        self._check_names()
+        self._check_own()
         for name in self.grants:
             if name not in {child.name for child in self.sub_agents}:
                 raise InvalidTree(f"{self.name!r} grants something to {name!r}, no sub-agent of it")
         self.check()
+        self._check_names()
         for child in self.sub_agents:
             child.parent = self
 
@@ -82,6 +83,17 @@ class BaseAgent:
         for child in self.sub_agents:
             yield from child.walk()
 
+    @property
+    def agent_tools(self) -> Sequence["BaseAgent"]:
+        """Return the agents that this one uses as tools."""
+        return ()
+
+    def everyone(self) -> Iterator["BaseAgent"]:
+        """Give all that `walk` gives, and the agents that they use as tools."""
+        yield self
+        for one in (*self.sub_agents, *self.agent_tools):
+            yield from one.everyone()
+
     def find(self, name: str) -> "BaseAgent | None":
         """Return the agent of that name in this tree."""
         return next((agent for agent in self.walk() if agent.name == name), None)
@@ -94,11 +106,7 @@ class BaseAgent:
         config = ctx.run.config
         if config.snapshots:
             await _show_state(ctx, "before")
-        stand_in = _stand_in(ctx) if config.stand_ins or config.debug else None
-        if stand_in is not None:
-            await ctx.say(stand_in)
-        else:
-            await self._execute(ctx)
+        await self._execute(ctx)
         if ctx.line.state.pending or ctx.run.journal:
             await flush_state(ctx)
         if config.snapshots:
@@ -107,21 +115,20 @@ class BaseAgent:
             _log(ctx, "agent finished")
 
     async def _execute(self, ctx: RunContext) -> None:
-        if self.confirm:
-            await confirm_step(ctx)
+        config = ctx.run.config
         try:
-            if self.before_agent_callback is not None:
-                found = await called(self.before_agent_callback, ctx)
-                if found is not None:
-                    await ctx.say(str(found))
-                    return
+            if (config.stand_ins or config.debug) and await _said_instead(ctx, _stand_in):
+                return
+            if self.confirm:
+                await confirm_step(ctx)
+            before = self.before_agent_callback
+            if before is not None and await _said_instead(ctx, before):
+                return
             text = await self.run(ctx)
             if text is not None:
                 await ctx.conclude(text)
             if self.after_agent_callback is not None:
-                found = await called(self.after_agent_callback, ctx, ctx.text)
-                if found is not None:
-                    await ctx.say(str(found))
+                await _said_instead(ctx, self.after_agent_callback, ctx.text)
         except AccError:
             raise
         except BaseException as error:
@@ -130,15 +137,57 @@ class BaseAgent:
             failed = AgentFailed(self.name, f"{type(error).__name__}: {error}")
             raise (paused_in_group(error) or failed) from error
 
+    def _check_own(self) -> None:
+        """Refuse what no agent can work with, before it is used."""
+        grants = self.grants
+        fits = isinstance(grants, Mapping) and all(isinstance(g, Grant) for g in grants.values())
+        refuse_unless(fits, self, "grants", "a mapping from names of sub-agents to a Grant each")
+        fits = isinstance(self.confirm, bool | str) or callable(self.confirm)
+        refuse_unless(fits, self, "confirm", "True, a text to ask with, or a function")
+        check_callbacks(self, "before_agent_callback", "after_agent_callback")
+
     def _check_names(self) -> None:
-        seen: set[str] = set()
-        for agent in self.walk():
+        seen: dict[str, BaseAgent] = {}
+        for agent in self.everyone():
+            if seen.get(agent.name) is agent:
+                raise InvalidTree(
+                    f"{agent.name!r} stands in the tree of {self.name!r} twice; make a second "
+                    "agent with a name of its own"
+                )
             if agent.name in seen:
                 raise InvalidTree(
                     f"two agents under {self.name!r} are called {agent.name!r}; every name in a "
                     "tree must be its own, for transfers, branches and logs to be clear"
                 )
-            seen.add(agent.name)
+            seen[agent.name] = agent
+
+
+def refuse_unless(fits: bool, agent: BaseAgent, name: str, wanted: str) -> None:
+    """Refuse an agent's field that holds something else than it takes."""
+    if not fits:
+        raise InvalidTree(f"{agent.name!r}: {name} is {wanted}, not {getattr(agent, name)!r}")
+
+
+def check_callbacks(agent: BaseAgent, *names: str) -> None:
+    """Refuse callbacks that cannot be called."""
+    for name in names:
+        found = getattr(agent, name)
+        refuse_unless(found is None or callable(found), agent, name, "a function")
+
+
+def check_count(agent: BaseAgent, name: str) -> None:
+    """Refuse a number of times that is none, where one is given."""
+    count = getattr(agent, name)
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise InvalidTree(f"{agent.name!r}: {name} must be at least 1, not {count!r}")
+
+
+def check_model(agent: BaseAgent, model: object) -> None:
+    """Refuse what is neither a model nor the name of one."""
+    if not model:
+        raise InvalidTree(f"{agent.name!r} has no model")
+    fits = isinstance(model, str) or callable(getattr(model, "complete", None))
+    refuse_unless(fits, agent, "model", "a name, or an object with `async complete(prompt)`")
 
 
 def check_name(name: object, what: str) -> None:
@@ -157,6 +206,15 @@ async def called(callback: Callback, *arguments: Any) -> Any:
     """Return what a callback returns, whether it is a plain function or an async one."""
     found = callback(*arguments)
     return await found if inspect.isawaitable(found) else found
+
+
+async def _said_instead(ctx: RunContext, callback: Callback, *arguments: Any) -> bool:
+    """Say what a callback returns in place of the agent, and tell whether there was anything."""
+    found = await called(callback, ctx, *arguments)
+    if found is None:
+        return False
+    await ctx.say(str(found))
+    return True
 
 
 async def flush_state(ctx: RunContext) -> None:
@@ -181,7 +239,7 @@ async def confirm_step(ctx: RunContext) -> None:
         raise RunRejected(agent.name, answer.reason or answer.verdict.value)
 
 
-def _stand_in(ctx: RunContext) -> str | None:
+def _stand_in(ctx: RunContext) -> Any:
     config = ctx.config
     agent = ctx.agent
     if agent.name in config.stand_ins:

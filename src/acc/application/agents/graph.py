@@ -1,10 +1,10 @@
 """A graph of agents: conditional edges, joins, and cycles that are bounded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from acc.application.agents.base import BaseAgent, called
+from acc.application.agents.base import BaseAgent, called, check_count, refuse_unless
 from acc.application.agents.workflow import Branches, check_branching, check_has_steps
 from acc.application.context import RunContext
 from acc.application.state import MergeRule
@@ -32,7 +32,8 @@ class GraphAgent(BaseAgent):
     """Runs agents along edges, from `start` until no edge leads on.
 
     The nodes that are due run at the same time, each in a branch, as in a ParallelAgent. A node in
-    `joins` waits until all edges into it have been taken. A graph with a cycle needs `max_steps`.
+    `joins` waits until all edges into it have been taken; with `on_error="collect"` it goes on
+    without those that were lost by a failure. A graph with a cycle needs `max_steps`.
     """
 
     edges: Sequence[Edge | tuple[str, str] | tuple[str, str, Condition]] = ()
@@ -46,6 +47,10 @@ class GraphAgent(BaseAgent):
     def check(self) -> None:
         """Refuse what cannot work."""
         check_has_steps(self)
+        for name in ("edges", "joins"):
+            given = getattr(self, name)
+            is_list = isinstance(given, Iterable) and not isinstance(given, str)
+            refuse_unless(is_list, self, name, "a list")
         self._edges = tuple(self._edge(edge) for edge in self.edges)
         self.start = self.start or self.sub_agents[0].name
         names = {agent.name for agent in self.sub_agents}
@@ -65,15 +70,21 @@ class GraphAgent(BaseAgent):
         self._check_joins()
 
     def _edge(self, given: Edge | tuple[Any, ...]) -> Edge:
-        if isinstance(given, Edge):
-            return given
         try:
-            return Edge(*given)
+            edge = given if isinstance(given, Edge) else Edge(*given)
         except TypeError:
+            edge = None
+        if edge is None or isinstance(given, str):
             raise InvalidTree(
                 f"graph {self.name!r}: {given!r} is no edge: give source, target and, if you like, "
                 "a condition"
-            ) from None
+            )
+        if edge.when is not None and not callable(edge.when):
+            raise InvalidTree(
+                f"graph {self.name!r}: the condition of the edge {edge.source} → {edge.target} is "
+                f"a function of the state, not {edge.when!r}"
+            )
+        return edge
 
     @property
     def all_edges(self) -> tuple[Edge, ...]:
@@ -85,6 +96,7 @@ class GraphAgent(BaseAgent):
         by_name = {agent.name: agent for agent in self.sub_agents}
         due = [self.start]
         arrived: dict[str, set[str]] = {name: set() for name in self.joins}
+        failed: set[str] = set()
         steps = 0
         while due:
             steps += 1
@@ -93,7 +105,10 @@ class GraphAgent(BaseAgent):
             done = await self._step(ctx, [by_name[name] for name in due])
             if ctx.escalated:
                 return
+            failed = failed.union(due).difference(done)
             due = await self._next(ctx, [name for name in due if name in done], arrived)
+            if failed and not due:
+                due = self._left_waiting(arrived, failed)
         waiting = {name: came for name, came in arrived.items() if came}
         if waiting:
             self._report_stuck(waiting)
@@ -119,8 +134,7 @@ class GraphAgent(BaseAgent):
                     due[edge.target] = None
                     continue
                 arrived[edge.target].add(name)
-                wanted = {e.source for e in self._edges if e.target == edge.target}
-                if arrived[edge.target] == wanted:
+                if arrived[edge.target] == self._sources(edge.target):
                     arrived[edge.target] = set()
                     due[edge.target] = None
         return list(due)
@@ -134,33 +148,48 @@ class GraphAgent(BaseAgent):
         ]
         return taken or [edge for edge in leaving if edge.otherwise]
 
+    def _left_waiting(self, arrived: dict[str, set[str]], failed: set[str]) -> list[str]:
+        """Return the joins that go on with what came, as all they wait for was lost by failures."""
+        lost = self._reached(failed)
+        waiting = [n for n, came in arrived.items() if came and self._sources(n) - came <= lost]
+        behind = {n for n in waiting for other in waiting if n in self._reached({other}) - {other}}
+        due = [name for name in waiting if name not in behind] or waiting
+        arrived.update((name, set()) for name in due)
+        return due
+
     def _report_stuck(self, waiting: Mapping[str, set[str]]) -> None:
         told: list[str] = []
         for name, came in waiting.items():
-            missing = sorted({e.source for e in self._edges if e.target == name} - came)
+            missing = sorted(self._sources(name) - came)
             told.append(f"{name!r} waits for {', '.join(missing)}, which can no longer come")
         raise GraphStuck(f"graph {self.name!r} ended, but {'; '.join(told)}")
 
     def _followers(self, name: str) -> list[str]:
         return [edge.target for edge in self._edges if edge.source == name]
 
-    def _check_reach(self, names: set[str]) -> None:
+    def _sources(self, name: str) -> set[str]:
+        return {edge.source for edge in self._edges if edge.target == name}
+
+    def _reached(self, names: set[str]) -> set[str]:
+        """Return these nodes and all that edges lead to from them."""
         reached: set[str] = set()
-        todo = [self.start]
+        todo = list(names)
         while todo:
             name = todo.pop()
             if name not in reached:
                 reached.add(name)
                 todo += self._followers(name)
-        if lost := sorted(names - reached):
+        return reached
+
+    def _check_reach(self, names: set[str]) -> None:
+        if lost := sorted(names - self._reached({self.start})):
             raise InvalidTree(
                 f"graph {self.name!r}: no edge leads from {self.start!r} to {', '.join(lost)}"
             )
 
     def _check_cycles(self, names: set[str]) -> None:
+        check_count(self, "max_steps")
         if self.max_steps is not None:
-            if self.max_steps < 1:
-                raise InvalidTree(f"graph {self.name!r}: max_steps must be at least 1")
             return
         left = set(names)
         while left:

@@ -1,13 +1,20 @@
 """The agent that reasons with a model: ask, use tools, ask again, answer."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from acc.application.agents.base import BaseAgent, Callback, called
+from acc.application.agents.base import (
+    BaseAgent,
+    Callback,
+    called,
+    check_callbacks,
+    check_model,
+    refuse_unless,
+)
 from acc.application.agents.instruction import Instruction, resolve
 from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool, json_schema
 from acc.application.agents.tool_calls import Outcome, ToolCalls
@@ -18,6 +25,7 @@ from acc.application.context import RunContext
 from acc.application.remembering import MemoryChoice, Remembering
 from acc.domain.errors import InvalidTree, ModelOutputInvalid
 from acc.domain.value_objects.event import Event, EventKind, Part, ToolCall, Usage, text_part
+from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -44,9 +52,10 @@ class LlmAgent(BaseAgent):
     disallowed; a `returns_control` agent that was transferred to hands its answer back, any other
     keeps the conversation.
 
-    `before_model_callback(ctx, prompt)` may return a ModelAnswer or another Prompt,
-    `after_model_callback(ctx, answer)` another answer, `before_tool_callback(tool, arguments, ctx)`
-    a result in place of the call, `after_tool_callback(tool, arguments, ctx, result)` another one.
+    `before_model_callback(ctx, prompt)` may return a text, a ModelAnswer or another Prompt,
+    `after_model_callback(ctx, answer)` another text or answer,
+    `before_tool_callback(tool, arguments, ctx)` a result in place of the call,
+    `after_tool_callback(tool, arguments, ctx, result)` another one.
     """
 
     model: str | LanguageModelPort = "embedded"
@@ -70,8 +79,7 @@ class LlmAgent(BaseAgent):
 
     def check(self) -> None:
         """Refuse what cannot work."""
-        if not self.model:
-            raise InvalidTree(f"{self.name!r} has no model")
+        self._check_fields()
         self._own_tools = {}
         self._toolsets = tuple(item for item in self.tools if isinstance(item, Toolset))
         check_toolsets(self.name, self._toolsets)
@@ -93,10 +101,35 @@ class LlmAgent(BaseAgent):
                         " it whom to transfer to"
                     )
 
+    def _check_fields(self) -> None:
+        check_model(self, self.model)
+        check_callbacks(
+            self,
+            "before_model_callback",
+            "after_model_callback",
+            "before_tool_callback",
+            "after_tool_callback",
+        )
+        fits = isinstance(self.instruction, str) or callable(self.instruction)
+        refuse_unless(fits, self, "instruction", "a text, or a function of the context")
+        key = self.output_key
+        fits = isinstance(key, str) and (not key or bool(key.strip()))
+        refuse_unless(fits, self, "output_key", "the name of a key")
+        held = self.memory
+        fits = held is None or isinstance(held, str | MemoryPort) or callable(held)
+        refuse_unless(fits, self, "memory", "a name, a function that makes one, or None")
+        refuse_unless(isinstance(self.tools, Iterable), self, "tools", "a list")
+        self.tools = tuple(self.tools)
+
     @property
     def own_tools(self) -> Mapping[str, Tool]:
         """Return the agent's tools by name, but for those that a toolset offers."""
         return self._own_tools
+
+    @property
+    def agent_tools(self) -> tuple[BaseAgent, ...]:
+        """Return the agents that this one uses as tools."""
+        return tuple(t.agent for t in self._own_tools.values() if isinstance(t, AgentTool))
 
     @property
     def own_specs(self) -> tuple[ToolSpec, ...]:
@@ -133,11 +166,17 @@ class LlmAgent(BaseAgent):
 def _check_agent_tool(agent: LlmAgent, used: BaseAgent) -> None:
     if used is agent:
         raise InvalidTree(f"{agent.name!r} cannot be its own tool")
-    if isinstance(used, LlmAgent) and used.memory not in (None, "transcript"):
+    if used.parent is not None:
         raise InvalidTree(
-            f"{used.name!r} is used as a tool: it hears only the request, so its memory would stay "
-            "empty; leave memory out, or make it a sub-agent"
+            f"{used.name!r} already belongs to {used.parent.name!r} and cannot be a tool of "
+            f"{agent.name!r} too; make a second agent with a name of its own"
         )
+    for one in used.everyone():
+        if isinstance(one, LlmAgent) and one.memory not in (None, "transcript"):
+            raise InvalidTree(
+                f"{one.name!r} is used as a tool: it hears only the request, so its memory would "
+                "stay empty; leave memory out, or make it a sub-agent"
+            )
 
 
 def _schema_of(agent: LlmAgent) -> Mapping[str, Any]:
@@ -230,15 +269,16 @@ class _Reasoning:
         usage = Usage()
         if agent.before_model_callback is not None:
             found = await called(agent.before_model_callback, ctx, prompt)
-            if isinstance(found, ModelAnswer):
-                answer = found
-            elif isinstance(found, Prompt):
+            if isinstance(found, Prompt):
                 prompt = found
+            else:
+                answer = _given("before_model_callback", found)
         if answer is None:
             tokens = 0 if self._memory is None else self._memory.tokens
             answer, usage = await ask_model(ctx, self._model, prompt, memory_tokens=tokens)
         if agent.after_model_callback is not None:
-            answer = await called(agent.after_model_callback, ctx, answer) or answer
+            found = await called(agent.after_model_callback, ctx, answer)
+            answer = _given("after_model_callback", found) or answer
         return answer, usage
 
     def _fault(self, answer: ModelAnswer) -> str:
@@ -307,6 +347,15 @@ class _Reasoning:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
 
 
+def _given(callback: str, found: object) -> ModelAnswer | None:
+    """Return what a callback gave as a model's answer, of which a text is the words."""
+    if found is None or isinstance(found, ModelAnswer):
+        return found
+    if isinstance(found, str):
+        return ModelAnswer(text=found)
+    raise TypeError(f"{callback} returned a {type(found).__name__}, which is no answer")
+
+
 def _is_sound(call: ToolCall) -> bool:
     texts = isinstance(call.id, str) and isinstance(call.name, str)
     return texts and isinstance(call.arguments, Mapping)
@@ -318,6 +367,18 @@ def _last_text(outcomes: Sequence[Outcome], *, alone: bool) -> str:
     if isinstance(content, str):
         return content
     return msgspec.json.encode(content).decode() if alone else ""
+
+
+def can_keep(agent: BaseAgent) -> bool:
+    """Tell whether an agent can keep the conversation: only models pass it on down to it."""
+    if getattr(agent, "returns_control", False):
+        return False
+    above = agent.parent
+    while above is not None:
+        if not isinstance(above, LlmAgent):
+            return False
+        above = above.parent
+    return isinstance(agent, LlmAgent)
 
 
 def remembers(root: BaseAgent) -> bool:

@@ -1,11 +1,11 @@
 """The delegator: it chooses, by rule, by intent or by a model, who does the work."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.application.agents.base import BaseAgent, called
+from acc.application.agents.base import BaseAgent, called, check_model, refuse_unless
 from acc.application.agents.workflow import check_has_steps
 from acc.application.asking import ask_model
 from acc.application.context import RunContext
@@ -15,6 +15,9 @@ from acc.domain.value_objects.event import NO_USAGE, EventKind, Part, Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt, PromptMessage
 
 _LEAST_COVERED = 0.34
+#: Hiragana, katakana, kanji; and what words of other scripts, and names, are made of.
+_SCRIPTS = ("\u3041-\u309f", "\u30a1-\u30ff\uff66-\uff9f", "\u3005\u3400-\u9fff\uf900-\ufaff")
+_OTHERS = rf"(?:-|[^\W{''.join(_SCRIPTS)}])"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -36,6 +39,9 @@ class RouterAgent(BaseAgent):
     def check(self) -> None:
         """Refuse what cannot work."""
         check_has_steps(self)
+        fits = isinstance(self.intents, Mapping) and all(map(_are_texts, self.intents.values()))
+        refuse_unless(fits, self, "intents", "a mapping from names to lists of phrases")
+        check_model(self, self.model)
         names = [agent.name for agent in self.sub_agents]
         for name in (*self.intents, *([self.default] if self.default else [])):
             if name not in names:
@@ -119,7 +125,7 @@ class RouterAgent(BaseAgent):
             )
             found, usage = await ask_model(ctx, ctx.services.model(self.model), prompt)
             answer, spent = found.text.strip(), spent + usage
-            named = [n for n in names if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", answer)]
+            named = names_in(answer, names)
             if len(named) == 1:
                 return named[0], spent
             fault = f"Reply with exactly one of: {', '.join(names)}."
@@ -129,6 +135,36 @@ class RouterAgent(BaseAgent):
                 PromptMessage(role="user", author="system", parts=(Part(text=fault),)),
             )
         return answer[:80], spent
+
+
+def names_in(answer: str, names: Sequence[str]) -> list[str]:
+    """Return which names stand in an answer as words of their own: as they are, or in any case."""
+    found = _words_in(answer, names)
+    if found:
+        return [name for name in names if name in found]
+    found = _words_in(answer.casefold(), [name.casefold() for name in names])
+    return [name for name in names if name.casefold() in found]
+
+
+def _words_in(text: str, names: Sequence[str]) -> set[str]:
+    longest_first = sorted(names, key=len, reverse=True)
+    words = (
+        rf"(?<!{_kin(name[0])}){re.escape(name)}(?!{_kin(name[-1])})" for name in longest_first
+    )
+    return set(re.findall("|".join(words), text))
+
+
+def _kin(char: str) -> str:
+    """Return what continues a word there: in Japanese a word ends where the script changes."""
+    scripts = (f"[{script}]" for script in _SCRIPTS)
+    return next((script for script in scripts if re.match(script, char)), _OTHERS)
+
+
+def _are_texts(given: object) -> bool:
+    """Tell whether this is a list of texts, and not one text, which would mean its letters."""
+    if isinstance(given, str) or not isinstance(given, Collection):
+        return False
+    return all(isinstance(text, str) for text in given)
 
 
 def _likeness(asked: frozenset[str], phrase: frozenset[str]) -> float:

@@ -191,6 +191,7 @@ class FunctionTool:
         target = self.func
         self.name = self.name or getattr(target, "__name__", "")
         check_name(self.name, "a tool")
+        _check_terms(self)
         text, described = read_docstring(inspect.getdoc(target) or "")
         self.description = self.description or text
         parameters = self._parameters()
@@ -206,7 +207,7 @@ class FunctionTool:
         self._is_async = inspect.iscoroutinefunction(target)
         functools.update_wrapper(self, target, updated=())
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         """Call the function itself."""
         return self.func(*arguments, **named)
 
@@ -228,7 +229,7 @@ class FunctionTool:
             named[self._context_name] = tool_context
         if self._is_async:
             return await self.func(**named)
-        found = await context.services.threads.call(self.func, **named)
+        found = await context.services.threads.call(_contained, self.func, named)
         return await found if inspect.isawaitable(found) else found
 
     def _parameters(self) -> dict[str, tuple[Any, Any]]:
@@ -251,6 +252,27 @@ class FunctionTool:
                 raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
             found[name] = (kind, parameter.default)
         return found
+
+
+def _contained(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+    """Call a function in its thread, where nobody can have pressed Ctrl-C or closed anything."""
+    try:
+        return function(**named)
+    except (GeneratorExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def _check_terms(given: "FunctionTool | AgentTool") -> None:
+    """Refuse terms under which nothing could be called."""
+    if not (isinstance(given.confirm, bool | str) or callable(given.confirm)):
+        raise InvalidTree(
+            f"tool {given.name!r}: confirm is True, a text to ask with, or a function, not "
+            f"{given.confirm!r}"
+        )
+    for name in ("timeout", "confirm_expires"):
+        seconds = getattr(given, name)
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            raise InvalidTree(f"tool {given.name!r}: {name} cannot be {seconds!r}")
 
 
 def _field(name: str, parameter: tuple[Any, Any]) -> Any:
@@ -372,6 +394,7 @@ class AgentTool:
     def __post_init__(self) -> None:
         self.name = self.name or self.agent.name
         check_name(self.name, "a tool")
+        _check_terms(self)
         self.description = self.description or self.agent.description
         if not self.description:
             raise InvalidTree(f"agent {self.name!r} as a tool needs a description to be chosen by")

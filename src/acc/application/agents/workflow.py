@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
-from acc.application.agents.base import BaseAgent
+from acc.application.agents.base import BaseAgent, check_count, refuse_unless
 from acc.application.context import RunContext
-from acc.application.control import RunPaused, RunRejected
+from acc.application.control import OF_THE_RUN, RunPaused, RunRejected
 from acc.application.run import Line
 from acc.application.state import MergeRule, check_merge_rule, merge_branches
 from acc.domain.errors import AccError, BranchFailed, InvalidTree
@@ -66,7 +66,8 @@ class ParallelAgent(BaseAgent):
     Every branch starts from the state as it is. When all are done, what they wrote is joined; a key
     that two of them wrote is an error, unless `merge` names a rule for it: first, last, list, sum,
     union, or a function. With `on_error="collect"` a branch that fails is put on record and the
-    others count; otherwise it cancels them. `max_concurrency` limits how many run at once.
+    others count; otherwise it cancels them, and so does what ends the run, such as its budget.
+    `max_concurrency` limits how many run at once.
     """
 
     merge: Mapping[str, MergeRule] = field(default_factory=dict)
@@ -77,8 +78,7 @@ class ParallelAgent(BaseAgent):
         """Refuse what cannot work."""
         check_has_steps(self)
         check_branching(self, self.merge, self.on_error)
-        if self.max_concurrency is not None and self.max_concurrency < 1:
-            raise InvalidTree(f"{self.name!r}: max_concurrency must be at least 1")
+        check_count(self, "max_concurrency")
 
     async def run(self, ctx: RunContext) -> None:
         """Run the branches and join them; the answer holds all of theirs, by name."""
@@ -97,6 +97,7 @@ def check_has_steps(agent: BaseAgent) -> None:
 
 def check_branching(agent: BaseAgent, merge: Mapping[str, MergeRule], on_error: str) -> None:
     """Refuse a way to join branches that does not exist."""
+    refuse_unless(isinstance(merge, Mapping), agent, "merge", "a mapping from keys to rules")
     for rule in merge.values():
         check_merge_rule(rule)
     if on_error not in ("cancel", "collect"):
@@ -167,7 +168,7 @@ class Branches:
             except RunRejected as rejected:
                 self._rejected = rejected
             except AccError as error:
-                if not self._collect:
+                if not self._collect or isinstance(error, OF_THE_RUN):
                     raise
                 self._errors[name] = BranchFailed(name, str(error))
                 await fault.emit(

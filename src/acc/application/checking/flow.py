@@ -12,7 +12,6 @@ from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
 from acc.application.checking.tree import (
     OURS,
-    agent_tools,
     callbacks_of,
     everyone,
     own_code,
@@ -107,7 +106,7 @@ class StateFlow:
             if key not in known.sure and not may_be_absent:
                 self._note(agent, key, known)
         below = self.written_below(agent)
-        for helper in agent_tools(agent):
+        for helper in agent.agent_tools:
             self._follow(helper, known.plus(maybe=below))
         for child in agent.sub_agents:
             self._follow(child, known.plus(maybe=below))

@@ -9,7 +9,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.graph import GraphAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
-from acc.application.agents.tool import AgentTool, FunctionTool, Tool
+from acc.application.agents.tool import FunctionTool, Tool
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
 
 #: The kinds whose `run` is ours; any other holds code of the user's.
@@ -18,19 +18,7 @@ OURS = (LlmAgent, SequentialAgent, LoopAgent, ParallelAgent, RouterAgent, GraphA
 
 def everyone(root: BaseAgent) -> tuple[BaseAgent, ...]:
     """Return the agents of a tree, top down, with those that are used as tools."""
-    found: dict[int, BaseAgent] = {}
-    todo = [root]
-    while todo:
-        agent = todo.pop(0)
-        if id(agent) not in found:
-            found[id(agent)] = agent
-            todo = [*agent.sub_agents, *agent_tools(agent), *todo]
-    return tuple(found.values())
-
-
-def agent_tools(agent: BaseAgent) -> tuple[BaseAgent, ...]:
-    """Return the agents that an agent uses as tools."""
-    return tuple(tool.agent for tool in tools_of(agent) if isinstance(tool, AgentTool))
+    return tuple(root.everyone())
 
 
 def tools_of(agent: BaseAgent) -> tuple[Tool, ...]:

@@ -95,6 +95,16 @@ class Usage(Value, frozen=True, kw_only=True):
         """Tell whether `cost` covers every model call."""
         return self.priced_calls >= self.llm_calls
 
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether what a model told of its call can be counted and kept."""
+        return (
+            type(self.input_tokens or 0) is int
+            and type(self.output_tokens or 0) is int
+            and type(self.cached_tokens or 0) is int
+            and (self.cost is None or isinstance(self.cost, int | float))
+        )
+
     def __add__(self, other: "Usage") -> "Usage":
         cost = self.cost if other.cost is None else other.cost + (self.cost or 0.0)
         return Usage(

@@ -1,13 +1,13 @@
 """What a run may spend, what it carries along, and what a parent grants to a worker."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.value import Value, settle
 
-StandIn = str | Callable[[Any], str]
+StandIn = str | Callable[[Any], str | Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,14 @@ class RunConfig:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number or not value >= least:  # which nan is not either
                 raise InvalidInput(f"{item.name} cannot be {value!r}")
+        for name in ("snapshots", "debug"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} cannot be {getattr(self, name)!r}")
+        found = self.stand_ins.values() if isinstance(self.stand_ins, Mapping) else (None,)
+        if not all(isinstance(one, str) or callable(one) for one in found):
+            raise InvalidInput(
+                f"stand_ins maps names of agents to texts or functions, unlike {self.stand_ins!r}"
+            )
 
 
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
@@ -61,6 +69,13 @@ class CallContext(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
+        told = (self.request_id, self.trace_id, self.caller, self.message_id)
+        try:
+            joined = "".join(told)
+            if not joined.isascii():
+                joined.encode()  # half a character cannot be written down
+        except (TypeError, UnicodeEncodeError):
+            raise InvalidInput(f"a call is told apart by texts, not by {told!r}") from None
         if self.permissions is not None and not isinstance(self.permissions, frozenset):
             settle(self, "permissions", _names("permissions", self.permissions))
 

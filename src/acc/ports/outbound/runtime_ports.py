@@ -25,7 +25,7 @@ class IdsPort(Protocol):
 class ThreadsPort(Protocol):
     """Runs functions that may block."""
 
-    async def call(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    async def call(self, function: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
         """Return what `function` returns, from a thread of its own.
 
         If the caller is cancelled it does not wait for the function, which cannot be stopped.

@@ -1,0 +1,164 @@
+"""What cannot be kept is refused where it is given, whatever the store."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from running_world import World, check_record, clerk
+
+from acc import BaseAgent, CallContext, ModelAnswer, RunContext, ToolCall, ToolContext, Usage, tool
+from acc.domain.errors import InvalidInput, ModelFailed
+from acc.domain.value_objects.event import EventKind, Part
+from acc.testing import ScriptedModel, call
+
+HALF = "\ud800"
+
+
+@dataclass(kw_only=True, eq=False)
+class Does(BaseAgent):
+    """Does something odd with its context."""
+
+    do: Callable[[RunContext], Awaitable[Any]]
+
+    async def run(self, ctx: RunContext) -> str:
+        await self.do(ctx)
+        return "done"
+
+
+async def _writes(ctx: RunContext) -> None:
+    ctx.state[HALF] = 1
+
+
+ODD: dict[str, tuple[Callable[[RunContext], Awaitable[Any]], str]] = {
+    "a question that is no text": (lambda ctx: ctx.ask_person(3), "what 'odd' asks cannot be kept"),  # type: ignore[arg-type]
+    "a question with an object": (
+        lambda ctx: ctx.ask_person("?", schema={"a": object()}),
+        "what 'odd' asks cannot be kept",
+    ),
+    "a question of no kind": (
+        lambda ctx: ctx.ask_person("?", kind="nope"),
+        "what 'odd' asks cannot be kept",
+    ),
+    "an event with an object": (
+        lambda ctx: ctx.emit(EventKind.MEMORY, detail={"a": object()}),
+        "event 2 of 'odd' cannot be stored",
+    ),
+    "an event of no kind": (lambda ctx: ctx.emit("nope"), "an event has a kind"),  # type: ignore[arg-type]
+    "an event of letters": (
+        lambda ctx: ctx.emit(EventKind.MESSAGE, parts="abc"),  # type: ignore[arg-type]
+        "a tuple of Parts",
+    ),
+    "half a character as a key": (_writes, "it holds half a character"),
+    "a file that is data": (
+        lambda ctx: ctx.artifacts.save("n", {"a": 1}),  # type: ignore[arg-type]
+        "artifact 'n' is saved as a text or as bytes, not as a dict",
+    ),
+    "a file that is nothing": (
+        lambda ctx: ctx.artifacts.save("n", None),  # type: ignore[arg-type]
+        "not as a NoneType",
+    ),
+    "a file of half a character": (
+        lambda ctx: ctx.artifacts.save("n", HALF),
+        "artifact 'n' cannot be saved",
+    ),
+    "a file whose name is no text": (
+        lambda ctx: ctx.artifacts.save(3, "x"),  # type: ignore[arg-type]
+        "3 is no name for an artifact",
+    ),
+    "a file whose media type is no text": (
+        lambda ctx: ctx.artifacts.save("n", "x", media_type=3),  # type: ignore[arg-type]
+        "artifact 'n': 3 is no media type",
+    ),
+    "a file of another version": (
+        lambda ctx: ctx.artifacts.load("n", "1"),  # type: ignore[arg-type]
+        "there is no version '1' of an artifact 'n'",
+    ),
+    "an outcome with an object": (
+        lambda ctx: ctx.artifacts.publish("n", Part(data=object())),
+        "artifact 'n' cannot be kept",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+async def test_what_cannot_be_kept_is_refused_and_the_session_goes_on(
+    world: World, case: str
+) -> None:
+    do, reason = ODD[case]
+    desk = world.desk(Does(name="odd", do=do))
+    with pytest.raises(InvalidInput, match=reason):
+        await desk.say("go")
+    ended = (await desk.events())[-1]
+    assert ended.detail["code"] == "invalid_input"
+    assert await desk.runner.services.artifacts.names(desk.runner._key("ann", "s1")) == ()
+    again = desk.restarted(clerk(ScriptedModel("ok")))
+    assert (await again.say("again")).text == "ok"
+    check_record(await again.events())
+
+
+async def test_a_tool_that_saves_what_is_no_file_is_told_so(world: World) -> None:
+    @tool
+    async def save(ctx: ToolContext) -> str:
+        """Save."""
+        await ctx.artifacts.save("n", {"a": 1})  # type: ignore[arg-type]
+        return "saved"
+
+    @tool
+    def save_later(ctx: ToolContext) -> str:
+        """Save when the tool is done."""
+        ctx.save_artifact("n", {"a": 1})  # type: ignore[arg-type]
+        return "saved"
+
+    model = ScriptedModel([call("save"), call("save_later")], "told")
+    result = await world.desk(clerk(model, save, save_later)).say("go")
+    assert result.text == "told"
+    found = [event.result for event in result.events if event.result is not None]
+    assert [one.is_error for one in found] == [True, True]
+    assert all("not as a dict" in one.content["error"] for one in found)
+
+
+async def test_bytes_of_any_kind_are_a_file(world: World) -> None:
+    async def save(ctx: RunContext) -> None:
+        assert await ctx.artifacts.save("n", bytearray(b"ab")) == 1  # type: ignore[arg-type]
+
+    desk = world.desk(Does(name="odd", do=save))
+    await desk.say("go")
+    found = await desk.runner.load_artifact("n", user_id="ann", session_id="s1")
+    assert found is not None
+    assert found.data == b"ab"
+
+
+@pytest.mark.parametrize("odd", [1, None, HALF])
+def test_a_call_is_told_apart_by_texts(odd: Any) -> None:
+    for name in ("request_id", "trace_id", "caller"):
+        fields = {"request_id": "r", "trace_id": "追跡", "caller": "c", name: odd}
+        with pytest.raises(InvalidInput, match="a call is told apart by texts"):
+            CallContext(**fields)
+    assert CallContext(request_id="r", trace_id="追跡", caller="c").trace_id == "追跡"
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [{"input_tokens": 1.5}, {"output_tokens": "x"}, {"cached_tokens": 0.5}, {"cost": "much"}],
+)
+async def test_a_model_that_tells_no_numbers_has_failed(
+    world: World, usage: dict[str, Any]
+) -> None:
+    desk = world.desk(clerk(ScriptedModel(ModelAnswer(text="x", usage=Usage(**usage)))))
+    with pytest.raises(ModelFailed, match="not of text, tool calls and usage"):
+        await desk.say("go")
+
+
+async def test_a_model_that_tells_no_count_has_told_none(world: World) -> None:
+    usage = Usage(input_tokens=None, output_tokens=3)  # type: ignore[arg-type]
+    desk = world.desk(clerk(ScriptedModel(ModelAnswer(text="x", usage=usage))))
+    spent = (await desk.say("go")).usage
+    assert (spent.input_tokens, spent.output_tokens, spent.cached_tokens) == (0, 3, 0)
+
+
+async def test_half_a_character_in_the_id_of_a_call_is_no_end(world: World) -> None:
+    odd = ModelAnswer(calls=(ToolCall(id=HALF, name="f"),))
+    desk = world.desk(clerk(ScriptedModel(odd, "ok")))
+    assert (await desk.say("go")).text == "ok"
+    assert len(await desk.events()) > 2
