@@ -389,7 +389,7 @@ class SessionRunner:
         given: dict[str, InputAnswer] = {}
         for answer in answers:
             if answer.request_id in given:
-                raise InvalidInput(f"{answer.request_id!r} is answered twice; once is enough")
+                raise NothingPending(f"{answer.request_id!r} is answered twice; once is enough")
             if answer.request_id not in known:
                 asked = f"only for {', '.join(known)}" if known else _ALL_ANSWERED
                 raise NothingPending(f"nobody waits for {answer.request_id!r}, {asked}")

@@ -214,13 +214,11 @@ async def test_a_budget_ends_the_run_where_failures_of_branches_are_collected() 
         await turn(tree, config=RunConfig(max_llm_calls=2))
 
 
-@pytest.mark.parametrize(
-    "error", [StorageFailed("full"), SessionConflict("taken"), ReplayMismatch("other")]
-)
-async def test_what_is_wrong_with_the_whole_run_is_not_collected(error: AccError) -> None:
+@pytest.mark.parametrize("kind", [StorageFailed, SessionConflict, ReplayMismatch])
+async def test_what_is_wrong_with_the_whole_run_is_not_collected(kind: type[AccError]) -> None:
     def fail(ctx: RunContext) -> None:
-        raise error
+        raise kind("that ends it")
 
     steps = [Does(name="a", do=fail), says("b")]
-    with pytest.raises(type(error), match=str(error)):
+    with pytest.raises(kind, match="that ends it"):
         await turn(ParallelAgent(name="p", sub_agents=steps, on_error="collect"))
