@@ -40,7 +40,8 @@ from acc.domain.value_objects.task import (
 )
 from acc.ports.outbound.remote_ports import NotificationReceiverPort, RemoteAgentPort
 
-_MARK = "remote"
+#: Where it is on record what came of a message to a remote agent.
+MARK = "remote"
 _MOST_NAME = 256
 
 
@@ -250,9 +251,10 @@ class _Leg:
             "text": text,
             "asked": asked,
             "published": list(names),
+            "url": self._agent.url,
         }
-        event = await self._ctx.emit(EventKind.STATE, detail={_MARK: done})
-        return dict(event.detail[_MARK])
+        event = await self._ctx.emit(EventKind.STATE, detail={MARK: done})
+        return dict(event.detail[MARK])
 
     async def _hear(self, task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
         ctx = self._ctx
@@ -298,14 +300,14 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
 async def _on_record(ctx: RunContext) -> dict[str, Any] | None:
     """Return what came of a leg that is on record, having gone through its events."""
     recorded = ctx.on_record()
-    end = next((place for place, one in enumerate(recorded) if _MARK in one.detail), None)
+    end = next((place for place, one in enumerate(recorded) if MARK in one.detail), None)
     if end is None:
         return None
     event: Event | None = None
     for one in recorded[: end + 1]:
         event = await ctx.emit(one.kind)
     assert event is not None  # noqa: S101 - there is at least the one that was found
-    return dict(event.detail[_MARK])
+    return dict(event.detail[MARK])
 
 
 async def _ask_all(ctx: RunContext, asked: Sequence[Asked]) -> list[tuple[Asked, InputAnswer]]:
