@@ -1,9 +1,11 @@
 """Agents of other servers, as agents of one's own tree."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.remote_answers import (
@@ -102,13 +104,13 @@ class RemoteAgent(BaseAgent):
         parts = _said(ctx)
         task_id = ""
         leg = 0
-        published: set[str] = set()
+        published: dict[str, str] = {}
         while True:
             done = await _on_record(ctx)
             if done is None:
                 message = self._message(ctx, parts, leg=leg, task_id=task_id)
                 done = await _Leg(self, ctx, published).run(message)
-            published |= set(done["published"])
+            published |= done["published"]
             if done["asked"] is None:
                 break
             task_id = done["task"]
@@ -164,7 +166,7 @@ class RemoteAgent(BaseAgent):
 class _Leg:
     """One message to the remote agent, up to where its task ends or waits."""
 
-    def __init__(self, agent: RemoteAgent, ctx: RunContext, published: set[str]) -> None:
+    def __init__(self, agent: RemoteAgent, ctx: RunContext, published: Mapping[str, str]) -> None:
         self._agent = agent
         self._ctx = ctx
         self._published = published
@@ -226,14 +228,21 @@ class _Leg:
         text = answer_text(task, answer)
         return await self._note(text=text, state=task.state, task=task.id, names=published)
 
-    async def _publish(self, artifacts: Iterable[TaskArtifact]) -> list[str]:
-        """Publish what the remote task has made, all at once: a repeated leg then does the same."""
-        names: list[str] = []
+    async def _publish(self, artifacts: Iterable[TaskArtifact]) -> dict[str, str]:
+        """Publish what the remote task has made, all at once: a repeated leg then does the same.
+
+        What was published in an earlier leg is so again if it has changed since.
+        """
+        names: dict[str, str] = {}
         for made in artifacts:
-            if made.artifact_id not in self._published and made.parts:
+            if made.parts and not self._is_published(made):
                 await self._ctx.artifacts.publish(_name(made), *made.parts)
-                names.append(made.artifact_id)
+                names[made.artifact_id] = _digest(made)
         return names
+
+    def _is_published(self, made: TaskArtifact) -> bool:
+        known = self._published.get(made.artifact_id)
+        return known is not None and known == _digest(made)
 
     async def _note(
         self,
@@ -242,7 +251,7 @@ class _Leg:
         task: str,
         text: str = "",
         asked: list[dict[str, Any]] | None = None,
-        names: Sequence[str] = (),
+        names: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         _check_length(self._ctx, text)
         done = {
@@ -250,7 +259,7 @@ class _Leg:
             "task": task,
             "text": text,
             "asked": asked,
-            "published": list(names),
+            "published": dict(names or {}),
             "url": self._agent.url,
         }
         event = await self._ctx.emit(EventKind.STATE, detail={MARK: done})
@@ -264,7 +273,9 @@ class _Leg:
                 await ctx.progress(words(said.parts), remote=task.id)
             return
         text = words(update.artifact.parts)
-        if not ctx.run.streaming or not text or update.artifact.artifact_id in self._published:
+        if not ctx.run.streaming or not text:
+            return
+        if not update.append and self._is_published(update.artifact):
             return
         if update.artifact.parts[0].filename:
             return
@@ -340,6 +351,11 @@ def _name(made: TaskArtifact) -> str:
     """Return a name under which an artifact can be published, whatever its server calls it."""
     name = "".join(sign for sign in made.name or made.artifact_id if sign.isprintable()).strip()
     return name[:_MOST_NAME] or "artifact"
+
+
+def _digest(made: TaskArtifact) -> str:
+    """Return what tells one version of an artifact from another."""
+    return sha256(msgspec.json.encode((made.name, made.parts))).hexdigest()
 
 
 def _check_length(ctx: RunContext, text: str) -> None:
