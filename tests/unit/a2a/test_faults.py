@@ -238,3 +238,11 @@ def test_json_that_breaks_after_a_wrong_field_is_broken_json() -> None:
 def test_what_is_no_answer_is_the_servers_failure(body: bytes) -> None:
     with pytest.raises(RemoteFailed):
         read_answer(body)
+
+
+def test_what_a_new_task_lacks_is_no_task() -> None:
+    error = {"code": -32001, "message": "context c-1 not found"}
+    found = from_rpc_error(error)
+    assert (type(found), str(found)) == (errors.NotFound, "context c-1 not found")
+    assert type(from_rpc_error(error, task_id="t-1")) is errors.TaskNotFound
+    assert type(from_rpc_error({"code": -32001})) is errors.TaskNotFound

@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 from remote_desk import Desk, Mailbox, asking, desk, shop, task
 
@@ -6,11 +8,12 @@ from acc import (
     RunStatus,
     approve,
 )
-from acc.domain.errors import InvalidInput, Unauthenticated
+from acc.domain.errors import InvalidInput, NotFound, Unauthenticated
 from acc.domain.value_objects.task import (
     Task,
     TaskState,
 )
+from acc.domain.value_objects.value import changed
 from acc.testing import ScriptedRemote
 
 
@@ -73,3 +76,67 @@ async def test_an_answer_refused_by_a_task_that_asks_no_more_fails_the_run(
     (first,) = (await office.say("pay")).requests
     with pytest.raises(RemoteFailed, match="the edited arguments for pay are wrong"):
         await office.answer(approve(first.id, arguments={"amount": "much"}))
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        InvalidInput("unknown contextId"),
+        InvalidInput("context 'context-1' not found; leave it out to begin a new one"),
+        NotFound("No such context"),
+        RemoteFailed(
+            "the remote agent failed: context has expired", remote_code="INVALID_ARGUMENT"
+        ),
+    ],
+)
+async def test_a_conversation_that_the_server_has_forgotten_begins_anew(
+    refused: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = changed(task(), context_id="context-2")
+    office, remote = desk(shop(), "one", refused, other, "three")
+    await office.say("first")
+    with caplog.at_level(logging.WARNING, "acc.run"):
+        await office.say("second")
+    assert "agent 'shop': the remote agent does not know the conversation any more" in caplog.text
+    await office.say("third")
+    assert [one.context_id for one in remote.sent] == ["", "context-1", "", "context-2"]
+    assert remote.sent[1].message_id == remote.sent[2].message_id
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        InvalidInput("message.parts: at most 100"),
+        InvalidInput("unknown context window: the context length of 8192 is not found"),
+        Unauthenticated("contextId: who are you?"),
+        RemoteFailed("contextId", remote_code="INTERNAL_ERROR"),
+    ],
+)
+async def test_what_is_refused_for_another_reason_keeps_the_conversation(
+    refused: Exception,
+) -> None:
+    office, remote = desk(shop(), "one", refused, "three")
+    await office.say("first")
+    with pytest.raises(RemoteFailed):
+        await office.say("second")
+    await office.say("third")
+    assert [one.context_id for one in remote.sent] == ["", "context-1", "context-1"]
+
+
+async def test_a_conversation_begins_anew_only_once() -> None:
+    forgotten = InvalidInput("unknown contextId")
+    office, remote = desk(shop(), "one", forgotten, forgotten)
+    await office.say("first")
+    with pytest.raises(RemoteFailed, match="unknown contextId"):
+        await office.say("second")
+    assert len(remote.sent) == 3
+
+
+async def test_an_answer_to_a_waiting_task_stays_in_its_conversation() -> None:
+    remote = Strict(asking(PAYING), InvalidInput("unknown contextId"))
+    remote.held = task(TaskState.FAILED)
+    office = Desk(shop(), remote)
+    (request,) = (await office.say("pay")).requests
+    with pytest.raises(RemoteFailed, match="unknown contextId"):
+        await office.answer(approve(request.id))
+    assert [one.context_id for one in remote.sent] == ["", "context-1"]

@@ -1,5 +1,6 @@
 """Agents of other servers, as agents of one's own tree."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,6 +15,7 @@ from acc.application.agents.remote_answers import (
     answer_parts,
     answer_text,
     asked_in,
+    is_context_refused,
     status_text,
 )
 from acc.application.context import RunContext
@@ -40,7 +42,10 @@ from acc.domain.value_objects.task import (
     TaskArtifact,
     TaskState,
 )
+from acc.domain.value_objects.value import changed
 from acc.ports.outbound.remote_ports import NotificationReceiverPort, RemoteAgentPort
+
+log = logging.getLogger("acc.run")
 
 #: Where it is on record what came of a message to a remote agent.
 MARK = "remote"
@@ -162,6 +167,10 @@ class RemoteAgent(BaseAgent):
         if context_id and ctx.line.state.get(self._context_key) != held:
             ctx.line.state[self._context_key] = held
 
+    def drop_context(self, ctx: RunContext) -> None:
+        """Forget the conversation over there."""
+        ctx.line.state.pop(self._context_key, None)
+
 
 class _Leg:
     """One message to the remote agent, up to where its task ends or waits."""
@@ -198,6 +207,22 @@ class _Leg:
         return await self._settled(found)
 
     async def _sent(self, message: Message) -> Task | Message:
+        try:
+            return await self._send(message)
+        except AccError as error:
+            if not is_context_refused(message, error):
+                raise
+            log.warning(
+                "agent %r: the remote agent does not know the conversation any more, and begins a "
+                "new one: %s",
+                self._agent.name,
+                error,
+                extra={"run_id": self._ctx.run_id, "trace_id": self._ctx.call.trace_id},
+            )
+        self._agent.drop_context(self._ctx)
+        return await self._send(changed(message, context_id=""))
+
+    async def _send(self, message: Message) -> Task | Message:
         port, receiver = self._agent.port(self._ctx), self._agent.receiver
         if receiver is None:
             return await port.send(message, hear=self._hear)
