@@ -258,7 +258,8 @@ async def test_an_error_on_the_way_is_told_with_the_name_of_the_agent() -> None:
 
 
 async def test_a_private_address_is_refused_with_what_would_allow_it() -> None:
-    office, _ = desk(shop(), AddressRefused("10.0.0.1 is not a public address"))
+    refused = AddressRefused("10.0.0.1 goes onto the allow-list", may_be_allowed=True)
+    office, _ = desk(shop(), refused)
     with pytest.raises(RemoteFailed, match=r"RemoteAgent\(allow=\[…\]\), or ACC_ALLOW"):
         await office.say("x")
 

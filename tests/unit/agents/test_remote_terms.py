@@ -5,6 +5,7 @@ from remote_desk import Desk, Mailbox, asking, desk, shop, task
 
 from acc import (
     RemoteFailed,
+    Runner,
     RunStatus,
     approve,
 )
@@ -34,6 +35,23 @@ async def test_a_server_is_followed_as_its_card_says_unless_it_is_to_be_polled(
     await office.say("go")
     assert office.addresses[0].streaming is streaming
     assert remote.pushes == [None]
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://2130706433:18410", "unusual spelling; write it as 203.0.113.7 or [2001:db8::7]"),
+        ("http://127.1", "unusual spelling; write it as 203.0.113.7 or [2001:db8::7]"),
+        ("http://0", "unusual spelling; write it as 203.0.113.7 or [2001:db8::7]"),
+        ("http://xn--a.example", "not a URL that can be called"),
+        ("http://10.0.0.1", "allow-list, which is RemoteAgent(allow=[…]), or ACC_ALLOW in"),
+    ],
+)
+async def test_an_allow_list_is_named_only_where_it_helps(url: str, told: str) -> None:
+    with pytest.raises(RemoteFailed) as refused:
+        await Runner(shop(url=url)).run(user_id="u", session_id="s", message="x")
+    assert told in str(refused.value)
+    assert ("ACC_ALLOW" in str(refused.value)) is ("ACC_ALLOW" in told)
 
 
 class Strict(ScriptedRemote):

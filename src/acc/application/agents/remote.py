@@ -187,11 +187,8 @@ class _Leg:
         try:
             found = await self._sent(message)
         except AddressRefused as error:
-            raise RemoteFailed(
-                f"agent {agent.name!r}: {error}, which is RemoteAgent(allow=[…]), or ACC_ALLOW in "
-                "the environment",
-                remote_code=error.code,
-            ) from error
+            told = error.naming("RemoteAgent(allow=[…]), or ACC_ALLOW in the environment")
+            raise RemoteFailed(f"agent {agent.name!r}: {told}", remote_code=error.code) from error
         except AccError as error:
             waiting = await self._still_waiting(message, error)
             if waiting is not None:
