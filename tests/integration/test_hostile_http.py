@@ -276,6 +276,38 @@ def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     assert places == sorted(places)
 
 
+@every_side
+def test_who_has_said_all_and_says_so_is_answered(server: Server, side: Side) -> None:
+    with server.connect() as connection:
+        connection.sendall(side.send("hello", f"half-{side}"))
+        connection.shutdown(socket.SHUT_WR)
+        got = closes_within(connection, 5 * PATIENCE)
+    assert b"echo: hello" in got
+    assert b"connection: close" in got.lower()
+
+
+def test_several_requests_before_the_end_are_all_answered(server: Server) -> None:
+    with server.connect() as connection:
+        for number in range(3):
+            connection.sendall(RPC.send(f"number {number}", f"half-pipe-{number}"))
+        connection.shutdown(socket.SHUT_WR)
+        got = closes_within(connection, 5 * PATIENCE).decode()
+    assert [f"echo: number {number}" in got for number in range(3)] == [True, True, True]
+
+
+def test_nobody_waits_long_for_who_may_have_left(server: Server) -> None:
+    began = time.monotonic()
+    with server.connect() as connection:
+        connection.sendall(RPC.send("sleep 4", "half-slow"))
+        connection.shutdown(socket.SHUT_WR)
+        assert closes_within(connection, 10 * PATIENCE) == b""
+    assert PATIENCE / 2 < time.monotonic() - began < 5 * PATIENCE
+    with server.connect() as connection:  # half a request
+        connection.sendall(RPC.send("hello", "half-half")[:-5])
+        connection.shutdown(socket.SHUT_WR)
+        assert b"echo" not in closes_within(connection, 5 * PATIENCE)
+
+
 def test_a_client_that_expects_to_be_asked_for_its_body_is(server: Server) -> None:
     raw = RPC.post(RPC.call({"id": "x"}, "get"), Expect="100-continue")
     heads, _, body = raw.partition(b"\r\n\r\n")

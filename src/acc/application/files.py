@@ -23,9 +23,8 @@ async def fetched(fetch: FetchFile | None, source: Part | str, terms: FileTerms)
     try:
         found = await fetch(part.url, terms)
     except AddressRefused as error:
-        raise AddressRefused(
-            f"{error}, which is --allow, or ACC_ALLOW in the environment", detail=error.detail
-        ) from None
+        told = error.naming("--allow, or ACC_ALLOW in the environment")
+        raise AddressRefused(told, detail=error.detail) from None
     return changed(
         found, filename=part.filename or found.filename, metadata=part.metadata or found.metadata
     )

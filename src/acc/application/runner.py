@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import can_keep
+from acc.application.agents.remote_waiting import cancel_waiting
 from acc.application.context import PARTS, RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import check_edits
@@ -522,6 +523,8 @@ class SessionRunner:
         )
         # With the last event, for a store on a disk would have to be asked once more otherwise.
         await run.record(event, release=True)
+        if status is not RunStatus.COMPLETED and status is not RunStatus.INPUT_REQUIRED:
+            await cancel_waiting(run)
         if log.isEnabledFor(logging.INFO):
             call = run.call
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}

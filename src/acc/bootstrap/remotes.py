@@ -225,7 +225,7 @@ async def _check_remote(name: str, url: str) -> None:
         chosen_interfaces(await remote.card())
         await _may_call(remote)
     except AddressRefused as error:
-        said = f"agent {name!r}: {error}, which is --allow here"
+        said = f"agent {name!r}: {error.naming('--allow here')}"
         raise AddressRefused(said, detail=error.detail) from None
     except (Unauthenticated, PermissionDenied) as error:
         own = f"ACC_TOKEN_{name.replace('-', '_').upper()}"

@@ -208,7 +208,7 @@ def call(
         try:
             return _Call(address, how, loop, sys.stdout).run(parts, what, reply)
         except AddressRefused as error:
-            raise AddressRefused(f"{error}, which is --allow here", detail=error.detail) from None
+            raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
 
 
 class _Call:

@@ -51,7 +51,7 @@ def card(
     try:
         report = asyncio.run(inspect_card(address, key=key))
     except AddressRefused as error:
-        raise AddressRefused(f"{error}, which is --allow here", detail=error.detail) from None
+        raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_as_data(report)), indent=2))
     else:

@@ -139,7 +139,7 @@ async def _examine(target: Target, how: HowOptions) -> Examination:
                 on_check=lambda check: _tell(status, f"{check.id}: {check.does}"),
             )
     except AddressRefused as error:
-        raise InvalidInput(f"{error}: that is --allow here") from None
+        raise InvalidInput(error.naming("--allow here")) from None
     except RemoteFailed as error:
         raise InvalidInput(
             f"no server at {target.url}: {error}; is it running, and is that its port?"

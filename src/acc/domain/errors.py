@@ -431,14 +431,20 @@ class AddressRefused(InvalidInput):
     """Report an address that must not be called from here.
 
     The text may go to whoever named the address: it tells nothing about the network here. What a
-    name stands for, which only the operator may know, is in `detail`.
+    name stands for, which only the operator may know, is in `detail`. `may_be_allowed` if the text
+    ends with the allow-list, an entry of which would help.
     """
 
     code = "address_refused"
 
-    def __init__(self, message: str, *, detail: str = "") -> None:
+    def __init__(self, message: str, *, detail: str = "", may_be_allowed: bool = False) -> None:
         super().__init__(message)
         self.detail = detail or message
+        self.may_be_allowed = may_be_allowed
+
+    def naming(self, allow_list: str) -> str:
+        """Return the text, with what the allow-list is called here where it would help."""
+        return f"{self}, which is {allow_list}" if self.may_be_allowed else str(self)
 
 
 class RemoteFailed(AccError):

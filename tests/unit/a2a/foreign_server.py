@@ -25,7 +25,7 @@ class Call:
 
     @property
     def rpc(self) -> Any:
-        return json.loads(self.body)
+        return json.loads(self.body or b"{}")
 
 
 Handler = Callable[[Call, asyncio.StreamWriter], Awaitable[None]]
@@ -158,7 +158,7 @@ def stream(*items: Any, then: str = "end", ids: bool = False, first: int = 1) ->
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
         for number, item in enumerate(items, start=first):
-            told = {"jsonrpc": "2.0", "id": 1, "result": item}
+            told = {"jsonrpc": "2.0", "id": call.rpc.get("id"), "result": item}
             piece = f"id: {number}\n" if ids else ""
             piece += f"data: {json.dumps(told)}\n\n"
             writer.write(b"%x\r\n%b\r\n" % (len(piece.encode()), piece.encode()))

@@ -156,7 +156,7 @@ def test_our_errors_come_back_as_they_were_over_http(version: str, error: AccErr
 def test_our_errors_come_back_as_they_were_over_json_rpc(
     version: str, error: AccError, code: int, _http: int, _status: str
 ) -> None:
-    answer = read_answer(rpc_error(error, 1, version))
+    answer = read_answer(rpc_error(error, 1, version), 1)
     assert answer.error["code"] == code
     told = from_rpc_error(answer.error, task_id="t")
     assert (type(told), str(told)) == (type(error), str(error))
@@ -203,8 +203,8 @@ def test_calls_and_answers_are_read_as_they_were_written() -> None:
     assert read_call(body) == ("SendMessage", "id-1", b'{"a":1}')
     assert read_call(b'{"jsonrpc":"2.0","id":1,"method":"m"}') == ("m", 1, b"{}")
     assert read_call(b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}').params == b"{}"
-    assert read_answer(write_result("id-1", b'{"b":2}')) == (b'{"b":2}', None)
-    assert read_answer(write_result(None, b"null")).result == b"null"
+    assert read_answer(write_result("id-1", b'{"b":2}'), "id-1") == (b'{"b":2}', None)
+    assert read_answer(write_result(None, b"null"), None).result == b"null"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,30 @@ def test_json_that_breaks_after_a_wrong_field_is_broken_json() -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"id":1}', b"[" * 100_000])
 def test_what_is_no_answer_is_the_servers_failure(body: bytes) -> None:
     with pytest.raises(RemoteFailed):
-        read_answer(body)
+        read_answer(body, 1)
+
+
+@pytest.mark.parametrize("other", ["2", '"1"', "null", "true", "[1]"])
+def test_what_answers_another_call_is_refused(other: str) -> None:
+    body = b'{"jsonrpc":"2.0","id":%b,"result":{}}' % other.encode()
+    with pytest.raises(RemoteFailed, match="answered another call"):
+        read_answer(body, 1)
+
+
+def test_who_could_not_read_an_id_answers_without_one() -> None:
+    error = {"code": -32700, "message": "no JSON"}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    assert read_answer(body, 1).error == error
+    with pytest.raises(RemoteFailed, match="answered another call"):
+        read_answer(body.replace(b"null", b"2"), 1)
+
+
+def test_what_a_new_task_lacks_is_no_task() -> None:
+    error = {"code": -32001, "message": "context c-1 not found"}
+    found = from_rpc_error(error)
+    assert (type(found), str(found)) == (errors.NotFound, "context c-1 not found")
+    assert type(from_rpc_error(error, task_id="t-1")) is errors.TaskNotFound
+    assert type(from_rpc_error({"code": -32001})) is errors.TaskNotFound
 
 
 @pytest.mark.parametrize(

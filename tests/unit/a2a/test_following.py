@@ -68,13 +68,42 @@ async def test_pictures_and_updates_lead_to_the_same_task(
     for seq, (update, as_picture) in enumerate(story, start=1):
         whole = applied(whole, TaskEvent(seq, update))
         await follower.take(told(whole if as_picture else update))
-    assert follower.task is not None
-    assert [made.parts for made in follower.task.artifacts] == [m.parts for m in whole.artifacts]
-    assert follower.task.status == whole.status
+    found = follower.result
+    assert isinstance(found, Task)
+    assert [made.parts for made in found.artifacts] == [m.parts for m in whole.artifacts]
+    assert found.status == whole.status
     again = EMPTY
     for seq, update in enumerate(heard, start=1):
         again = applied(again, TaskEvent(seq, update))
     assert [_text(made) for made in again.artifacts] == [_text(made) for made in whole.artifacts]
+
+
+@given(st.lists(UPDATES, max_size=12))
+async def test_updates_alone_lead_to_what_they_come_to_one_by_one(
+    updates: list[StatusUpdate | ArtifactUpdate],
+) -> None:
+    follower = Follower()
+    await follower.take(told(EMPTY))
+    whole = EMPTY
+    for seq, update in enumerate(updates, start=1):
+        whole = applied(whole, TaskEvent(seq, update))
+        await follower.take(told(update))
+        assert follower.task is not None
+        assert follower.task.status == whole.status
+    assert follower.result == whole
+
+
+async def test_a_task_that_says_much_is_followed_at_the_pace_of_what_it_says() -> None:
+    follower = Follower()
+    await follower.take(told(EMPTY))
+    message = Message(message_id="m", role=Role.AGENT, parts=(Part(text="on it"),))
+    update = StatusUpdate(status=TaskStatus(state=TaskState.WORKING, message=message))
+    for _ in range(1_000):
+        await follower.take(told(update))
+    assert follower.task is not None
+    assert follower.task.history == ()  # which would be copied each time
+    assert isinstance(found := follower.result, Task)
+    assert len(found.history) == 999
 
 
 def _text(made: TaskArtifact) -> str:

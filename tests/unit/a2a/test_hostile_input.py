@@ -103,7 +103,7 @@ def _readers(wire: Wire) -> list[Callable[[bytes], Any]]:
         wire.read_push_list,
         wire.read_card,
         read_card,
-        read_answer,
+        lambda data: read_answer(data, 1),
     ]
 
 

@@ -258,7 +258,8 @@ async def test_an_error_on_the_way_is_told_with_the_name_of_the_agent() -> None:
 
 
 async def test_a_private_address_is_refused_with_what_would_allow_it() -> None:
-    office, _ = desk(shop(), AddressRefused("10.0.0.1 is not a public address"))
+    refused = AddressRefused("10.0.0.1 goes onto the allow-list", may_be_allowed=True)
+    office, _ = desk(shop(), refused)
     with pytest.raises(RemoteFailed, match=r"RemoteAgent\(allow=\[…\]\), or ACC_ALLOW"):
         await office.say("x")
 
@@ -411,6 +412,42 @@ async def test_what_was_published_before_a_question_is_not_published_again() -> 
     events = await office.runner.events(user_id="u", session_id="s")
     assert [e.detail["name"] for e in events if e.kind is EventKind.ARTIFACT] == ["plan"]
     assert len(remote.sent) == 2
+
+
+async def test_what_changes_after_a_question_is_published_again(tmp_path: Path) -> None:
+    plan = made("plan", Part(data={"steps": 2}))
+    draft, final = (made("report", text(words)) for words in ("a draft", "the report"))
+    waits = task(TaskState.INPUT_REQUIRED, plan, draft, parts=(text("go on?"),))
+    ends = task(TaskState.COMPLETED, plan, final, made("answer", text("done")))
+    remote = ScriptedRemote(waits, waits, ends)
+    office = Desk(shop(), remote, tmp_path / "a.db")
+    (request,) = (await office.say("buy")).requests
+    (request,) = (await office.answer(approve(request.id, value="well"))).requests
+    await office.runner.aclose()
+    restarted = Desk(shop(), remote, tmp_path / "a.db")
+    await restarted.answer(approve(request.id, value="yes"))
+    events = await restarted.runner.events(user_id="u", session_id="s")
+    published = [(e.detail["name"], e.parts) for e in events if e.kind is EventKind.ARTIFACT]
+    assert published == [
+        ("plan", plan.parts),
+        ("report", draft.parts),
+        ("report", final.parts),
+    ]
+    await restarted.runner.aclose()
+
+
+async def test_what_is_added_after_a_question_is_streamed_and_the_rest_is_not_again() -> None:
+    draft = made("answer", text("a draft"))
+    again = ArtifactUpdate(artifact=draft, last_chunk=True)
+    more = ArtifactUpdate(artifact=made("answer", text(", mended")), append=True)
+    other = ArtifactUpdate(artifact=made("answer", text("quite other")), last_chunk=True)
+    waits = task(TaskState.INPUT_REQUIRED, draft, parts=(text("go on?"),))
+    office, _ = desk(shop(), waits, [again, more, other, status(TaskState.COMPLETED)])
+    (request,) = (await office.say("buy")).requests
+    answers = [approve(request.id, value="yes")]
+    stream = office.runner.stream(user_id="u", session_id="s", answers=answers)
+    deltas = [event.text async for event in stream if event.kind is EventKind.DELTA]
+    assert deltas == [", mended", "quite other"]
 
 
 async def test_a_resumed_run_does_not_call_again_what_is_on_record() -> None:

@@ -137,6 +137,7 @@ async def test_redirects_are_not_followed_unless_asked_for() -> None:
         "http://user:pass@127.0.0.1/",
         "//10.0.0.1/",
         "ftp://127.0.0.1/",
+        "http://xn--a.example/",
     ],
 )
 async def test_a_redirect_to_a_bad_address_is_refused(place: str) -> None:

@@ -24,6 +24,7 @@ from serving_world import (
     until,
 )
 
+from acc import RemoteAgent
 from acc.application.serving.requests import TaskRequest
 from acc.domain.errors import MoveForbidden, TaskNotCancelable, TaskNotFound
 from acc.domain.value_objects.remote import Owner
@@ -37,6 +38,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
+from acc.testing import ScriptedRemote
 
 
 async def test_a_task_can_be_canceled_while_it_is_submitted(worlds: World, doer: Doer) -> None:
@@ -49,6 +51,23 @@ async def test_a_task_can_be_canceled_while_it_is_submitted(worlds: World, doer:
         await settled(serve, first, S.COMPLETED)
         await asyncio.sleep(0.02)
         assert doer.log == ["wait", "woke"]
+
+
+async def test_a_task_that_a_remote_task_waits_for_takes_it_along(worlds: World) -> None:
+    asking = Task(id="r1", context_id="rc", status=TaskStatus(state=S.INPUT_REQUIRED))
+    remote = ScriptedRemote(asking)
+
+    def shop() -> RemoteAgent:
+        return RemoteAgent(name="shop", url="https://shop.example")
+
+    async with worlds.open(shop()) as serve:
+        serve.runner.services.remote = lambda _: remote
+        task = await send(serve, "pay")
+        assert task.state is S.INPUT_REQUIRED
+    async with worlds.open(shop()) as serve:  # which was not there when it asked
+        serve.runner.services.remote = lambda _: remote
+        assert (await cancel(serve, task)).state is S.CANCELED
+    assert remote.canceled == ["r1"]
 
 
 async def test_a_task_can_be_canceled_before_its_first_step(world: World, doer: Doer) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from itertools import permutations
 
 import pytest
 from serving_world import (
@@ -261,6 +262,35 @@ async def test_what_others_stored_is_read_from_the_store() -> None:
     assert hub.newer("t", 5) is None
     hub.tell("t", [_event(6)])  # told late, and others behind it must not be passed over
     assert hub.newer("t", 5) is None
+    hub.leave("t")
+
+
+@pytest.mark.parametrize("order", list(permutations([8, 9, 10, 11])))
+@pytest.mark.parametrize("noticed", [0, 8, 10, 11])
+async def test_in_whatever_order_events_are_told_none_is_passed_over(
+    order: tuple[int, ...], noticed: int
+) -> None:
+    hub = Hub()
+    hub.follow("t")
+    told: list[int] = []
+    for seq in order:
+        told.append(seq)
+        hub.tell("t", [_event(seq)])
+        hub.notice("t", min(noticed, max(told)))
+        for after in range(7, max(told)):
+            newer = hub.newer("t", after)
+            wanted = [_event(number) for number in range(after + 1, max(told) + 1)]
+            assert newer is None or newer == wanted
+    hub.leave("t")
+
+
+async def test_an_event_that_is_told_late_hides_none_behind_it() -> None:
+    hub = Hub()
+    hub.follow("t")
+    for seq in (8, 10, 9):
+        hub.tell("t", [_event(seq)])
+    assert hub.newer("t", 9) == [_event(10)]
+    assert hub.newer("t", 8) is None
     hub.leave("t")
 
 

@@ -190,6 +190,25 @@ async def test_files_come_with_what_they_hold(worlds: World) -> None:
         assert made["link"].url == "https://example.com/a"
 
 
+async def test_what_is_called_like_the_answer_has_an_id_of_its_own(worlds: World) -> None:
+    @dataclass(kw_only=True, eq=False)
+    class Publisher(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            for name in ("answer", "answer-file", "answer-file-file", "answers"):
+                await ctx.artifacts.publish(name, f"published as {name}")
+            return "done"
+
+    async with worlds.open(Publisher(name="publisher")) as serve:
+        made = (await send(serve, "go")).artifacts
+        assert [(one.artifact_id, one.name, one.parts[0].text) for one in made] == [
+            ("answer-file", "answer", "published as answer"),
+            ("answer-file-file", "answer-file", "published as answer-file"),
+            ("answer-file-file-file", "answer-file-file", "published as answer-file-file"),
+            ("answers", "answers", "published as answers"),
+            ("answer", "answer", "done"),
+        ]
+
+
 async def test_a_file_that_is_gone_is_told_as_empty(world: World) -> None:
     @dataclass(kw_only=True, eq=False)
     class Filer(BaseAgent):

@@ -14,6 +14,8 @@ from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.runtime_ports import IdsPort
 
 _CONTEXT = "context"
+#: What is above that is no count of tokens that anybody was shown.
+_MOST_TOKENS = 10**9
 
 
 class RemoteAgentRunner:
@@ -103,4 +105,4 @@ def footprint(task: Task) -> int | None:
     told = task.metadata.get(MEMORY_FOOTPRINT)
     tokens = told.get("tokens") if isinstance(told, Mapping) else None
     is_number = isinstance(tokens, int) and not isinstance(tokens, bool)
-    return tokens if is_number and tokens is not None and tokens >= 0 else None
+    return tokens if is_number and tokens is not None and 0 <= tokens <= _MOST_TOKENS else None

@@ -232,7 +232,11 @@ def refused(target: Target, reason: str) -> AddressRefused:
     is_address = target.address is not None
     fault = "is not a public address" if is_address else "does not stand for a public address"
     fix = f"if it is meant to be called, the operator adds {place!r} to the allow-list"
-    return AddressRefused(f"{place} {fault}; {fix}", detail=f"{place} is refused: {reason}; {fix}")
+    return AddressRefused(
+        f"{place} {fault}; {fix}",
+        detail=f"{place} is refused: {reason}; {fix}",
+        may_be_allowed=True,
+    )
 
 
 def _names(entry: _Entry, target: Target) -> bool:

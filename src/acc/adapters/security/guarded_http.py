@@ -255,6 +255,12 @@ class _GuardedClient(httpx.AsyncClient):
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
         return super().build_request(method, _read_url(url), **rest)
 
+    async def send(self, request: httpx.Request, **rest: Any) -> httpx.Response:
+        try:
+            return await super().send(request, **rest)
+        except UnicodeError as fault:  # from a host of which httpx finds only now that it is none
+            raise AddressRefused(f"a redirect leads to what cannot be called: {fault}") from None
+
 
 class _Body(httpx.AsyncByteStream):
     """An answer's body, up to so many bytes and until so late."""
@@ -313,9 +319,11 @@ class _Body(httpx.AsyncByteStream):
 
 def _read_url(url: httpx.URL | str) -> httpx.URL:
     try:
-        return httpx.URL(url)
-    except httpx.InvalidURL as fault:
+        found = httpx.URL(url)
+        _ = found.host  # which httpx only reads, and may find to be no name, when it is sent
+    except (httpx.InvalidURL, UnicodeError) as fault:
         raise AddressRefused(f"this is not a URL that can be called: {fault}") from None
+    return found
 
 
 def _follow(request: httpx.Request) -> None:

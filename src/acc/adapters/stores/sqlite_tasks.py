@@ -10,7 +10,7 @@ import msgspec
 from acc.adapters.stores.encoding import encoded
 from acc.adapters.stores.sqlite_database import added
 from acc.adapters.stores.sqlite_deliveries import add_deliveries, drop_pushes
-from acc.adapters.stores.task_bookkeeping import Advance, advanced, folded
+from acc.adapters.stores.task_bookkeeping import Advance, advanced
 from acc.domain.errors import ContextNotFound, InvalidInput, MoveForbidden
 from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
@@ -21,6 +21,7 @@ from acc.domain.value_objects.task import (
     TaskEvent,
     TaskState,
     Update,
+    folded,
 )
 
 TASKS = msgspec.json.Decoder(Task)

@@ -11,21 +11,17 @@ from zlib import crc32
 import msgspec
 
 from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden
-from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     DirectReply,
     Message,
     MessageAdded,
     StatusUpdate,
-    Task,
     TaskEvent,
     TaskState,
     Update,
-    applied,
     may_happen,
 )
-from acc.domain.value_objects.value import changed
 
 _WITHOUT_ORDER = msgspec.json.Encoder(order="deterministic")
 _CURSOR = struct.Struct(">dq")
@@ -115,80 +111,3 @@ def place_of(token: str) -> tuple[float, int]:
     if checksum != crc32(place) or isnan(moved_at):
         raise InvalidInput("pageToken: it is none that we gave out; leave it out to start anew")
     return moved_at, move
-
-
-def folded(task: Task, events: Sequence[TaskEvent]) -> Task:
-    """Return a task as it is after events, which the table of moves has allowed already.
-
-    Pieces of artifacts are collected and joined once: an artifact that came in ten thousand pieces
-    would otherwise be copied ten thousand times.
-    """
-    pending: dict[str, _Pieces] = {}
-    for event in events:
-        update = event.update
-        if not isinstance(update, ArtifactUpdate):
-            task = applied(task, event)
-        elif update.append:
-            name = update.artifact.artifact_id
-            pieces = pending.get(name)
-            if pieces is not None and pieces.take(update.artifact.parts):
-                continue
-            if pieces is not None:
-                task = _flushed(task, pending)
-            pending[name] = _Pieces(update)
-        else:
-            task = applied(_flushed(task, pending), event)
-    task = _flushed(task, pending)
-    return changed(task, seq=events[-1].seq) if events and task.seq != events[-1].seq else task
-
-
-class _Pieces:
-    """Further pieces of one artifact that can be added to it at once, with the same result."""
-
-    __slots__ = ("first", "parts", "texts")
-
-    def __init__(self, update: ArtifactUpdate) -> None:
-        self.first = update
-        self.texts: list[str] | None = None
-        self.parts: list[Part] = []
-        parts = update.artifact.parts
-        if _is_text(parts):
-            self.texts = [parts[0].text or ""]
-        else:
-            self.parts.extend(parts)
-
-    def take(self, parts: tuple[Part, ...]) -> bool:
-        """Take further parts, unless they must not be joined with those taken before."""
-        # Text alone goes on where text ended, and text among other parts does not.
-        if _is_text(parts) != (self.texts is not None):
-            return False
-        if self.texts is not None:
-            self.texts.append(parts[0].text or "")
-        else:
-            self.parts.extend(parts)
-        return True
-
-    def update(self) -> ArtifactUpdate:
-        """Return the pieces as one."""
-        artifact = self.first.artifact
-        if self.texts is None:
-            return changed(self.first, artifact=changed(artifact, parts=tuple(self.parts)))
-        if len(self.texts) == 1:
-            return self.first
-        whole = changed(artifact.parts[0], text="".join(self.texts))
-        return changed(self.first, artifact=changed(artifact, parts=(whole,)))
-
-
-def _is_text(parts: tuple[Part, ...]) -> bool:
-    if len(parts) != 1:
-        return False
-    (part,) = parts
-    return part.text is not None and not part.metadata and not part.filename
-
-
-def _flushed(task: Task, pending: dict[str, _Pieces]) -> Task:
-    """Return the task with all that was collected, in the order in which it first came."""
-    for pieces in pending.values():
-        task = applied(task, TaskEvent(task.seq, pieces.update()))
-    pending.clear()
-    return task

@@ -10,7 +10,6 @@ from acc.adapters.stores.task_bookkeeping import (
     check_active,
     check_pushes,
     digest_of,
-    folded,
     is_told,
     page_token,
     place_of,
@@ -36,6 +35,7 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     TaskState,
     Update,
+    folded,
 )
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort

@@ -1,9 +1,12 @@
 """Agents of other servers, as agents of one's own tree."""
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.remote_answers import (
@@ -12,6 +15,7 @@ from acc.application.agents.remote_answers import (
     answer_parts,
     answer_text,
     asked_in,
+    is_context_refused,
     status_text,
 )
 from acc.application.context import RunContext
@@ -38,9 +42,13 @@ from acc.domain.value_objects.task import (
     TaskArtifact,
     TaskState,
 )
+from acc.domain.value_objects.value import changed
 from acc.ports.outbound.remote_ports import NotificationReceiverPort, RemoteAgentPort
 
-_MARK = "remote"
+log = logging.getLogger("acc.run")
+
+#: Where it is on record what came of a message to a remote agent.
+MARK = "remote"
 _MOST_NAME = 256
 
 
@@ -101,13 +109,13 @@ class RemoteAgent(BaseAgent):
         parts = _said(ctx)
         task_id = ""
         leg = 0
-        published: set[str] = set()
+        published: dict[str, str] = {}
         while True:
             done = await _on_record(ctx)
             if done is None:
                 message = self._message(ctx, parts, leg=leg, task_id=task_id)
                 done = await _Leg(self, ctx, published).run(message)
-            published |= set(done["published"])
+            published |= done["published"]
             if done["asked"] is None:
                 break
             task_id = done["task"]
@@ -159,11 +167,15 @@ class RemoteAgent(BaseAgent):
         if context_id and ctx.line.state.get(self._context_key) != held:
             ctx.line.state[self._context_key] = held
 
+    def drop_context(self, ctx: RunContext) -> None:
+        """Forget the conversation over there."""
+        ctx.line.state.pop(self._context_key, None)
+
 
 class _Leg:
     """One message to the remote agent, up to where its task ends or waits."""
 
-    def __init__(self, agent: RemoteAgent, ctx: RunContext, published: set[str]) -> None:
+    def __init__(self, agent: RemoteAgent, ctx: RunContext, published: Mapping[str, str]) -> None:
         self._agent = agent
         self._ctx = ctx
         self._published = published
@@ -175,11 +187,8 @@ class _Leg:
         try:
             found = await self._sent(message)
         except AddressRefused as error:
-            raise RemoteFailed(
-                f"agent {agent.name!r}: {error}, which is RemoteAgent(allow=[…]), or ACC_ALLOW in "
-                "the environment",
-                remote_code=error.code,
-            ) from error
+            told = error.naming("RemoteAgent(allow=[…]), or ACC_ALLOW in the environment")
+            raise RemoteFailed(f"agent {agent.name!r}: {told}", remote_code=error.code) from error
         except AccError as error:
             waiting = await self._still_waiting(message, error)
             if waiting is not None:
@@ -195,6 +204,22 @@ class _Leg:
         return await self._settled(found)
 
     async def _sent(self, message: Message) -> Task | Message:
+        try:
+            return await self._send(message)
+        except AccError as error:
+            if not is_context_refused(message, error):
+                raise
+            log.warning(
+                "agent %r: the remote agent does not know the conversation any more, and begins a "
+                "new one: %s",
+                self._agent.name,
+                error,
+                extra={"run_id": self._ctx.run_id, "trace_id": self._ctx.call.trace_id},
+            )
+        self._agent.drop_context(self._ctx)
+        return await self._send(changed(message, context_id=""))
+
+    async def _send(self, message: Message) -> Task | Message:
         port, receiver = self._agent.port(self._ctx), self._agent.receiver
         if receiver is None:
             return await port.send(message, hear=self._hear)
@@ -225,14 +250,21 @@ class _Leg:
         text = answer_text(task, answer)
         return await self._note(text=text, state=task.state, task=task.id, names=published)
 
-    async def _publish(self, artifacts: Iterable[TaskArtifact]) -> list[str]:
-        """Publish what the remote task has made, all at once: a repeated leg then does the same."""
-        names: list[str] = []
+    async def _publish(self, artifacts: Iterable[TaskArtifact]) -> dict[str, str]:
+        """Publish what the remote task has made, all at once: a repeated leg then does the same.
+
+        What was published in an earlier leg is so again if it has changed since.
+        """
+        names: dict[str, str] = {}
         for made in artifacts:
-            if made.artifact_id not in self._published and made.parts:
+            if made.parts and not self._is_published(made):
                 await self._ctx.artifacts.publish(_name(made), *made.parts)
-                names.append(made.artifact_id)
+                names[made.artifact_id] = _digest(made)
         return names
+
+    def _is_published(self, made: TaskArtifact) -> bool:
+        known = self._published.get(made.artifact_id)
+        return known is not None and known == _digest(made)
 
     async def _note(
         self,
@@ -241,7 +273,7 @@ class _Leg:
         task: str,
         text: str = "",
         asked: list[dict[str, Any]] | None = None,
-        names: Sequence[str] = (),
+        names: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         _check_length(self._ctx, text)
         done = {
@@ -249,10 +281,11 @@ class _Leg:
             "task": task,
             "text": text,
             "asked": asked,
-            "published": list(names),
+            "published": dict(names or {}),
+            "url": self._agent.url,
         }
-        event = await self._ctx.emit(EventKind.STATE, detail={_MARK: done})
-        return dict(event.detail[_MARK])
+        event = await self._ctx.emit(EventKind.STATE, detail={MARK: done})
+        return dict(event.detail[MARK])
 
     async def _hear(self, task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
         ctx = self._ctx
@@ -262,7 +295,9 @@ class _Leg:
                 await ctx.progress(words(said.parts), remote=task.id)
             return
         text = words(update.artifact.parts)
-        if not ctx.run.streaming or not text or update.artifact.artifact_id in self._published:
+        if not ctx.run.streaming or not text:
+            return
+        if not update.append and self._is_published(update.artifact):
             return
         if update.artifact.parts[0].filename:
             return
@@ -298,14 +333,14 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
 async def _on_record(ctx: RunContext) -> dict[str, Any] | None:
     """Return what came of a leg that is on record, having gone through its events."""
     recorded = ctx.on_record()
-    end = next((place for place, one in enumerate(recorded) if _MARK in one.detail), None)
+    end = next((place for place, one in enumerate(recorded) if MARK in one.detail), None)
     if end is None:
         return None
     event: Event | None = None
     for one in recorded[: end + 1]:
         event = await ctx.emit(one.kind)
     assert event is not None  # noqa: S101 - there is at least the one that was found
-    return dict(event.detail[_MARK])
+    return dict(event.detail[MARK])
 
 
 async def _ask_all(ctx: RunContext, asked: Sequence[Asked]) -> list[tuple[Asked, InputAnswer]]:
@@ -338,6 +373,11 @@ def _name(made: TaskArtifact) -> str:
     """Return a name under which an artifact can be published, whatever its server calls it."""
     name = "".join(sign for sign in made.name or made.artifact_id if sign.isprintable()).strip()
     return name[:_MOST_NAME] or "artifact"
+
+
+def _digest(made: TaskArtifact) -> str:
+    """Return what tells one version of an artifact from another."""
+    return sha256(msgspec.json.encode((made.name, made.parts))).hexdigest()
 
 
 def _check_length(ctx: RunContext, text: str) -> None:

@@ -1,11 +1,13 @@
 """Reading what a remote task answers or asks, and writing what it is answered."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from acc.application.serving.telling import ANSWER, INPUT_REQUEST
+from acc.domain.errors import AccError, InvalidInput, NotFound, RemoteFailed
 from acc.domain.value_objects.event import (
     InputAnswer,
     Part,
@@ -14,12 +16,20 @@ from acc.domain.value_objects.event import (
     text_part,
     words,
 )
-from acc.domain.value_objects.task import Task, TaskArtifact, TaskState
+from acc.domain.value_objects.task import Message, Task, TaskArtifact, TaskState
 
 _MOST_REQUESTS = 32
 _MOST_MESSAGE = 10_000
 _KINDS = {kind.value: kind for kind in RequestKind}
 _GO_ON = "continue"
+#: How a server says over HTTP that something is wrong or missing, where it gives no reason.
+_REFUSALS = frozenset({"400", "404", "INVALID_ARGUMENT", "NOT_FOUND", "CONTEXT_NOT_FOUND"})
+_NO_CONTEXT = re.compile(
+    r"context[ _-]?ids?\b"
+    r"|\b(unknown|no such|expired) context\b(?! (window|length|size))"
+    r"|\bcontext\b(?! (window|length|size)).{0,200}\b(not found|unknown|not exist|expired)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class Asked(NamedTuple):
@@ -41,6 +51,20 @@ class Asked(NamedTuple):
     def from_detail(detail: Mapping[str, Any]) -> "Asked":
         """Return what is on record."""
         return Asked(**{**detail, "kind": RequestKind(detail["kind"])})
+
+
+def is_context_refused(message: Message, error: AccError) -> bool:
+    """Tell whether a server refused a message because it does not know its conversation.
+
+    A message to a task is never meant: another conversation would not have that task.
+    """
+    if message.task_id or not message.context_id:
+        return False
+    is_refusal = isinstance(error, InvalidInput | NotFound) or (
+        isinstance(error, RemoteFailed) and error.remote_code in _REFUSALS
+    )
+    said = str(error)
+    return is_refusal and (message.context_id in said or _NO_CONTEXT.search(said) is not None)
 
 
 def status_text(task: Task) -> str:

@@ -27,6 +27,7 @@ from acc.domain.value_objects.session import StoredArtifact
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
+    Growing,
     Message,
     Role,
     StatusUpdate,
@@ -36,7 +37,6 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
     Update,
-    applied,
 )
 from acc.ports.outbound.runtime_ports import ClockPort
 from acc.ports.outbound.task_ports import TaskStorePort, UpdatesAlongPort
@@ -57,10 +57,10 @@ T = TypeVar("T")
 class Work:
     """A task that is being worked on here."""
 
-    __slots__ = ("done", "handle", "principal", "session_id", "task", "teller", "yielded")
+    __slots__ = ("_task", "done", "handle", "principal", "session_id", "teller", "yielded")
 
     def __init__(self, task: Task, principal: Principal) -> None:
-        self.task = task
+        self._task = Growing(task)
         self.principal = principal
         self.session_id = task.context_id
         self.teller: Teller
@@ -68,6 +68,15 @@ class Work:
         self.handle: asyncio.Task[None]
         #: Whether someone else has decided how the task ends.
         self.yielded = False
+
+    @property
+    def task(self) -> Task:
+        """Return where the task stands; `whole` has what it has made too."""
+        return self._task.head
+
+    def whole(self) -> Task:
+        """Return the task with all that was stored."""
+        return self._task.whole()
 
     async def ended(self) -> None:
         """Wait until the work is over; whoever is cancelled in that lets it be."""
@@ -90,7 +99,7 @@ class Work:
     def has_stored(self, events: Sequence[TaskEvent]) -> None:
         """Take note of what was stored."""
         for event in events:
-            self.task = applied(self.task, event)
+            self._task.add(event)
 
 
 class Execution:

@@ -63,12 +63,13 @@ class Hub:
         if watched is None:
             return
         recent = watched.recent
-        if recent and (not events or recent[-1].seq + 1 != events[0].seq):
+        # What is told late is in the store for whoever lacks it: what is kept ends with the newest.
+        is_new = bool(events) and events[-1].seq > watched.head
+        if not events or (is_new and recent and recent[-1].seq + 1 != events[0].seq):
             recent.clear()  # others stored some in between: only the store knows all of them
-        else:
+        if is_new:
             recent.extend(events)
-        if events:
-            watched.head = max(watched.head, events[-1].seq)
+            watched.head = events[-1].seq
         watched.wake()
 
     def notice(self, task_id: str, head: int) -> None:

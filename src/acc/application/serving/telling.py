@@ -1,5 +1,6 @@
 """Telling the world outside what happens in a run: events of the run in, updates of a task out."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -38,6 +39,8 @@ INPUT_REQUEST = "urn:acc:a2a:input-request:v1"
 MEMORY_FOOTPRINT = "urn:acc:a2a:memory-footprint:v1"
 ANSWER = "answer"
 
+#: Names that stand back for the answer; each has an id that no other name can have.
+_LIKE_ANSWER = re.compile(rf"{ANSWER}(-file)*")
 _BEGINNING = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 _FLUSH_AFTER = 0.05
 _FLUSH_AT = 2048
@@ -199,7 +202,7 @@ class Teller:
         detail = event.detail
         name = str(detail["name"])
         append, last = bool(detail.get("append")), detail.get("last", True)
-        own = name if name != ANSWER else f"{ANSWER}-file"
+        own = f"{name}-file" if _LIKE_ANSWER.fullmatch(name) else name
         artifact = TaskArtifact(artifact_id=own, name=name, parts=parts)
         return ArtifactUpdate(artifact=artifact, append=append, last_chunk=bool(last))
 

@@ -206,8 +206,8 @@ class ServeTasks:
     async def _finished(self, work: Work) -> Task:
         await work.ended()
         if work.yielded:
-            return await self._tasks.read(work.task.id) or work.task
-        return work.task
+            return await self._tasks.read(work.task.id) or work.whole()
+        return work.whole()
 
     # Looking
 

@@ -1,6 +1,6 @@
 """A task as the world outside sees it: its states, its moves, and what happens to it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -161,19 +161,29 @@ def may_happen(task_state: TaskState, update: Update) -> bool:
 
 def applied(task: Task, event: TaskEvent) -> Task:
     """Return a task as it is after an event, which the table of moves has allowed already."""
+    if isinstance(event.update, ArtifactUpdate):
+        artifacts = _with_artifact(task.artifacts, event.update)
+        return changed(task, artifacts=artifacts, seq=event.seq)
+    said: list[Message] = []
+    task = _moved(task, event, said)
+    return changed(task, history=(*task.history, *said)) if said else task
+
+
+def _moved(task: Task, event: TaskEvent, said: list[Message]) -> Task:
+    """Return where a task stands after an event; what the event adds to its history is `said`."""
     seq, update = event
-    said = task.status.message
-    # What was said with the status that is left behind belongs to the history now.
-    history = task.history if said is None else (*task.history, said)
-    if isinstance(update, MessageAdded):
-        status = changed(task.status, message=None)
-        return changed(task, status=status, history=(*history, update.message), seq=seq)
+    left = task.status.message
     if isinstance(update, ArtifactUpdate):
-        return changed(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
+        return changed(task, seq=seq)
     if isinstance(update, DirectReply):
         return changed(task, status=_DONE_DIRECTLY, reply=update.message, seq=seq)
+    if left is not None:
+        said.append(left)  # what was said with a status that is left behind
+    if isinstance(update, MessageAdded):
+        said.append(update.message)
+        return changed(task, status=changed(task.status, message=None), seq=seq)
     metadata = {**task.metadata, **update.metadata} if update.metadata else task.metadata
-    return changed(task, status=update.status, history=history, metadata=metadata, seq=seq)
+    return changed(task, status=update.status, metadata=metadata, seq=seq)
 
 
 def _with_artifact(
@@ -198,6 +208,106 @@ def _joined(parts: tuple[Part, ...], further: tuple[Part, ...]) -> tuple[Part, .
 
 def _is_plain(part: Part) -> bool:
     return part.text is not None and not part.metadata and not part.filename
+
+
+def folded(task: Task, events: Iterable[TaskEvent]) -> Task:
+    """Return a task as it is after events, one after another, at a cost that is that of the events.
+
+    Messages and the pieces of artifacts are collected and joined once: what came in ten thousand
+    pieces would otherwise be copied ten thousand times.
+    """
+    said: list[Message] = []
+    made: dict[str, _Pieces] = {}
+    for event in events:
+        task = _moved(task, event, said)
+        if isinstance(event.update, ArtifactUpdate):
+            _collect(made, task.artifacts, event.update)
+    if said:
+        task = changed(task, history=(*task.history, *said))
+    return changed(task, artifacts=_with_all(task.artifacts, made)) if made else task
+
+
+def _collect(
+    made: dict[str, "_Pieces"], artifacts: tuple[TaskArtifact, ...], update: ArtifactUpdate
+) -> None:
+    name = update.artifact.artifact_id
+    if not update.append:
+        made[name] = _Pieces(update.artifact)
+        return
+    if name not in made:
+        held = (one for one in artifacts if one.artifact_id == name)
+        made[name] = _Pieces(next(held, None))
+    made[name].add(update.artifact)
+
+
+class _Pieces:
+    """An artifact to which pieces are added, so that the whole is made only once."""
+
+    __slots__ = ("_artifact", "_parts", "_texts")
+
+    def __init__(self, artifact: TaskArtifact | None) -> None:
+        self._artifact = artifact
+        self._parts = [] if artifact is None else list(artifact.parts)
+        #: What goes on where the last part, a plain text, ended.
+        self._texts: list[str] = []
+
+    def add(self, piece: TaskArtifact) -> None:
+        """Add a piece; that of an artifact which is not there yet is the first."""
+        parts, further = self._parts, piece.parts
+        if self._artifact is None:
+            self._artifact = piece
+        if len(further) == 1 and parts and _is_plain(parts[-1]) and _is_plain(further[0]):
+            self._texts.append(further[0].text or "")
+        else:
+            self._join()
+            parts.extend(further)
+
+    def whole(self) -> TaskArtifact:
+        """Return the artifact with all its pieces."""
+        assert self._artifact is not None  # noqa: S101 - one that is missing gets a piece at once
+        self._join()
+        return changed(self._artifact, parts=tuple(self._parts))
+
+    def _join(self) -> None:
+        if self._texts:
+            last = self._parts[-1]
+            text = "".join([last.text or "", *self._texts])
+            self._parts[-1] = Part(text=text, media_type=last.media_type)
+            self._texts.clear()
+
+
+def _with_all(
+    artifacts: tuple[TaskArtifact, ...], made: dict[str, _Pieces]
+) -> tuple[TaskArtifact, ...]:
+    """Return artifacts with those that were made: in their places, or after all others."""
+    found: list[TaskArtifact] = []
+    for held in artifacts:
+        pieces = made.pop(held.artifact_id, None)
+        found.append(held if pieces is None else pieces.whole())
+    return (*found, *(pieces.whole() for pieces in made.values()))
+
+
+class Growing:
+    """A task that events are added to one by one, and that is put together when it is asked for."""
+
+    __slots__ = ("_events", "_known", "head")
+
+    def __init__(self, task: Task) -> None:
+        self._known = task
+        self._events: list[TaskEvent] = []
+        #: Where the task stands; its artifacts and its history may lack what came last.
+        self.head = task
+
+    def add(self, event: TaskEvent) -> None:
+        """Add an event, which the table of moves has allowed already."""
+        self._events.append(event)
+        self.head = _moved(self.head, event, [])
+
+    def whole(self) -> Task:
+        """Return the task with all that was added."""
+        self.head = self._known = folded(self._known, self._events)
+        self._events = []
+        return self._known
 
 
 class PushConfig(Value, frozen=True, kw_only=True):

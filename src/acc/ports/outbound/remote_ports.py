@@ -19,7 +19,8 @@ from acc.domain.value_objects.task import (
 #: RemoteFailed if it is not there or not within the terms.
 FetchFile = Callable[[str, FileTerms], Awaitable[Part]]
 
-#: Hears what happens to a remote task, with the task as it is after it.
+#: Hears what happens to a remote task, and where it stands then; what it has made by then, and its
+#: history, are put together at the end.
 Hear = Callable[[Task, StatusUpdate | ArtifactUpdate], Awaitable[None]]
 
 

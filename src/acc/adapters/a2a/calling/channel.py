@@ -87,13 +87,14 @@ class Channel:
 
     async def ask(self, operation: Operation, request: Request, *, seconds: float) -> bytes:
         """Return the result of a call as JSON."""
-        asked = self._request(operation, request, seconds=seconds)
+        call_id = next(self._ids)
+        asked = self._request(operation, request, call_id, seconds=seconds)
         with _Told(self._place):
             response = await self._http.send(asked, follow_redirects=False)
         body = response.content
         if not response.is_success:
             raise self._failure(response, body, request)
-        return self._result(body, request) if self.is_rpc else body
+        return self._result(body, request, call_id) if self.is_rpc else body
 
     async def stream(
         self,
@@ -108,19 +109,21 @@ class Channel:
 
         A stream that is cut off, or silent for `idle` seconds, raises CallFailed.
         """
-        asked = self._request(operation, request, seconds=idle, is_stream=True)
+        call_id = next(self._ids)
+        asked = self._request(operation, request, call_id, seconds=idle, is_stream=True)
         if after:
             asked.headers["Last-Event-ID"] = after
         async with self._opened(asked) as response:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if not response.is_success or kind != "text/event-stream":
                 body = await self._whole(response, request)
-                item = self._item(self._result(body, request) if self.is_rpc else body)
-                await take(ServerEvent("", body), item)
+                result = self._result(body, request, call_id) if self.is_rpc else body
+                await take(ServerEvent("", body), self._item(result))
                 return
             async with aclosing(self._events(response)) as events:
                 async for event in events:
-                    result = self._result(event.data, request) if self.is_rpc else event.data
+                    data = event.data
+                    result = self._result(data, request, call_id) if self.is_rpc else data
                     if not await take(event, self._item(result, request)):
                         return
 
@@ -163,7 +166,13 @@ class Channel:
         return bytes(body)
 
     def _request(
-        self, operation: Operation, request: Request, *, seconds: float, is_stream: bool = False
+        self,
+        operation: Operation,
+        request: Request,
+        call_id: int,
+        *,
+        seconds: float,
+        is_stream: bool = False,
     ) -> httpx.Request:
         if self.interface.tenant:
             request = changed(request, tenant=self.interface.tenant)
@@ -176,7 +185,7 @@ class Channel:
         }
         if self.is_rpc:
             headers["Content-Type"] = "application/json"
-            body = write_call(self.wire.method_names[operation], next(self._ids), params)
+            body = write_call(self.wire.method_names[operation], call_id, params)
             return self._http.build_request(
                 "POST", self.interface.url, content=body, headers=headers, **options
             )
@@ -192,8 +201,8 @@ class Channel:
             headers["Accept"] = "application/a2a+json, application/json"
         return self._http.build_request(verb, url, content=params, headers=headers, **options)
 
-    def _result(self, body: bytes, request: Request) -> bytes:
-        answer = read_answer(body)
+    def _result(self, body: bytes, request: Request, call_id: int) -> bytes:
+        answer = read_answer(body, call_id)
         if answer.error is None:
             return answer.result
         code = answer.error.get("code") if isinstance(answer.error, Mapping) else None

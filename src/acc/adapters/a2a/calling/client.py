@@ -93,7 +93,7 @@ class A2AClient:
         follower = Follower(hear)
         async with self._following(follower, {}) as (exchange, _):
             task = await exchange.retrying(lambda channel: get_task(channel, task_id))
-            follower.task = task
+            follower.take_up(task)
             await exchange.poll(None)
         return follower.result
 

@@ -9,13 +9,13 @@ from acc.domain.value_objects.task import (
     INTERRUPTED,
     TERMINAL,
     ArtifactUpdate,
+    Growing,
     Message,
     StatusUpdate,
     Task,
     TaskEvent,
     TaskState,
     TaskStatus,
-    applied,
 )
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.remote_ports import Hear
@@ -29,11 +29,21 @@ class Follower:
     def __init__(self, hear: Hear | None = None, known: Task | None = None) -> None:
         self._hear = hear
         self._known = known
-        self.task: Task | None = None
+        self._growing: Growing | None = None
         self.reply: Message | None = None
         #: Whether the last word was a task as a whole, which may be from before our message.
         self.is_snapshot = False
         self.heard = 0
+
+    @property
+    def task(self) -> Task | None:
+        """Return where the task stands; what it has made is in the `result`."""
+        return None if self._growing is None else self._growing.head
+
+    def take_up(self, task: Task) -> Growing:
+        """Go on from a task as it is known."""
+        self._growing = Growing(task)
+        return self._growing
 
     @property
     def is_settled(self) -> bool:
@@ -55,10 +65,11 @@ class Follower:
     @property
     def result(self) -> Task | Message:
         """Return what came of it."""
-        found = self.reply or self.task
-        if found is None:
+        if self.reply is not None:
+            return self.reply
+        if self._growing is None:
             raise RemoteFailed("the remote agent said nothing")
-        return found
+        return self._growing.whole()
 
     async def take(self, told: Streamed) -> None:
         """Take note of an item, and pass on what is new in it."""
@@ -66,19 +77,20 @@ class Follower:
         item = told.item
         self.is_snapshot = isinstance(item, Task)
         if isinstance(item, Message):
-            if self.task is None:
+            if self._growing is None:
                 self.reply = item
             else:
-                status = changed(self.task.status, message=item)
-                await self._pass_on(StatusUpdate(status=status))
+                status = changed(self._growing.head.status, message=item)
+                await self._pass_on(self._growing, StatusUpdate(status=status))
             return
         self._check_task(told)
         if isinstance(item, Task):
             await self._compare(item)
             return
-        if self.task is None:
-            self.task = self._known or _unseen(told.task_id, told.context_id)
-        await self._pass_on(item)
+        growing = self._growing or self.take_up(
+            self._known or _unseen(told.task_id, told.context_id)
+        )
+        await self._pass_on(growing, item)
 
     def _check_task(self, told: Streamed) -> None:
         if not told.task_id and self.task is None:
@@ -87,17 +99,15 @@ class Follower:
             raise RemoteFailed("the remote agent tells of another task than the one asked about")
 
     async def _compare(self, task: Task) -> None:
-        before = self.task or self._known or _unseen(task.id, task.context_id)
-        self.task = before
-        for update in differences(before, task):
-            await self._pass_on(update)
-        self.task = task
+        growing = self._growing or self.take_up(self._known or _unseen(task.id, task.context_id))
+        for update in differences(growing.whole(), task):
+            await self._pass_on(growing, update)
+        self.take_up(task)
 
-    async def _pass_on(self, update: StatusUpdate | ArtifactUpdate) -> None:
-        assert self.task is not None  # noqa: S101 - whoever calls has made sure
-        self.task = applied(self.task, TaskEvent(self.task.seq + 1, update))
+    async def _pass_on(self, growing: Growing, update: StatusUpdate | ArtifactUpdate) -> None:
+        growing.add(TaskEvent(growing.head.seq + 1, update))
         if self._hear is not None:
-            await self._hear(self.task, update)
+            await self._hear(growing.head, update)
 
 
 def _unseen(task_id: str, context_id: str) -> Task:

@@ -101,12 +101,16 @@ def write_result(call_id: CallId, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (msgspec.json.encode(call_id), result)
 
 
-def read_answer(body: bytes) -> Answer:
-    """Return what a server answered to a call; RemoteFailed if it is no answer."""
+def read_answer(body: bytes, call_id: CallId) -> Answer:
+    """Return what a server answered to a call; RemoteFailed if it is no answer to that."""
     try:
         shape = _answer.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise RemoteFailed("the remote agent's answer is no JSON-RPC answer") from None
+    is_ours = shape.id == call_id and not isinstance(shape.id, bool)
+    # Who could not read the id of a call tells of that without one.
+    if not is_ours and (shape.error is None or shape.id is not None):
+        raise RemoteFailed("the remote agent answered another call: the id is not that of ours")
     result = bytes(shape.result)
     if shape.error is None and not result:
         raise RemoteFailed("the remote agent's answer has neither a result nor an error")

@@ -70,7 +70,8 @@ def _made(
 ) -> AccError:
     kind = _KINDS.get(reason)
     if reason == "TASK_NOT_FOUND":
-        return errors.TaskNotFound(task_id)
+        # A message that begins a task has none that could be missing.
+        return errors.TaskNotFound(task_id) if task_id or not said else errors.NotFound(said)
     if kind is not None and not retryable:
         return kind(said or reason)
     return RemoteFailed(

@@ -48,6 +48,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._start = b""
         self._unfinished: list[RequestResponseCycle] = []
         self._in_head = True
+        self._is_half_closed = False
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -58,6 +59,21 @@ class BoundedProtocol(HttpToolsProtocol):
                 cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a client that has said all it wants to, unless the answer takes its time.
+
+        It looks like one that has left, whom nobody is to wait for: so there is as much time as
+        for a head, and a stream, or an answer that is on its way already, ends as it always does.
+        """
+        cycle = self.cycle
+        if cycle is None or cycle.response_started or BODY_HAS_COME not in self.scope:
+            return False
+        cycle.keep_alive = False
+        self._is_half_closed = True
+        self._head_timer.cancel()
+        self._await_head()
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before the head is complete."""
@@ -110,7 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Wait for the next request, which keep-alive bounds until its first byte."""
         super().on_response_complete()
         self._head_timer.cancel()
-        if self.cycle.response_complete:
+        if self.cycle.response_complete or self._is_half_closed:
             self._await_head()
 
     def timeout_keep_alive_handler(self) -> None:

@@ -72,7 +72,7 @@ class Webhook:
         if delivery.config.generation == "0.3":  # which sends the task, whatever happened to it
             return wire.write_task(_as_of(task, update))
         assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - others are not queued
-        return wire.write_stream_item(task.id, task.context_id, update)
+        return wire.write_stream_item(task.id, task.context_id, _whole(task, update))
 
 
 _A2A_JSON = "application/a2a+json"
@@ -83,3 +83,12 @@ def _as_of(task: Task, update: object) -> Task:
     if isinstance(update, StatusUpdate):
         return changed(task, status=update.status)
     return changed(task, status=TaskStatus(state=TaskState.WORKING, at=task.status.at))
+
+
+def _whole(task: Task, update: StatusUpdate | ArtifactUpdate) -> StatusUpdate | ArtifactUpdate:
+    """Return the last piece of an artifact as all of it: the pieces before it were not told."""
+    if isinstance(update, StatusUpdate) or not update.append:
+        return update
+    name = update.artifact.artifact_id
+    made = next(made for made in task.artifacts if made.artifact_id == name)
+    return changed(update, artifact=made, append=False)

@@ -1,0 +1,137 @@
+"""What is posted to those who want to be told of a task."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from acc.adapters.a2a.serving.reception import WIRES
+from acc.adapters.a2a.serving.webhook import Webhook
+from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
+from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.application.serving.delivering import PushDelivery
+from acc.domain.value_objects.event import Part, text_part
+from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.task import (
+    ArtifactUpdate,
+    Message,
+    PushConfig,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskArtifact,
+    TaskState,
+    TaskStatus,
+    Update,
+)
+from acc.ports.outbound.task_ports import TaskStorePort
+from acc.testing import FrozenClock
+
+ANN = Owner("acme", "ann")
+Reopen = Callable[[], TaskStorePort]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Reopen:
+    """Return the store as a server finds it when it starts; one in memory is never left."""
+    clock = FrozenClock()
+    if request.param == "sqlite":
+        return lambda: SqliteTaskStore(tmp_path / "acc.db", clock=clock, app_name="desk")
+    kept = InMemoryTaskStore(clock=clock, app_name="desk")
+    return lambda: kept
+
+
+def moved(state: TaskState) -> StatusUpdate:
+    return StatusUpdate(status=TaskStatus(state=state, at=2.0))
+
+
+def piece(*parts: Part, append: bool = True, last: bool = False) -> ArtifactUpdate:
+    artifact = TaskArtifact(artifact_id="report", name="report", parts=parts)
+    return ArtifactUpdate(artifact=artifact, append=append, last_chunk=last)
+
+
+async def told(reopen: Reopen, generation: str, *updates: Update) -> list[dict[str, Any]]:
+    """Store updates, end that server, and return what another one posts until the task is over."""
+    store = reopen()
+    task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED, at=1.0))
+    message = Message(message_id="m", role=Role.USER, parts=text_part("hello"))
+    push = PushConfig(id="p", task_id="t", url="https://me.example/hook", generation=generation)
+    await store.create(task, owner=ANN, message=message, push=push)
+    for update in (*updates, moved(TaskState.COMPLETED)):
+        await store.append("t", [update])
+    if isinstance(store, SqliteTaskStore):
+        await store.aclose()
+    store = reopen()
+    bodies: list[dict[str, Any]] = []
+    over = asyncio.Event()
+
+    def take(request: httpx.Request) -> httpx.Response:
+        bodies.append(msgspec.json.decode(request.content))
+        if b"completed" in request.content.lower():
+            over.set()
+        return httpx.Response(204)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(take)) as client:
+        delivery = PushDelivery(tasks=store, deliver=Webhook(client, wires=WIRES), look_every=0.01)
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            work = group.create_task(delivery.run())
+            await over.wait()
+            work.cancel()
+    await store.aclose()
+    return bodies
+
+
+async def test_a_finished_artifact_is_told_as_a_whole(reopen: Reopen) -> None:
+    data = Part(data={"n": 1}, media_type="application/json")
+    bodies = await told(
+        reopen,
+        "1.0",
+        moved(TaskState.WORKING),
+        piece(Part(text="one, "), append=False),
+        piece(Part(text="two, ")),
+        piece(data),
+        piece(Part(text="three"), last=True),
+    )
+    assert [list(body) for body in bodies] == [
+        ["statusUpdate"],
+        ["artifactUpdate"],
+        ["statusUpdate"],
+    ]
+    update = bodies[1]["artifactUpdate"]
+    parts = update["artifact"]["parts"]
+    assert [part.get("text", part.get("data")) for part in parts] == [
+        "one, two, ",
+        {"n": 1},
+        "three",
+    ]
+    assert (update.get("append", False), update["lastChunk"]) == (False, True)
+
+
+async def test_an_artifact_of_many_pieces_is_told_once(reopen: Reopen) -> None:
+    pieces = [piece(Part(text=f"{number} ")) for number in range(300)]
+    bodies = await told(
+        reopen, "1.0", piece(Part(text="-1 "), append=False), *pieces, piece(last=True)
+    )
+    (part,) = bodies[0]["artifactUpdate"]["artifact"]["parts"]
+    assert part["text"] == "".join(f"{number} " for number in range(-1, 300))
+    assert len(bodies) == 2
+
+
+async def test_an_artifact_that_came_at_once_is_told_as_it_came(reopen: Reopen) -> None:
+    draft = piece(Part(text="draft"), append=False, last=True)
+    final = piece(Part(text="final"), append=False, last=True)
+    bodies = await told(reopen, "1.0", draft, final)
+    texts = [body["artifactUpdate"]["artifact"]["parts"][0]["text"] for body in bodies[:2]]
+    assert texts == ["draft", "final"]
+
+
+async def test_in_the_older_generation_the_task_is_told(reopen: Reopen) -> None:
+    bodies = await told(
+        reopen, "0.3", piece(Part(text="a"), append=False), piece(Part(text="b"), last=True)
+    )
+    assert [body["kind"] for body in bodies] == ["task", "task"]
+    assert bodies[0]["artifacts"][0]["parts"][0]["text"] == "ab"
