@@ -175,10 +175,11 @@ class State(_Mapping):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or the default where there is none."""
-        try:
-            return self[key]
-        except KeyError:
-            return default
+        value = self._values.get(key, default)
+        if type(value) is not dict and type(value) is not list:
+            return value
+        with self.lock:
+            return self[key] if key in self._values else default
 
     def __contains__(self, key: object) -> bool:
         return key in self._values
@@ -189,7 +190,8 @@ class State(_Mapping):
     def copy(self) -> dict[str, Any]:
         """Return the state as a dictionary of its own, changes in place included."""
         with self.lock:
-            self._notice_changes_in_place()
+            if self._lent:
+                self._notice_changes_in_place()
             return {key: plain(value, key) for key, value in self._values.items()}
 
     def branch(self) -> "State":

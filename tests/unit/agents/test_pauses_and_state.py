@@ -12,6 +12,7 @@ from small_agents import WHO, Does, Writes, approved, says
 
 from acc import (
     Agent,
+    AgentTool,
     BaseAgent,
     Edge,
     FunctionTool,
@@ -128,6 +129,27 @@ async def test_what_is_new_waits_for_those_beside_it_to_get_where_they_were() ->
     assert (result.text, result.state) == ("done", {"agreed": True})
 
 
+async def test_a_call_finds_what_one_that_waits_and_runs_alone_wrote_before_the_pause() -> None:
+    alone = AgentTool(agent=adder("helper", confirm=True), parallel=False)
+    runner = clerk([[call("pay", n=10), call("helper", request="100")]], adding("pay"), alone)
+    paused = await runner.run(**WHO, message="go")
+    result = await approved_in_turn(runner, paused, (0, 1))
+    assert result.state == {"total": 111, "all": [1, 10, 100]}
+
+
+async def test_what_ended_before_the_pause_sees_nothing_of_what_comes_after_it() -> None:
+    async def look(ctx: RunContext) -> str:
+        if "total" not in ctx.state:
+            await ctx.artifacts.save("found.txt", "nothing")
+        return "looked"
+
+    looks = Does(name="looks", description="Looks.", do=look)
+    alone = AgentTool(agent=looks, parallel=False)
+    runner = clerk([[call("pay", n=1), call("looks", request="x")]], adding("pay"), alone)
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert (result.text, result.state) == ("done", {"total": 1, "all": [1]})
+
+
 async def test_branches_of_two_calls_keep_what_they_wrote_apart() -> None:
     def ask_and_add(name: str) -> Does:
         async def work(ctx: RunContext) -> None:
@@ -149,30 +171,44 @@ async def test_branches_of_two_calls_keep_what_they_wrote_apart() -> None:
     assert result.state == {"a": 32, "b": 32}
 
 
+async def test_one_team_called_twice_in_one_answer_keeps_its_branches_apart() -> None:
+    async def add_and_ask(ctx: RunContext) -> None:
+        key = f"{ctx.agent.name}_{ctx.message}"
+        ctx.state[key] = 1
+        await ctx.ask_person("Go on?")
+        ctx.state[key] += len(ctx.state)
+
+    team = ParallelAgent(
+        name="team",
+        description="Works.",
+        sub_agents=[Does(name="a", do=add_and_ask), Does(name="b", do=add_and_ask)],
+    )
+    alone = AgentTool(agent=team, parallel=False)
+    runner = clerk([[call("team", request="x"), call("team", request="y")]], alone)
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert result.state == await stored(runner)
+    assert result.state == {"a_x": 2, "b_x": 2, "a_y": 4, "b_y": 4}
+
+
 async def test_a_branch_that_failed_is_nothing_to_a_later_round_of_it() -> None:
-    def fail_first(ctx: RunContext) -> None:
-        ctx.state["tries"] = ctx.state.get("tries", 0) + 1
+    def mark(ctx: RunContext) -> None:
         ctx.state[f"mark_{ctx.state.get('round', 0)}"] = True
+
+    async def fail_first(ctx: RunContext) -> None:
+        await ctx.run_agent(early)
         if "round" not in ctx.state:
             raise RuntimeError("not yet")
 
     async def ask(ctx: RunContext) -> None:
-        await ctx.ask_person("Go on?")
+        if "round" not in ctx.state:
+            await ctx.ask_person("Go on?")
         ctx.state["round"] = ctx.state.get("round", 0) + 1
 
-    async def flaky(ctx: RunContext) -> None:
-        await ctx.run_agent(early)
-        fail_first(ctx)
-
-    early = Writes(name="early", values={"half": True})
-    nodes = [
-        says("start"),
-        Does(name="flaky", do=flaky, sub_agents=[early]),
-        Does(name="b", do=ask),
-    ]
+    early = Does(name="early", do=mark)
+    flaky = Does(name="flaky", do=fail_first, sub_agents=[early])
     graph = GraphAgent(
         name="graph",
-        sub_agents=nodes,
+        sub_agents=[says("start"), flaky, Does(name="b", do=ask)],
         edges=[
             Edge("start", "flaky"),
             Edge("start", "b"),
@@ -182,26 +218,26 @@ async def test_a_branch_that_failed_is_nothing_to_a_later_round_of_it() -> None:
         on_error="collect",
     )
     runner = Runner(graph)
-    paused = await runner.run(**WHO, message="go")
-    again = await approved(runner, paused)
-    result = await approved(runner, again)
-    assert result.state == await stored(runner)
-    assert result.state == {"round": 2, "half": True, "tries": 1, "mark_1": True}
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert result.state == await stored(runner) == {"round": 2, "mark_1": True}
 
 
-async def test_what_a_task_that_was_cut_off_wrote_counts_once_it_is_on_record() -> None:
-    async def wait_and_add(ctx: RunContext) -> None:
+async def test_what_a_task_that_was_cut_off_writes_is_stored_as_it_is_seen() -> None:
+    async def add_and_wait(ctx: RunContext) -> None:
         add_to(ctx, 5)
-        await ctx.progress("half")
         if not ctx.run.journal:
             await asyncio.Event().wait()
 
-    slow, asks = Does(name="slow", do=wait_and_add), adder("asks", confirm=True)
+    async def add_and_ask(ctx: RunContext) -> None:
+        add_to(ctx, 1)
+        await ctx.ask_person("Go on?")
+
+    slow, asks = Does(name="slow", do=add_and_wait), Does(name="asks", do=add_and_ask)
 
     async def both(ctx: RunContext) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(ctx.run_agent(slow))
-            group.create_task(ctx.run_agent(asks, message="10"))
+            group.create_task(ctx.run_agent(asks))
 
     runner = Runner(Does(name="both", do=both, sub_agents=[slow, asks]))
     paused = await runner.run(**WHO, message="go")
