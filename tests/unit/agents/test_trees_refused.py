@@ -208,16 +208,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Agent(name="s", sub_agents=[agent := says("a", description="x")], tools=[agent]),
         "'a' stands in the tree of 's' twice; make a second agent",
     ),
-    "an agent as a tool of two": (
-        lambda: SequentialAgent(
-            name="s",
-            sub_agents=[
-                Agent(name="b", tools=[agent := says("a", description="x")]),
-                Agent(name="c", tools=[agent]),
-            ],
-        ),
-        "'a' stands in the tree of 's' twice",
-    ),
     "an agent that comes back as a tool": (_in_a_circle, "'outer' stands in the tree of 'outer'"),
     "a tool agent of another's": (
         lambda: Agent(name="s", tools=[AgentTool(agent=_with_parent(), description="x")]),
@@ -297,6 +287,13 @@ def test_a_runner_takes_the_root_of_a_tree_and_nothing_else() -> None:
     with pytest.raises(InvalidInput, match="3 is no agent"):
         Runner(3)  # type: ignore[arg-type]
     assert [agent.name for agent in Runner(root).agent.walk()] == ["s", "a"]
+
+
+def test_an_agent_may_be_a_tool_of_two() -> None:
+    helper = says("a", description="x")
+    users = [Agent(name=name, tools=[helper]) for name in ("b", "c")]
+    tree = SequentialAgent(name="s", sub_agents=users)
+    assert [agent.name for agent in tree.everyone()] == ["s", "b", "a", "c"]
 
 
 def test_a_runner_knows_the_models_and_memories_of_all_agents() -> None:

@@ -89,10 +89,15 @@ class BaseAgent:
         return ()
 
     def everyone(self) -> Iterator["BaseAgent"]:
-        """Give all that `walk` gives, and the agents that they use as tools."""
-        yield self
-        for one in (*self.sub_agents, *self.agent_tools):
-            yield from one.everyone()
+        """Give all that `walk` gives, and the agents that they use as tools, each once."""
+        seen: set[int] = set()
+        left: list[BaseAgent] = [self]
+        while left:
+            agent = left.pop(0)
+            if id(agent) not in seen:
+                seen.add(id(agent))
+                yield agent
+                left = [*agent.sub_agents, *agent.agent_tools, *left]
 
     def find(self, name: str) -> "BaseAgent | None":
         """Return the agent of that name in this tree."""
@@ -147,19 +152,28 @@ class BaseAgent:
         check_callbacks(self, "before_agent_callback", "after_agent_callback")
 
     def _check_names(self) -> None:
+        """Refuse a name, or a place in the tree, that is taken; a tool may have several users."""
         seen: dict[str, BaseAgent] = {}
-        for agent in self.everyone():
-            if seen.get(agent.name) is agent:
-                raise InvalidTree(
-                    f"{agent.name!r} stands in the tree of {self.name!r} twice; make a second "
-                    "agent with a name of its own"
-                )
-            if agent.name in seen:
-                raise InvalidTree(
-                    f"two agents under {self.name!r} are called {agent.name!r}; every name in a "
-                    "tree must be its own, for transfers, branches and logs to be clear"
-                )
-            seen[agent.name] = agent
+        for agent in self.walk():
+            self._check_name(agent, seen)
+        placed = {id(agent) for agent in seen.values()}
+        for user in self.everyone():
+            for agent in (one for used in user.agent_tools for one in used.walk()):
+                if id(agent) in placed or seen.get(agent.name) is not agent:
+                    self._check_name(agent, seen)
+
+    def _check_name(self, agent: "BaseAgent", seen: "dict[str, BaseAgent]") -> None:
+        if seen.get(agent.name) is agent:
+            raise InvalidTree(
+                f"{agent.name!r} stands in the tree of {self.name!r} twice; make a second "
+                "agent with a name of its own"
+            )
+        if agent.name in seen:
+            raise InvalidTree(
+                f"two agents under {self.name!r} are called {agent.name!r}; every name in a "
+                "tree must be its own, for transfers, branches and logs to be clear"
+            )
+        seen[agent.name] = agent
 
 
 def refuse_unless(fits: bool, agent: BaseAgent, name: str, wanted: str) -> None:

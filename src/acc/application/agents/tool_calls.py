@@ -12,15 +12,11 @@ import msgspec
 from acc.application.agents.base import Callback, called
 from acc.application.agents.tool import Tool, ToolContext, as_data
 from acc.application.context import RunContext
-from acc.application.control import RunPaused, RunRejected, must_pass
+from acc.application.control import OF_THE_RUN, RunPaused, RunRejected, must_pass
 from acc.application.edits import WRONG_ARGUMENTS
 from acc.application.state import plain
 from acc.domain.errors import (
-    BudgetExceeded,
-    ReplayMismatch,
-    SessionConflict,
     StateNotStorable,
-    StorageFailed,
 )
 from acc.domain.value_objects.event import (
     NO_ACTIONS,
@@ -39,8 +35,6 @@ from acc.domain.value_objects.event import (
 log = logging.getLogger("acc.run")
 
 _MOST_FAULT = 2_000
-#: What no model can mend.
-_FATAL = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -391,7 +385,7 @@ async def _guarded(
         if bound.expired():  # pragma: no cover
             return _error(call, _too_slow(tool, limit))
         await tool_context.settle()
-    except _FATAL:
+    except OF_THE_RUN:
         raise
     except BaseException as error:
         if must_pass(error):
