@@ -12,7 +12,6 @@ from acc.application.use_cases.offer_agents import (
     form,
     form_answer,
     progress_of,
-    question,
     standing_alone,
 )
 from acc.domain.errors import InvalidInput, NotFound
@@ -103,7 +102,7 @@ def test_a_form_asks_what_is_to_be_known() -> None:
     for schema in ({}, deep):
         free = form(request(RequestKind.INPUT, schema=schema)) or {}
         assert free["required"] == ["answer"]
-    assert question(request(RequestKind.INPUT, tool="t")) == "どうしますか"
+    assert request(RequestKind.INPUT, tool="t").question == "どうしますか"
 
 
 def test_what_a_person_fills_in_is_an_answer() -> None:

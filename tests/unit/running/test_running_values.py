@@ -1,5 +1,7 @@
 """Events and their parts."""
 
+import dataclasses
+
 import pytest
 
 from acc.application.control import RunPaused, paused_in_group
@@ -31,6 +33,19 @@ def test_a_value_is_frozen_and_shares_nothing() -> None:
         event.seq = 3  # type: ignore[misc]
     with pytest.raises(TypeError, match="run_id"):
         Event(kind=EventKind.DELTA, author="a")  # type: ignore[call-arg]
+
+
+def test_what_a_person_is_asked_names_the_call_and_no_more_of_it_than_one_reads() -> None:
+    asked = InputRequest(
+        id="1",
+        kind=RequestKind.CONFIRMATION,
+        agent="a",
+        message="May pay be called?",
+        tool="pay",
+        arguments={"amount": 12_000, "payee": "青葉"},
+    )
+    assert asked.question == 'May pay be called? pay {"amount":12000,"payee":"青葉"}'
+    assert len(dataclasses.replace(asked, arguments={"note": "x" * 9_000}).question) < 2_100
 
 
 def test_pauses_are_found_however_deep_task_groups_wrap_them() -> None:

@@ -24,7 +24,6 @@ from acc.application.use_cases.offer_agents import (
     form,
     form_answer,
     progress_of,
-    question,
 )
 from acc.domain.errors import NotFound
 from acc.domain.value_objects.event import Event, InputRequest
@@ -173,7 +172,7 @@ def _can_ask(ctx: Context) -> bool:
 def _elicitation(request: InputRequest, schema: Mapping[str, Any]) -> mcp_types.ElicitRequest:
     return mcp_types.ElicitRequest(
         params=mcp_types.ElicitRequestFormParams(
-            message=question(request), requested_schema=dict(schema)
+            message=request.question, requested_schema=dict(schema)
         )
     )
 
@@ -193,7 +192,7 @@ async def _asked(ctx: Context, turn: OfferedTurn) -> list[dict[str, Any]]:
     for request in turn.requests:
         try:
             given = await ctx.session.elicit_form(
-                question(request), dict(form(request) or {}), related_request_id=ctx.request_id
+                request.question, dict(form(request) or {}), related_request_id=ctx.request_id
             )
         except MCPError:
             continue

@@ -306,7 +306,7 @@ def asking(
     """Return the status of a task whose run waits: what it asks, in words and as data."""
     waits_for = {_INTERRUPTED_BY.get(r.kind, TaskState.INPUT_REQUIRED) for r in requests}
     state = waits_for.pop() if len(waits_for) == 1 else TaskState.INPUT_REQUIRED
-    told = "\n".join(request.message for request in requests)
+    told = "\n".join(request.question for request in requests)
     data = {"requests": [_as_data(request) for request in requests]}
     parts = (
         Part(text=f"{hint}\n{told}" if hint else told),

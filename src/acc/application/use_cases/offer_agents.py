@@ -184,7 +184,7 @@ def _failed(text: str, session_id: str = "") -> OfferedTurn:
 
 def _waits(session_id: str, requests: Sequence[InputRequest]) -> OfferedTurn:
     """Return that a conversation waits, in words that tell how to answer."""
-    told = "\n".join(f"- {request.id}: {question(request)}" for request in requests)
+    told = "\n".join(f"- {request.id}: {request.question}" for request in requests)
     text = (
         f"The conversation {session_id} waits for a person:\n{told}\n"
         f"Ask them, and call again with conversation_id and answers: request_id, verdict "
@@ -197,14 +197,6 @@ def _waits(session_id: str, requests: Sequence[InputRequest]) -> OfferedTurn:
         requests=tuple(requests),
         is_error=True,
     )
-
-
-def question(request: InputRequest) -> str:
-    """Return what a person is asked, with the call that they are to agree to."""
-    if not request.tool or request.kind is not RequestKind.CONFIRMATION:
-        return request.message
-    shown = msgspec.json.encode(request.arguments).decode()
-    return f"{request.message} {request.tool} {shown}"
 
 
 def form(request: InputRequest) -> Mapping[str, Any] | None:

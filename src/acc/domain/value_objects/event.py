@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from acc.domain.value_objects.value import Value
 
 
@@ -165,6 +167,9 @@ class RequestKind(StrEnum):
     AUTHORIZATION = "authorization"
 
 
+_MOST_ASKED = 2_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequest:
     """A structured question that a run waits on.
@@ -182,6 +187,15 @@ class InputRequest:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=dict)
     expires_at: float | None = None
+
+    @property
+    def question(self) -> str:
+        """Return what a person is asked, with the call that they are to agree to."""
+        if not self.tool or self.kind is not RequestKind.CONFIRMATION:
+            return self.message
+        shown = msgspec.json.encode(self.arguments).decode()
+        cut = f"{shown[:_MOST_ASKED]}…" if len(shown) > _MOST_ASKED else shown
+        return f"{self.message} {self.tool} {cut}"
 
 
 class Verdict(StrEnum):
