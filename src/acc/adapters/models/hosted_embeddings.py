@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import os
 from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from acc.adapters.providers.choice import is_clear, is_variable
+from acc.adapters.providers.choice import held_key, is_clear, is_variable
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.language import one_line
 
@@ -54,18 +53,10 @@ class EmbeddingChoice:
 
     def key(self) -> str:
         """Return the key, or say which variable should hold it."""
-        for variable in self.key_variables:
-            held = os.environ.get(variable, "").strip()
-            if held and not (held.isascii() and held.isprintable() and " " not in held):
-                raise InvalidInput(
-                    f"{self.name}: {variable} holds no key: blanks, line breaks or letters are in "
-                    "it that no key has"
-                )
-            if held:
-                return held
-        if self.key_required:
+        held = held_key(self.name, self.key_variables)
+        if not held and self.key_required:
             raise InvalidInput(f"{self.name} needs a key: set {' or '.join(self.key_variables)}")
-        return ""
+        return held
 
 
 def parse_embeddings(name: str) -> EmbeddingChoice:

@@ -4,6 +4,7 @@ import ipaddress
 import math
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -152,20 +153,12 @@ class ModelChoice:
         if is_free and self.sends_only_named_key:
             return ""
         variables = self.key_variables
-        for variable in variables:
-            found = os.environ.get(variable, "").strip()
-            if found and not (found.isascii() and found.isprintable() and " " not in found):
-                raise InvalidInput(
-                    f"{self.name}: {variable} holds no key: blanks, line breaks or letters are in "
-                    "it that no key has"
-                )
-            if found:
-                return found
-        if variables and not is_free:
+        found = held_key(self.name, variables)
+        if not found and variables and not is_free:
             raise InvalidInput(
                 f"{self.name} needs a key: set the environment variable {' or '.join(variables)}"
             )
-        return ""
+        return found
 
     def _check_moved(self) -> None:
         """Refuse a variable that would send the key elsewhere in the clear."""
@@ -296,6 +289,20 @@ def _check_url(provider: str, url: str) -> None:
 
 def _shown(url: str) -> str:
     return re.sub(r"//[^/]*@", "//***@", url)
+
+
+def held_key(name: str, variables: Iterable[str]) -> str:
+    """Return the key of a model that the first of the variables holds, empty if none does."""
+    for variable in variables:
+        found = os.environ.get(variable, "").strip()
+        if found and not (found.isascii() and found.isprintable() and " " not in found):
+            raise InvalidInput(
+                f"{name}: {variable} holds no key: blanks, line breaks or letters are in it that "
+                "no key has"
+            )
+        if found:
+            return found
+    return ""
 
 
 def is_clear(url: str) -> bool:
