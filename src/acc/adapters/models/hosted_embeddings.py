@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from acc.adapters.providers.choice import held_key, is_clear, is_variable
+from acc.adapters.chat.keys import held_key, is_clear, is_variable
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.language import one_line
 

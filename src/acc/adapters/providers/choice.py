@@ -1,16 +1,14 @@
 """Which model is meant, and how it is to be asked: read from a name, with nothing imported."""
 
-import ipaddress
 import math
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from acc.adapters.chat.keys import held_key, is_clear, is_variable
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.remote import without_secrets
 
 #: The variable that holds a provider's key, by the prefix of its models' names. Where there is
 #: none, the provider takes its credentials from elsewhere, or needs none.
@@ -289,35 +287,3 @@ def _check_url(provider: str, url: str) -> None:
 
 def _shown(url: str) -> str:
     return re.sub(r"//[^/]*@", "//***@", url)
-
-
-def held_key(name: str, variables: Iterable[str]) -> str:
-    """Return the key of a model that the first of the variables holds, empty if none does."""
-    for variable in variables:
-        found = os.environ.get(variable, "").strip()
-        if found and not (found.isascii() and found.isprintable() and " " not in found):
-            raise InvalidInput(
-                f"{name}: {variable} holds no key: blanks, line breaks or letters are in it that "
-                "no key has"
-            )
-        if found:
-            return found
-    return ""
-
-
-def is_clear(url: str) -> bool:
-    """Tell whether what is sent to a URL can be read on its way."""
-    parts = urlsplit(url)
-    if parts.scheme != "http" or parts.hostname == "localhost":
-        return False
-    try:
-        return not ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return True
-
-
-def is_variable(name: str) -> bool:
-    """Tell whether it names a variable; what may be a key is none, unless there is one."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) or without_secrets(name) != name:
-        return False
-    return name.isupper() or name in os.environ

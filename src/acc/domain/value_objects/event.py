@@ -1,11 +1,10 @@
 """What happens in a run, as a stream of events: who said, did, wrote or asked for what."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
-
-import msgspec
 
 from acc.domain.value_objects.value import Value
 
@@ -193,7 +192,7 @@ class InputRequest:
         """Return what a person is asked, with the call that they are to agree to."""
         if not self.tool or self.kind is not RequestKind.CONFIRMATION:
             return self.message
-        shown = msgspec.json.encode(self.arguments).decode()
+        shown = json.dumps(self.arguments, ensure_ascii=False, separators=(",", ":"), default=str)
         cut = f"{shown[:_MOST_ASKED]}…" if len(shown) > _MOST_ASKED else shown
         return f"{self.message} {self.tool} {cut}"
 
