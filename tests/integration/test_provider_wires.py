@@ -1,5 +1,6 @@
 """What goes to the named providers over their HTTP, and comes back, with no library in between."""
 
+import asyncio
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from provider_wires import DIRECT, KEY, keys, model_for, streamed
 
 from acc.bootstrap.models import ProviderModel
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.event import Part, ToolResult, text_part
+from acc.domain.value_objects.event import Part, ToolCall, ToolResult, text_part
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 from acc.testing.replies import Asked, Reply, fail, say
 from acc.testing.stand_in import ProviderStandIn
@@ -68,6 +69,89 @@ async def test_what_a_model_thought_goes_back_to_it_with_the_results_and_is_no_a
     # Imitators of OpenAI sign nothing.
     assert said.count(SEALED) == (0 if "chat" in server.asked[1].wire else 1)
     assert said.count("三十") == 2
+
+
+@EVERY
+async def test_nobody_is_told_what_was_said_in_another_conversation(
+    wire: str, server: ProviderStandIn
+) -> None:
+    model = model_for(wire, server)
+    server.script = [
+        Reply(thought="Bob has the flu", text="Mr Bob, I look.", calls=(("look", {}),)),
+        Reply(thought="Ann is well", text="Ms Ann, I look.", calls=(("look", {}),)),
+        say("30"),
+    ]
+    await model.complete(Prompt(query="I am Bob", tools=(LOOK,)))
+    answer = await model.complete(Prompt(query="I am Ann", tools=(LOOK,)))
+    same = ModelAnswer(calls=(ToolCall(id=answer.calls[0].id, name="look"),))
+    await model.complete(Prompt(query="I am Ann", tools=(LOOK,), messages=after(same)))
+    await model.aclose()
+    assert "Bob" not in server.asked[2].text
+    assert "Ann is well" in server.asked[2].text
+
+
+@EVERY
+@EITHER
+async def test_a_call_that_was_cut_off_is_not_made(
+    wire: str, streams: bool, server: ProviderStandIn
+) -> None:
+    model = model_for(wire, server)
+    server.script = [Reply(calls=(("look", {}),), finish="length")]
+    prompt = Prompt(query="q", tools=(LOOK,))
+    (call,) = (await answer_of(model, prompt, streams=streams)).calls
+    await model.aclose()
+    assert (call.name, call.arguments) == ("look", {})
+    assert "cut off" in call.fault
+
+
+async def test_thoughts_that_belong_to_another_conversation_are_left_out(
+    server: ProviderStandIn,
+) -> None:
+    model = model_for("anthropic", server)
+    refused = fail(400, "messages.1: The block is bound to a different conversation")
+    thinking = Reply(thought="deep", text="I look.", calls=(("look", {}),))
+    server.script = [thinking, refused, say("30")]
+    answer = await model.complete(Prompt(query="q", tools=(LOOK,)))
+    prompt = Prompt(query="q", memory="other", tools=(LOOK,), messages=after(answer))
+    assert (await model.complete(prompt)).text == "30"
+    await model.aclose()
+    assert ["deep" in asked.text for asked in server.asked] == [False, True, False]
+
+
+async def test_a_tool_that_says_nothing_is_told_in_words(server: ProviderStandIn) -> None:
+    model = model_for("anthropic", server)
+    calls = PromptMessage(role="agent", author="a", parts=(Part(call=ToolCall(id="1", name="x")),))
+    result = ToolResult(call_id="1", name="x", content=" ")
+    back = PromptMessage(role="tool", author="x", parts=(Part(result=result),))
+    await model.complete(Prompt(query="q", tools=(LOOK,), messages=(calls, back)))
+    await model.aclose()
+    said = server.asked[0].body["messages"][-1]["content"][0]["content"]
+    assert said == [{"type": "text", "text": "(nothing)"}]
+
+
+async def test_a_proxy_does_not_hear_what_goes_over_plain_http(
+    server: ProviderStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "nonsense://x")
+    model = model_for("openai-chat", server)
+    assert (await model.complete(PROMPT)).text
+    await model.aclose()
+
+
+def test_a_model_may_be_asked_and_closed_in_one_loop_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ProviderStandIn() as running, keys(running, monkeypatch):
+        model = model_for("openai-chat", running)
+        asyncio.run(_asked(model))
+        asyncio.run(model.aclose())
+        asyncio.run(_asked(model))
+
+
+async def _asked(model: ProviderModel) -> None:
+    assert (await model.complete(PROMPT)).text
+    await model.aclose()
 
 
 #: How providers say that they do not take a setting.

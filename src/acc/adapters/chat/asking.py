@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from acc.adapters.chat.turns import (
-    NO_ARGUMENTS,
     Kept,
     Turn,
+    arguments_of,
     as_url,
     encoded,
     instructions,
@@ -60,7 +60,7 @@ def messages(
 
 def function(spec: ToolSpec) -> dict[str, Any]:
     """Return a tool as a function that the model may call."""
-    described = {"name": spec.name, "parameters": dict(spec.parameters) or NO_ARGUMENTS}
+    described = {"name": spec.name, "parameters": arguments_of(spec)}
     if spec.description:
         described["description"] = spec.description
     return {"type": "function", "function": described}

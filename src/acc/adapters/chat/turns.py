@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.domain.value_objects.event import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import Prompt, ToolSpec
 
 # What a memory shows is made of people's words: it must not become an instruction.
 _ABOUT_MEMORY = (
@@ -79,6 +79,13 @@ def remembered(prompt: Prompt) -> str:
 def returned(result: ToolResult) -> str:
     """Return what a call brought; a failure is told as one."""
     return plain({"error": result.content}) if result.is_error else plain(result.content)
+
+
+def arguments_of(spec: ToolSpec) -> dict[str, Any]:
+    """Return the schema of a tool's arguments; some refuse an object that does not name them."""
+    schema = dict(spec.parameters) or NO_ARGUMENTS
+    is_bare = schema.get("type") == "object" and "properties" not in schema
+    return {**schema, "properties": {}} if is_bare else schema
 
 
 def in_words(schema: Mapping[str, Any]) -> str:

@@ -1,17 +1,21 @@
 """A model of a provider, asked without a library in between; nothing is tried twice."""
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urljoin
+from weakref import WeakKeyDictionary
 
 import httpx2
 import msgspec
 
 from acc.adapters.chat.heard import Heard
 from acc.adapters.chat.streams import ServerFault, Unreadable, events, whole
+from acc.adapters.chat.turns import Kept
 from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.faults import Faults
 from acc.adapters.providers.leaving_out import LeavingOut
@@ -27,6 +31,8 @@ from acc.domain.value_objects.event import ToolCall
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
+log = logging.getLogger("acc.run")
+
 _WIRES: dict[str, type[Wire]] = {
     "anthropic": AnthropicWire,
     "google": GoogleWire,
@@ -40,6 +46,10 @@ _CONNECTIONS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100
 _CUT = (httpx2.RemoteProtocolError, httpx2.ReadError)
 _FAULTS = (httpx2.HTTPError, ServerFault, ValueError)
 _CHOSEN = ("temperature", "top_p", "seed", "thinking")
+_BAD_REQUEST = 400
+#: How Anthropic words it that its thoughts belong to another conversation.
+_BOUND = "bound to a different conversation"
+_CUT_OFF = "it was cut off, as max_tokens was used up: ask for less at once"
 _MOST_KEPT = 512
 _MOST_REFUSAL = 1024 * 1024
 
@@ -47,7 +57,7 @@ _MOST_REFUSAL = 1024 * 1024
 class DirectModel:
     """Asks one model of one provider.
 
-    Connections belong to the event loop that opened them, so each loop gets its own; `aclose` ends
+    Connections belong to the event loop that opened them, so each loop has its own; `aclose` ends
     those of the running one. A model that asked for tool calls gets its own words back with their
     results, with its thoughts, for most providers want those.
     """
@@ -60,10 +70,13 @@ class DirectModel:
         self._base = (choice.address or self._wire.home).rstrip("/")
         chosen = {name for name in _CHOSEN if getattr(choice, name) not in (None, "")}
         self._settings = LeavingOut(choice.name, self._wire.settings(), chosen)
-        self._said: OrderedDict[str, tuple[Sequence[ToolCall], list[dict[str, Any]]]]
+        #: What it said when it asked for calls, by all that was said before.
+        self._said: OrderedDict[bytes, tuple[Sequence[ToolCall], list[dict[str, Any]]]]
         self._said = OrderedDict()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._client: httpx2.AsyncClient | None = None
+        #: Whether it takes its own words back.
+        self._takes_back = True
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient]
+        self._clients = WeakKeyDictionary()
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the answer to a prompt."""
@@ -78,7 +91,7 @@ class DirectModel:
                     heard.fill(await whole(response.aiter_bytes()))
         except _FAULTS as error:
             raise self._failed(error) from None
-        return self._whole(heard)
+        return self._whole(heard, prompt)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
         """Give the text as it comes, and at the end the whole answer.
@@ -92,34 +105,44 @@ class DirectModel:
                     yield text
         except _FAULTS as error:
             raise self._failed(error) from None
-        yield self._whole(heard)
+        yield self._whole(heard, prompt)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        client, self._client, self._loop = self._client, None, None
+        client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
     def _opened(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            # What another loop opened cannot be closed from this one.
-            within = self.choice.timeout
-            self._client = httpx2.AsyncClient(
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = self._open()
+        return client
+
+    def _open(self) -> httpx2.AsyncClient:
+        within = self.choice.timeout
+        try:
+            return httpx2.AsyncClient(
                 timeout=httpx2.Timeout(within, connect=min(within, _CONNECT_WITHIN)),
                 limits=_CONNECTIONS,
                 headers={"Content-Type": "application/json", **self._wire.headers(self._key)},
+                # A proxy could read what goes over plain http, key and all.
+                trust_env=not self._base.startswith("http:"),
             )
-            self._loop = loop
-        return self._client
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise self._faults.made(
+                f"the proxy that the environment names cannot be used: {error}",
+                reason="not_possible",
+            ) from None
 
     @asynccontextmanager
     async def _answering(self, prompt: Prompt, *, streams: bool) -> AsyncIterator[httpx2.Response]:
         """Give the response to a question, asked again without what the model does not take."""
-        body = self._wire.body(prompt, self._kept, streams=streams)
         url = self._base + self._wire.path(streams=streams)
         while True:
-            sent = self._settings.sent
+            takes_back, sent = self._takes_back, self._settings.sent
+            body = self._wire.body(prompt, self._kept(prompt), streams=streams)
             content = msgspec.json.encode(merged(sent, body), enc_hook=str)
             async with self._opened().stream("POST", url, content=content) as response:
                 if response.is_success:
@@ -127,7 +150,10 @@ class DirectModel:
                     return
                 error = await self._refusal(response, url)
             status = response.status_code
-            if not self._settings.leaves_out(sent, status, error):
+            if takes_back and status == _BAD_REQUEST and _BOUND in str(error):
+                self._takes_back = False
+                log.warning("%s does not take its own words back: left out", self.choice.name)
+            elif not self._settings.leaves_out(sent, status, error):
                 raise worded(self._faults, error, status, seconds(response.headers))
 
     async def _refusal(self, response: httpx2.Response, url: str) -> object:
@@ -146,13 +172,19 @@ class DirectModel:
         except (msgspec.MsgspecError, RecursionError):
             return said.decode(errors="replace")
 
-    def _kept(self, calls: Sequence[ToolCall]) -> list[dict[str, Any]] | None:
-        """Return what the model said when it asked for calls, if it is known."""
-        kept = self._said.get(calls[0].id)
-        # Ids of calls are not unique with every server.
-        return kept[1] if kept is not None and list(kept[0]) == list(calls) else None
+    def _kept(self, prompt: Prompt) -> Kept:
+        """Return what gives back, turn by turn, what the model said when it asked for calls."""
+        places = iter(_places(prompt) if self._said else ())
 
-    def _whole(self, heard: Heard) -> ModelAnswer:
+        def kept(calls: Sequence[ToolCall]) -> list[dict[str, Any]] | None:
+            # Ids of calls are not unique with every server, and never across conversations.
+            found = self._said.get(next(places, b""))
+            known = found is not None and list(found[0]) == list(calls) and self._takes_back
+            return found[1] if found is not None and known else None
+
+        return kept
+
+    def _whole(self, heard: Heard, prompt: Prompt) -> ModelAnswer:
         text, calls = heard.text, heard.calls
         if heard.refusal or heard.finish == "content_filter":
             words = f": {heard.refusal[:300]}" if heard.refusal else ""
@@ -165,8 +197,13 @@ class DirectModel:
             raise self._faults.made(
                 "it used up max_tokens before it said anything: allow more", reason="length"
             )
-        if calls:
-            self._said[calls[0].id] = (calls, heard.as_said())
+        if heard.finish == "length":
+            log.warning("%s used up max_tokens: its answer is cut off", self.choice.name)
+            cut = [changed(call, arguments={}, fault=_CUT_OFF) for call in calls[-1:]]
+            calls = (*calls[:-1], *cut)
+        elif calls:
+            *_, place = _places(prompt, to_the_end=True)
+            self._said[place] = (calls, heard.as_said())
             if len(self._said) > _MOST_KEPT:
                 self._said.popitem(last=False)
         usage = heard.tokens
@@ -190,6 +227,17 @@ class DirectModel:
         return self._faults.because(
             "unreadable", told=str(error) if isinstance(error, Unreadable) else ""
         )
+
+
+def _places(prompt: Prompt, *, to_the_end: bool = False) -> Iterator[bytes]:
+    """Give what was said before each turn of calls, or in the end, in short."""
+    before = sha256(prompt.query.encode("utf-8", "replace"))
+    for message in prompt.messages:
+        if message.role == "agent" and any(part.call is not None for part in message.parts):
+            yield before.digest()
+        before.update(msgspec.json.encode(message, enc_hook=str))
+    if to_the_end:
+        yield before.digest()
 
 
 async def _pieces(heard: Heard, response: httpx2.Response) -> AsyncIterator[str]:

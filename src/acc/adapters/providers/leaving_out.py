@@ -19,6 +19,8 @@ _WORDS = re.compile(
     r"|unknown|unrecogni[sz]ed|unexpected|extra input|only .{0,40}default|may only"
     r"|cannot (?:both )?be|does not (?:accept|take)|not accept"
 )
+#: How an error begins that is about what was said, and no setting.
+_OF_WHAT_WAS_SAID = re.compile(r"(?:messages|contents|input|tools)[.\[]")
 log = logging.getLogger("acc.run")
 
 
@@ -55,6 +57,8 @@ def _is_refused(error: Mapping[str, Any], part: Mapping[str, Any], setting: str)
     spelled = "|".join(map(_pattern, {setting, *_names(part)} - _ANYONES))
     named = re.compile(rf"(?i)(?<![a-z0-9])(?:{spelled})(?![a-z0-9])")
     message, param = str(error.get("message") or ""), error.get("param")
+    if _OF_WHAT_WAS_SAID.match(message):
+        return False
     if param and isinstance(param, str):
         is_told = error.get("code") in _CODES or bool(_WORDS.search(message))
         return is_told and bool(named.search(param))

@@ -6,9 +6,9 @@ from typing import Any
 
 from acc.adapters.chat.heard import Heard, count, spent, wanted
 from acc.adapters.chat.turns import (
-    NO_ARGUMENTS,
     Kept,
     Turn,
+    arguments_of,
     encoded,
     instructions,
     is_file,
@@ -32,6 +32,8 @@ _BINDS, _ADAPTS, _TOP_EFFORT, _THINKS_UNASKED = (4, 5), (4, 6), (4, 7), (5, 0)
 _BINDS_TOO = (4, 1)
 #: The most that a model writes, where nobody says less: the newest that is old enough counts.
 _MOST_WRITTEN = (((4, 6), 128_000), ((4, 5), 64_000), (_OLD, 4_096), (_UNKNOWN, 16_384))
+_IMAGES = ("image/gif", "image/jpeg", "image/png", "image/webp")
+_NOTHING = "(nothing)"
 #: What takes longer than some minutes to write has to be streamed.
 _MOST_AT_ONCE = 20_000
 #: How much an older model may think, and what is left for its answer.
@@ -240,7 +242,8 @@ def _thinking(level: str, version: tuple[int, int]) -> dict[str, Any]:
 def _messages(prompt: Prompt, kept: Kept) -> list[dict[str, Any]]:
     """Return a prompt as messages, user and assistant by turns."""
     heard = [text for text in (remembered(prompt), prompt.query) if text.strip()]
-    found: list[dict[str, Any]] = [{"role": "user", "content": [_text(t) for t in heard]}]
+    asked = [_text(text) for text in heard or [_NOTHING]]
+    found: list[dict[str, Any]] = [{"role": "user", "content": asked}]
     for turn in turns(prompt):
         own = kept(turn.calls) if turn.calls else None
         for new in [*_told(turn), *(own or _own(turn))]:
@@ -274,13 +277,15 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _result(result: ToolResult) -> dict[str, Any]:
-    content = [_text(plain(result.content))]
+    # A text without words is refused, and the whole question with it.
+    said = plain(result.content)
+    content = [_text(said if said.strip() else _NOTHING)]
     made = {"type": "tool_result", "tool_use_id": result.call_id, "content": content}
     return {**made, "is_error": result.is_error}
 
 
 def _part(part: Part) -> dict[str, Any]:
-    kind = "image" if is_file(part, "image/") else "document"
+    kind = "image" if is_file(part, *_IMAGES) else "document"
     if kind == "image" or is_file(part, "application/pdf"):
         source = {"type": "base64", "media_type": part.media_type, "data": encoded(part)}
         return {"type": kind, "source": source}
@@ -288,5 +293,5 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
-    made = {"name": spec.name, "input_schema": dict(spec.parameters) or NO_ARGUMENTS}
+    made = {"name": spec.name, "input_schema": arguments_of(spec)}
     return {**made, "description": spec.description} if spec.description else made

@@ -7,9 +7,9 @@ from typing import Any
 from acc.adapters.chat.heard import Heard, count, spent, wanted
 from acc.adapters.chat.streams import ServerFault
 from acc.adapters.chat.turns import (
-    NO_ARGUMENTS,
     Kept,
     Turn,
+    arguments_of,
     as_url,
     instructions,
     is_file,
@@ -212,7 +212,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
-    parameters = dict(spec.parameters) or NO_ARGUMENTS
+    parameters = arguments_of(spec)
     bound = strict(parameters)
     made: dict[str, Any] = {"type": "function", "name": spec.name, "strict": bound is not None}
     made["parameters"] = parameters if bound is None else bound

@@ -1,5 +1,6 @@
 """Schemas as providers take them where they bind an answer, or a call, to one."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ _NOT_STRICT = frozenset(
     {
         "allOf",
         "contains",
+        "maxContains",
+        "minContains",
         "default",
         "dependentRequired",
         "dependentSchemas",
@@ -57,6 +60,10 @@ _FORMATS = frozenset(
 )
 
 
+_LOOKS_AROUND = re.compile(r"\(\?<?[=!]")
+_DEFINED = re.compile(r"#|#/(?:\$defs|definitions)/[^/]+")
+
+
 class _Open(Exception):
     """Report a schema that allows more than a provider can be bound to."""
 
@@ -64,7 +71,7 @@ class _Open(Exception):
 def strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a schema that OpenAI binds to word by word, or None where it leaves something open."""
     try:
-        return _strict(schema)
+        return _strict({key: value for key, value in schema.items() if key != "$schema"})
     except _Open:
         return None
 
@@ -80,7 +87,9 @@ def closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 def _strict(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping) or schema.keys() & _NOT_STRICT:
         raise _Open
-    if "$ref" in schema and len(schema) > 1:
+    if not schema.keys() & _TYPED or _LOOKS_AROUND.search(str(schema.get("pattern", ""))):
+        raise _Open
+    if "$ref" in schema and (len(schema) > 1 or not _DEFINED.fullmatch(str(schema["$ref"]))):
         raise _Open
     if "format" in schema and schema["format"] not in _FORMATS - {"uri"}:
         raise _Open
