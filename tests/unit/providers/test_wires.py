@@ -225,6 +225,17 @@ def test_tokens_of_thoughts_and_of_caches_are_counted() -> None:
     assert answer.written == 5
 
 
+def test_what_openai_writes_into_its_cache_is_among_the_tokens_read() -> None:
+    details = {"cached_tokens": 3, "cache_write_tokens": 5}
+    usage = {"input_tokens": 10, "output_tokens": 1, "input_tokens_details": details}
+    response = {"status": "completed", "output": [], "usage": usage}
+    answer = heard("openai", {"type": "response.completed", "response": response})
+    assert (answer.tokens.input_tokens, answer.tokens.cached_tokens, answer.written) == (10, 3, 5)
+    chat = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": details}
+    answer = heard("openai-chat", {"choices": [], "usage": chat})
+    assert (answer.tokens.input_tokens, answer.tokens.cached_tokens, answer.written) == (10, 3, 5)
+
+
 def test_thoughts_that_anthropic_keeps_to_itself_go_back_as_they_came() -> None:
     hidden = {"type": "redacted_thinking", "data": "x"}
     use = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}

@@ -69,6 +69,7 @@ class Answer(Heard):
         usage = event.get("usage")
         if isinstance(usage, dict):
             self._usage = usage
+            self.written = count(usage.get("prompt_tokens_details"), "cache_write_tokens")
             told = usage.get("cost")
             self.cost = float(told) if isinstance(told, int | float) and told >= 0 else None
         under = "message" if whole else "delta"
