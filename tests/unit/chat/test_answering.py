@@ -117,6 +117,20 @@ async def test_the_last_event_needs_no_empty_line_after_it() -> None:
     assert [data async for data in events(done())] == [b"1\n2"]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+async def test_lines_end_in_each_way_of_the_protocol(end: bytes, mark: bytes, size: int) -> None:
+    written = mark + end.join([b"data: 1", b"data: 2", b"", b": x", b"data: 3", b"", b""])
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(written), size):
+            yield written[start : start + size]
+            yield b""
+
+    assert [data async for data in events(chunks())] == [b"1\n2", b"3"]
+
+
 @given(st.lists(st.text(max_size=20), max_size=6), st.integers(1, 40))
 async def test_a_text_comes_whole_wherever_it_is_cut(texts: list[str], size: int) -> None:
     # U+2028 and the like end lines of text, but none of the protocol.
