@@ -71,6 +71,33 @@ async def test_a_call_that_comes_in_pieces_is_put_together() -> None:
     assert said["tool_calls"][1]["id"] == "call-2"
 
 
+@pytest.mark.parametrize("indexed", [{"index": 0}, {}])
+async def test_calls_under_the_same_index_are_told_apart_by_their_ids(
+    indexed: dict[str, int],
+) -> None:
+    def piece(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+        made = {"id": call_id, "function": {"name": name, "arguments": arguments}}
+        return delta(tool_calls=[{**indexed, **made}])
+
+    answer = Answer()
+    await heard(
+        answer,
+        piece("a", "weather", '{"city":'),
+        piece("", "", "1}"),
+        piece("b", "weather", '{"city": 2}'),
+        piece("c", "time", "{"),
+        # Not every server says the same id again, where it goes on.
+        piece("c-2", "", "}"),
+        END,
+    )
+    assert answer.calls == (
+        ToolCall(id="a", name="weather", arguments={"city": 1}),
+        ToolCall(id="b", name="weather", arguments={"city": 2}),
+        ToolCall(id="c", name="time"),
+    )
+    assert [call["id"] for call in answer.as_said()[0]["tool_calls"]] == ["a", "b", "c"]
+
+
 async def test_a_stream_without_an_end_has_no_reason_for_it() -> None:
     answer = Answer()
     assert await heard(answer, delta(content="Hel")) == ["Hel"]
@@ -88,6 +115,20 @@ async def test_the_last_event_needs_no_empty_line_after_it() -> None:
         yield b"data: 1\ndata: 2\n\ndata: [DONE]"
 
     assert [data async for data in events(done())] == [b"1\n2"]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+async def test_lines_end_in_each_way_of_the_protocol(end: bytes, mark: bytes, size: int) -> None:
+    written = mark + end.join([b"data: 1", b"data: 2", b"", b": x", b"data: 3", b"", b""])
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(written), size):
+            yield written[start : start + size]
+            yield b""
+
+    assert [data async for data in events(chunks())] == [b"1\n2", b"3"]
 
 
 @given(st.lists(st.text(max_size=20), max_size=6), st.integers(1, 40))

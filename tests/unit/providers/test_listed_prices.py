@@ -47,6 +47,10 @@ def test_what_a_call_cost_knows_of_caches() -> None:
     read = call_cost(choice, Usage(llm_calls=1, input_tokens=1_000, cached_tokens=1_000))
     assert plain is not None and written is not None and read is not None
     assert read < plain < written
+    # No token is both written and read from the cache, or written twice.
+    assert call_cost(choice, usage, 2_000) == written
+    half = Usage(llm_calls=1, input_tokens=1_000, cached_tokens=500)
+    assert call_cost(choice, half, 900) == pytest.approx((read + written) / 2)
     assert call_cost(choice, Usage(llm_calls=1)) is None
     # What does not add up has no price.
     assert call_cost(choice, Usage(llm_calls=1, input_tokens=1, cached_tokens=9)) is None

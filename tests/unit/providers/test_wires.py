@@ -186,12 +186,36 @@ def test_a_prompt_that_google_blocks_is_a_refusal() -> None:
     assert (answer.finish, answer.refusal) == ("content_filter", "SAFETY")
 
 
-def test_a_call_that_google_could_not_write_is_no_empty_answer() -> None:
-    broken = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]}
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "LANGUAGE",
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "OTHER",
+        "TOO_MANY_TOOL_CALLS",
+        "UNEXPECTED_TOOL_CALL",
+    ],
+)
+def test_what_google_fails_at_is_no_answer_whatever_was_said_before(reason: str) -> None:
+    said = {"content": {"parts": [{"text": "Let me look."}]}}
     with pytest.raises(ServerFault):
-        heard("google", broken, whole=True)
-    said = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "OTHER"}]}
-    assert heard("google", said, whole=True).finish == "stop"
+        heard("google", {"candidates": [{"finishReason": reason}]}, whole=True)
+    with pytest.raises(ServerFault):
+        heard("google", {"candidates": [said]}, {"candidates": [{"finishReason": reason}]})
+
+
+def test_a_reason_of_google_that_nobody_knows_ends_an_answer_but_is_none() -> None:
+    said = {"content": {"parts": [{"text": "a"}]}, "finishReason": "SOMEDAY"}
+    assert heard("google", {"candidates": [said]}, whole=True).finish == "stop"
+    with pytest.raises(ServerFault):
+        heard("google", {"candidates": [{"finishReason": "SOMEDAY"}]}, whole=True)
+
+
+def test_a_model_of_google_may_be_named_with_its_folder() -> None:
+    for model in ("gemini-2.5-flash", "gemini-3-pro-preview"):
+        plain, named = (f"google:{folder}{model}?thinking=low" for folder in ("", "models/"))
+        assert body_of(plain, Prompt(query="q")) == body_of(named, Prompt(query="q"))
 
 
 def test_the_pieces_of_a_stream_of_google_are_put_together_but_for_what_is_signed() -> None:
@@ -223,6 +247,17 @@ def test_tokens_of_thoughts_and_of_caches_are_counted() -> None:
     tokens = answer.tokens
     assert (tokens.input_tokens, tokens.output_tokens, tokens.cached_tokens) == (10, 3, 4)
     assert answer.written == 5
+
+
+def test_what_openai_writes_into_its_cache_is_among_the_tokens_read() -> None:
+    details = {"cached_tokens": 3, "cache_write_tokens": 5}
+    usage = {"input_tokens": 10, "output_tokens": 1, "input_tokens_details": details}
+    response = {"status": "completed", "output": [], "usage": usage}
+    answer = heard("openai", {"type": "response.completed", "response": response})
+    assert (answer.tokens.input_tokens, answer.tokens.cached_tokens, answer.written) == (10, 3, 5)
+    chat = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": details}
+    answer = heard("openai-chat", {"choices": [], "usage": chat})
+    assert (answer.tokens.input_tokens, answer.tokens.cached_tokens, answer.written) == (10, 3, 5)
 
 
 def test_thoughts_that_anthropic_keeps_to_itself_go_back_as_they_came() -> None:

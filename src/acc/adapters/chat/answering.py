@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -27,12 +28,14 @@ class Answer(Heard):
         self._usage: Mapping[str, Any] = {}
         self._thoughts: dict[str, str] = {}
         self._thinking = _Thinking()
-        self._calls: dict[int, dict[str, Any]] = {}
+        #: By their index, and by how many came before.
+        self._calls: dict[tuple[int, int], dict[str, Any]] = {}
+        self._last: dict[int, dict[str, Any]] = {}
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the calls that the model wants; arguments that cannot be read are their fault."""
-        found = sorted(self._calls.items())
+        found = enumerate(self._in_order())
         return tuple(wanted(_id(n, call), call["name"], call["arguments"]) for n, call in found)
 
     @property
@@ -58,7 +61,7 @@ class Answer(Heard):
     def as_said(self) -> list[dict[str, Any]]:
         """Return the model's words in its own form, with all that it may want to hear again."""
         calls = []
-        for place, found in sorted(self._calls.items()):
+        for place, found in enumerate(self._in_order()):
             function = {"name": found["name"], "arguments": found["arguments"]}
             call = {"id": _id(place, found), "type": "function", "function": function}
             calls.append({**found["more"], **call})
@@ -69,6 +72,7 @@ class Answer(Heard):
         usage = event.get("usage")
         if isinstance(usage, dict):
             self._usage = usage
+            self.written = count(usage.get("prompt_tokens_details"), "cache_write_tokens")
             told = usage.get("cost")
             self.cost = float(told) if isinstance(told, int | float) and told >= 0 else None
         under = "message" if whole else "delta"
@@ -94,16 +98,30 @@ class Answer(Heard):
         return self._thinking.without(_words(content)) if content else ""
 
     def _heard_call(self, piece: Mapping[str, Any], place: int) -> None:
-        new: dict[str, Any] = {"id": "", "name": "", "arguments": "", "more": {}}
-        index = piece.get("index")
-        call = self._calls.setdefault(index if isinstance(index, int) else place, new)
         function = piece.get("function") or {}
-        call["id"] = call["id"] or piece.get("id") or ""
+        index = piece.get("index")
+        index = index if isinstance(index, int) else place
+        call_id = str(piece.get("id") or "")
+        call = self._call_at(index, call_id, is_named=bool(function.get("name")))
+        call["id"] = call["id"] or call_id
         call["name"] += function.get("name") or ""
         arguments = function.get("arguments") or ""
         # Some send the arguments as an object.
         call["arguments"] += arguments if isinstance(arguments, str) else _json(arguments)
         call["more"].update({key: piece[key] for key in piece.keys() - _OF_A_CALL})
+
+    def _call_at(self, index: int, call_id: str, *, is_named: bool) -> dict[str, Any]:
+        """Return the call that a piece belongs to; some send every call under the same index."""
+        held = self._last.get(index)
+        # Some send every piece with an id of its own, but only the first with a name.
+        is_next = held is not None and is_named and call_id and held["id"] not in ("", call_id)
+        if held is None or is_next:
+            held = {"id": "", "name": "", "arguments": "", "more": {}}
+            self._calls[index, len(self._calls)] = self._last[index] = held
+        return held
+
+    def _in_order(self) -> list[dict[str, Any]]:
+        return [call for _, call in sorted(self._calls.items(), key=itemgetter(0))]
 
 
 class _Thinking:

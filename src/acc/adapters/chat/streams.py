@@ -7,6 +7,7 @@ import msgspec
 _DATA = b"data:"
 _NAME = b"event:"
 _DONE = b"[DONE]"
+_MARK = b"\xef\xbb\xbf"
 #: The most bytes of a whole answer or one event, and of all the events of a stream.
 MOST_AT_ONCE = 16 * 1024 * 1024
 MOST_STREAMED = 16 * MOST_AT_ONCE
@@ -46,7 +47,7 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """
     event = _Event()
     rest = bytearray()
-    async for chunk in bounded(chunks, MOST_STREAMED):
+    async for chunk in _with_plain_ends(bounded(chunks, MOST_STREAMED)):
         first, *others = chunk.split(b"\n")
         rest += first
         if len(rest) + event.size > MOST_AT_ONCE:
@@ -64,12 +65,23 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield data
 
 
+async def _with_plain_ends(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Give what comes with one kind of line ends, of the three that the protocol knows."""
+    is_halfway = False
+    async for chunk in chunks:
+        if chunk:
+            rest = chunk.removeprefix(b"\n") if is_halfway else chunk
+            is_halfway = chunk.endswith(b"\r")
+            yield rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
 class _Event:
     """An event of a stream while its lines come in."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._is_fault = False
+        self._is_first = True
 
     @property
     def size(self) -> int:
@@ -78,7 +90,9 @@ class _Event:
 
     def ended_by(self, line: bytes) -> bytes:
         """Take in a line, and return the data if the event ends with it."""
-        line = line.rstrip(b"\r")
+        if self._is_first:
+            # A stream may begin with a mark of how it is encoded.
+            line, self._is_first = line.removeprefix(_MARK), False
         if line.startswith(_DATA):
             self._held.append(line[len(_DATA) :].strip())
         elif line.startswith(_NAME):

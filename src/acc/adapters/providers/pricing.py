@@ -46,17 +46,18 @@ _LISTED_AS = {"openai-chat": "openai", "openai-responses": "openai"}
 def call_cost(choice: ModelChoice, usage: Usage, written: int = 0) -> float | None:
     """Return what a call cost in US dollars, if the list has the model.
 
-    `written` are the tokens that went into the provider's cache.
+    `written` are the tokens that went into the provider's cache, of those that were read anew.
     """
     if not (usage.input_tokens or usage.output_tokens):
         return None
+    anew = max(0, usage.input_tokens - usage.cached_tokens)
     try:
         return _cost(
             choice,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cache_read_tokens=usage.cached_tokens,
-            cache_write_tokens=written,
+            cache_write_tokens=min(written, anew),
         )
     except ValueError:  # the tokens do not add up
         return None

@@ -46,6 +46,17 @@ _REFUSED = frozenset(
         "SPII",
     }
 )
+#: What a model comes to grief by; what it said before is no answer.
+_FAILED = frozenset(
+    {
+        "LANGUAGE",
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "OTHER",
+        "TOO_MANY_TOOL_CALLS",
+        "UNEXPECTED_TOOL_CALL",
+    }
+)
 #: What stands for the signature of a thought that nobody has, as Google's documentation says.
 _NO_SIGNATURE = b64encode(b"skip_thought_signature_validator").decode()
 
@@ -58,8 +69,9 @@ class GoogleWire:
 
     def __init__(self, choice: ModelChoice) -> None:
         self._choice = choice
-        self._is_old = _OLD_NAME.match(choice.model) is not None
-        self._thinks_by_budget = _THINKS_BY_BUDGET.match(choice.model) is not None
+        name = choice.model.removeprefix("models/")
+        self._is_old = _OLD_NAME.match(name) is not None
+        self._thinks_by_budget = _THINKS_BY_BUDGET.match(name) is not None
 
     def path(self, *, streams: bool) -> str:
         """Return where the question goes."""
@@ -193,7 +205,8 @@ class _Content(Heard):
             self.finish = "content_filter"
             self.refusal = str(candidate.get("finishMessage") or reason)
         elif reason is not None:
-            if reason not in _FINISHES and not self.text and not self.calls:
+            is_answer = reason in _FINISHES or self.text or self.calls
+            if reason in _FAILED or not is_answer:
                 raise ServerFault({"message": f"it ended with {reason}"})
             self.finish = _FINISHES.get(reason, "stop")
 

@@ -148,6 +148,7 @@ class _Response(Heard):
         # Some end a stream with a response that has nothing in it.
         self._items = dict(enumerate(response.get("output") or ())) or self._items
         self._usage = response.get("usage") or {}
+        self.written = count(self._usage.get("input_tokens_details"), "cache_write_tokens")
         if status == "incomplete":
             status = (response.get("incomplete_details") or {}).get("reason") or status
         if status not in ("in_progress", "queued", "cancelled"):
