@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from acc.application.context import RunContext
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
-from acc.domain.value_objects.event import EventKind, Part, ToolCall, Usage, text_part
+from acc.domain.value_objects.event import NO_USAGE, EventKind, Part, ToolCall, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
     ModelAnswer,
@@ -61,10 +61,10 @@ async def _streamed(ctx: RunContext, model: StreamingModelPort, prompt: Prompt) 
 
 def _checked(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
     """Return an answer that can be kept, or say what of it is none."""
-    sound = (
-        isinstance(answer.text, str) and isinstance(answer.usage, Usage) and answer.usage.is_sound
+    told, calls = answer.usage, answer.calls
+    sound = isinstance(answer.text, str) and (
+        told is NO_USAGE or (isinstance(told, Usage) and told.is_sound)
     )
-    calls = answer.calls
     if not sound or (calls and not all(isinstance(call, ToolCall) for call in calls)):
         raise ModelFailed(f"{ctx.path}: the model's answer is not of text, tool calls and usage")
     _check_length(ctx, len(answer.text))

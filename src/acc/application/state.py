@@ -1,10 +1,10 @@
 """A session's state as a run sees it: copied in, copied out, every change noticed."""
 
 import math
+from _thread import RLock  # what threading's makes, without asking first
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from threading import RLock
 from typing import Any
 
 import msgspec
