@@ -101,7 +101,7 @@ async def test_a_task_that_says_much_is_followed_at_the_pace_of_what_it_says() -
     for _ in range(1_000):
         await follower.take(told(update))
     assert follower.task is not None
-    assert follower.task.history == ()  # which would be copied each time
+    assert len(follower.task.history) < 20  # all of it would be copied each time
     assert isinstance(found := follower.result, Task)
     assert len(found.history) == 999
 

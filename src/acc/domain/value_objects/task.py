@@ -161,9 +161,11 @@ def may_happen(task_state: TaskState, update: Update) -> bool:
 
 def applied(task: Task, event: TaskEvent) -> Task:
     """Return a task as it is after an event, which the table of moves has allowed already."""
-    if isinstance(event.update, ArtifactUpdate):
-        artifacts = _with_artifact(task.artifacts, event.update)
-        return changed(task, artifacts=artifacts, seq=event.seq)
+    seq, update = event
+    if isinstance(update, ArtifactUpdate):
+        return changed(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
+    if isinstance(update, StatusUpdate) and task.status.message is None and not update.metadata:
+        return changed(task, status=update.status, seq=seq)
     said: list[Message] = []
     task = _moved(task, event, said)
     return changed(task, history=(*task.history, *said)) if said else task
@@ -287,6 +289,9 @@ def _with_all(
     return (*found, *(pieces.whole() for pieces in made.values()))
 
 
+_FEW = 16
+
+
 class Growing:
     """A task that events are added to one by one, and that is put together when it is asked for."""
 
@@ -300,13 +305,17 @@ class Growing:
 
     def add(self, event: TaskEvent) -> None:
         """Add an event, which the table of moves has allowed already."""
+        if event.seq <= _FEW:  # most tasks have no more, and those are soon put together
+            self.head = self._known = applied(self._known, event)
+            return
         self._events.append(event)
         self.head = _moved(self.head, event, [])
 
     def whole(self) -> Task:
         """Return the task with all that was added."""
-        self.head = self._known = folded(self._known, self._events)
-        self._events = []
+        if self._events:
+            self.head = self._known = folded(self._known, self._events)
+            self._events = []
         return self._known
 
 
