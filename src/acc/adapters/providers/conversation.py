@@ -24,8 +24,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from acc.adapters.chat.heard import wanted
 from acc.adapters.chat.turns import (
-    NO_ARGUMENTS,
     Turn,
+    arguments_of,
     instructions,
     is_file,
     plain,
@@ -129,7 +129,7 @@ def parameters(prompt: Prompt, *, native: bool, native_with_tools: bool) -> Mode
 
 
 def _tool(spec: ToolSpec) -> ToolDefinition:
-    schema = dict(spec.parameters) or NO_ARGUMENTS
+    schema = arguments_of(spec)
     return ToolDefinition(
         name=spec.name, parameters_json_schema=schema, description=spec.description or None
     )

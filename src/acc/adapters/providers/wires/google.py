@@ -11,9 +11,9 @@ from uuid import uuid4
 from acc.adapters.chat.heard import Heard, count, spent, wanted
 from acc.adapters.chat.streams import ServerFault
 from acc.adapters.chat.turns import (
-    NO_ARGUMENTS,
     Kept,
     Turn,
+    arguments_of,
     encoded,
     instructions,
     is_file,
@@ -272,6 +272,6 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
-    schema = dict(spec.parameters) or NO_ARGUMENTS
+    schema = arguments_of(spec)
     made: dict[str, Any] = {"name": spec.name, "parametersJsonSchema": schema}
     return {**made, "description": spec.description} if spec.description else made
