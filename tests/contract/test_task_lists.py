@@ -1,10 +1,14 @@
 """One suite for every store of tasks: how an owner's tasks are listed."""
 
+import asyncio
+import tempfile
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tasks_under_test import (
     ANN,
     BOB,
@@ -20,9 +24,9 @@ from tasks_under_test import (
     task,
 )
 
-from acc.domain.errors import InvalidInput, LimitExceeded
+from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden
 from acc.domain.value_objects.remote import Owner
-from acc.domain.value_objects.task import MessageAdded, Task, TaskQuery, TaskState
+from acc.domain.value_objects.task import DirectReply, MessageAdded, Task, TaskQuery, TaskState
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.task_ports import TaskStorePort
 
@@ -165,3 +169,46 @@ async def test_active_tasks_are_counted(store: TaskStorePort) -> None:
             filing = store.create(new, owner=owner, message=message(new.id), most_active=most)
             with pytest.raises(LimitExceeded) if most == count else nullcontext():
                 await filing
+
+
+#: A task of three, where it is to go (None: it is answered directly), when, and whether one looks.
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from([*[WORKING] * 9, *[None] * 4, *TaskState]),
+        st.integers(0, 5),
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@given(steps=STEPS, most=st.none() | st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_a_list_is_the_same_however_often_one_has_looked(
+    steps: list[tuple[int, TaskState | None, int, bool]], most: int | None
+) -> None:
+    async def play(tasks: Tasks) -> list[object]:
+        store = tasks.store
+        seen: list[object] = []
+        for number in range(3):
+            await file(store, f"t{number}", at=1.0)
+        for number, state, at, looks in steps:
+            reply = DirectReply(message=said("x"))
+            update = reply if state is None else moved(state, float(at))
+            with suppress(MoveForbidden):
+                await store.append(f"t{number}", [update])
+            if looks:
+                seen.append(await listed_ids(store))
+        seen.append(await store.forget(before=2.5))
+        with suppress(LimitExceeded):
+            made = task("new", "new", 1.0)
+            await store.create(made, owner=ANN, message=message("new"), most_active=most)
+        for state in (None, *TaskState):
+            seen.append(await listed_ids(store, state=state))
+        await store.aclose()
+        return seen
+
+    with tempfile.TemporaryDirectory() as folder:
+        one, other = (asyncio.run(play(make(Path(folder)))) for make in MAKERS.values())
+    assert one == other

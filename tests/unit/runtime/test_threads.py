@@ -193,3 +193,20 @@ def test_ids_do_not_repeat() -> None:
     made = {ids.new() for _ in range(1000)}
     assert len(made) == 1000
     assert {len(one) for one in made} == {32}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # said by Python 3.12 and newer
+def test_a_forked_process_makes_ids_of_its_own() -> None:
+    ids = RandomIds()
+    ids.new()  # there is chance left over for the next one
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, ids.new().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    assert len(theirs) == 32
+    assert theirs[12:] != ids.new()[12:]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from acc.adapters.stores.bookkeeping import busy, continues, not_held, out_of_order, starts_run
+from acc.adapters.stores.bookkeeping import busy, not_held, out_of_order, starts_run
 from acc.adapters.stores.encoding import encoded
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind, RunStatus
 from acc.domain.value_objects.session import (
@@ -198,9 +198,11 @@ class InMemorySessionStore:
             await along.store()
 
     def _add(self, record: _Record, key: SessionKey, events: Sequence[Event], now: float) -> None:
-        if not continues(len(record.events), events):
-            raise out_of_order(key, len(record.events), events)
+        seq = len(record.events)
         for event in events:
+            seq += 1
+            if event.seq != seq:
+                raise out_of_order(key, len(record.events), events)
             # What agents and tools made up; a store on a disk would refuse what is no JSON.
             if event.actions is not NO_ACTIONS or (event.detail and event.step):
                 encoded((event.actions, event.detail), f"event {event.seq} of {event.author!r}")

@@ -48,6 +48,7 @@ class _Record:
     __slots__ = (
         "entry",
         "events",
+        "is_listed",
         "lease_until",
         "messages",
         "owner",
@@ -63,6 +64,8 @@ class _Record:
         self.messages = [digest]
         self.lease_until = lease_until
         self.entry: _Entry = (task.status.at, 0, self)
+        #: Whether it is in the lists of its shelf.
+        self.is_listed = False
 
     def now(self) -> Task:
         """Return the task after all its events."""
@@ -77,31 +80,68 @@ _Entry: TypeAlias = tuple[float, int, _Record]
 
 
 class _Shelf:
-    """The tasks of one owner in the order in which they moved: all, by state and by context."""
+    """The tasks of one owner in the order in which they moved: all, by state and by context.
 
-    __slots__ = ("all", "by_context", "by_state")
+    A task that is at work soon moves on. It is put into the lists once it has ended or waits, or
+    once somebody wants to see them.
+    """
+
+    __slots__ = ("all", "at_work", "by_context", "by_state")
 
     def __init__(self) -> None:
         self.all: list[_Entry] = []
         self.by_state: dict[TaskState, list[_Entry]] = {}
         self.by_context: dict[str, list[_Entry]] = {}
+        #: What is at work and not in the lists.
+        self.at_work: dict[str, _Record] = {}
 
-    def put(self, entry: _Entry) -> None:
-        """Add a task that has come to where it stands."""
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether there is no task."""
+        return not self.all and not self.at_work
+
+    def move(self, record: _Record, entry: _Entry, state: TaskState) -> None:
+        """Let a task come to where it stands, from a state that it leaves."""
+        if record.is_listed:
+            self._take(record.entry, state)
+        record.entry = entry
+        if record.state in ACTIVE:
+            record.is_listed = False
+            self.at_work[record.task.id] = record
+        else:
+            self.at_work.pop(record.task.id, None)
+            self._put(entry)
+
+    def hide(self, record: _Record) -> None:
+        """Remove a task that turned out to be none."""
+        self.at_work.pop(record.task.id, None)
+        if record.is_listed:
+            self._take(record.entry, record.state)
+
+    def list_all(self) -> None:
+        """Put what is at work into the lists too."""
+        for record in self.at_work.values():
+            self._put(record.entry)
+        self.at_work.clear()
+
+    def count_active(self) -> int:
+        """Return how many tasks are at work."""
+        count = len(self.at_work)
+        for state in ACTIVE:
+            count += len(self.by_state.get(state, ()))
+        return count
+
+    def _put(self, entry: _Entry) -> None:
         record = entry[2]
+        record.is_listed = True
         _insert(self.all, entry)
         _insert(self.by_state.setdefault(record.state, []), entry)
         _insert(self.by_context.setdefault(record.task.context_id, []), entry)
 
-    def take(self, entry: _Entry, state: TaskState) -> None:
-        """Remove a task that leaves a state."""
+    def _take(self, entry: _Entry, state: TaskState) -> None:
         _remove(self.all, entry)
         _remove(self.by_state[state], entry)
         _remove(self.by_context[entry[2].task.context_id], entry)
-
-    def count(self, state: TaskState) -> int:
-        """Return how many tasks are in a state."""
-        return len(self.by_state.get(state, ()))
 
     def forget(self, before: float) -> list[_Record]:
         """Remove the tasks that ended before a time, and return them."""
@@ -137,19 +177,24 @@ def _remove(entries: list[_Entry], entry: _Entry) -> None:
         del entries[bisect_left(entries, entry)]
 
 
+_Advance: TypeAlias = Callable[[str, Sequence[Update]], tuple[TaskEvent, ...]]
+
+
 class _Along:
     """Updates that are appended when the session store says so."""
 
-    __slots__ = ("_append", "_events", "_refusal")
+    __slots__ = ("_advance", "_events", "_refusal", "_task_id", "_updates")
 
-    def __init__(self, append: Callable[[], tuple[TaskEvent, ...]]) -> None:
-        self._append = append
+    def __init__(self, advance: _Advance, task_id: str, updates: Sequence[Update]) -> None:
+        self._advance = advance
+        self._task_id = task_id
+        self._updates = updates
         self._events: tuple[TaskEvent, ...] = ()
         self._refusal: AccError | None = None
 
     async def store(self) -> None:
         try:
-            self._events = self._append()
+            self._events = self._advance(self._task_id, self._updates)
         except AccError as error:
             self._refusal = error
 
@@ -208,7 +253,11 @@ class InMemoryTaskStore:
         self._contexts[task.context_id] = (owner, tasks + 1)
         self._records[task.id] = record
         self._messages[owner, digest] = record
-        self._list(record, task.status.at)
+        self._active[task.id] = record
+        shelf = self._shelves.get(owner)
+        if shelf is None:
+            shelf = self._shelves[owner] = _Shelf()
+        shelf.move(record, self._entry(record, task.status.at), record.state)
         if push is not None:
             self._deliveries.save(changed(push, task_id=task.id), owner)
         return Filed(filed, True)
@@ -244,11 +293,11 @@ class InMemoryTaskStore:
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         """Store updates, all or none, and return them with their numbers."""
-        return self._advance(self._record(task_id), updates)
+        return self._append(task_id, updates)
 
     def along(self, task_id: str, updates: Sequence[Update]) -> "_Along":
         """Return updates to append along with the events of a session, all or none."""
-        return _Along(lambda: self._advance(self._record(task_id), updates))
+        return _Along(self._append, task_id, updates)
 
     async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
         """Return a task as it is now, None if the owner given has no such task."""
@@ -308,7 +357,9 @@ class InMemoryTaskStore:
             doomed += shelf.forget(before)
         for record in doomed:
             self._drop(record)
-        self._shelves = {owner: shelf for owner, shelf in self._shelves.items() if shelf.all}
+        self._shelves = {
+            owner: shelf for owner, shelf in self._shelves.items() if not shelf.is_empty
+        }
         return len(doomed)
 
     async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
@@ -344,7 +395,7 @@ class InMemoryTaskStore:
 
     def _count_active(self, owner: Owner) -> int:
         shelf = self._shelves.get(owner)
-        return 0 if shelf is None else sum(map(shelf.count, ACTIVE))
+        return 0 if shelf is None else shelf.count_active()
 
     def _record(self, task_id: str) -> _Record:
         record = self._records.get(task_id)
@@ -357,6 +408,9 @@ class InMemoryTaskStore:
         record = self._messages.get((owner, digest))
         return None if record is None else record.now()
 
+    def _append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
+        return self._advance(self._record(task_id), updates)
+
     def _advance(self, record: _Record, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         task_id = record.task.id
         events, state, moved_at, is_reply = advanced(
@@ -364,40 +418,38 @@ class InMemoryTaskStore:
         )
         record.events += events
         if moved_at is not None or is_reply:
-            self._shelves[record.owner].take(record.entry, record.state)
-            record.state = state
-            at = record.entry[0] if moved_at is None else moved_at
-            if is_reply:
-                self._hide(record, at)
-            else:
-                self._list(record, at)
+            self._move(record, state, moved_at, is_reply=is_reply)
         if self._deliveries.has_configs(task_id):
             told = [event for event in events if is_told(event.update)]
             self._deliveries.add(task_id, told, self._clock.now())
         return events
 
-    def _list(self, record: _Record, moved_at: float) -> None:
-        self._moves += 1
-        record.entry = entry = (moved_at, self._moves, record)
-        shelf = self._shelves.get(record.owner)
-        if shelf is None:
-            shelf = self._shelves[record.owner] = _Shelf()
-        shelf.put(entry)
-        if record.state in ACTIVE:
+    def _move(
+        self, record: _Record, state: TaskState, moved_at: float | None, *, is_reply: bool
+    ) -> None:
+        shelf, left = self._shelves[record.owner], record.state
+        entry = self._entry(record, record.entry[0] if moved_at is None else moved_at)
+        if is_reply:
+            shelf.hide(record)
+            record.entry = entry
+            _insert(self._replied, entry)
+        record.state = state
+        if not is_reply:
+            shelf.move(record, entry, left)
+        if state in ACTIVE:
             self._active[record.task.id] = record
         else:
             self._active.pop(record.task.id, None)
 
-    def _hide(self, record: _Record, moved_at: float) -> None:
+    def _entry(self, record: _Record, moved_at: float) -> _Entry:
         self._moves += 1
-        record.entry = entry = (moved_at, self._moves, record)
-        _insert(self._replied, entry)
-        self._active.pop(record.task.id, None)
+        return (moved_at, self._moves, record)
 
     def _found(self, owner: Owner, query: TaskQuery) -> list[_Entry]:
         shelf = self._shelves.get(owner)
         if shelf is None:
             return []
+        shelf.list_all()
         if not query.context_id:
             return shelf.all if query.state is None else shelf.by_state.get(query.state, [])
         entries = shelf.by_context.get(query.context_id, [])

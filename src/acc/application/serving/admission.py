@@ -33,13 +33,9 @@ def check_message(message: Message, limits: ServeLimits, modes: Sequence[str]) -
     """Refuse a message that is not a client's, is too large, or that the agent cannot read."""
     if message.role is not Role.USER:
         raise InvalidInput("message.role: a client's message has the role of the user")
-    for name, value in (
-        ("messageId", message.message_id),
-        ("contextId", message.context_id),
-        ("taskId", message.task_id),
-    ):
-        if len(value) > _MOST_ID or not value.isprintable():
-            raise InvalidInput(f"message.{name}: at most {_MOST_ID} printable characters")
+    ids = message.message_id, message.context_id, message.task_id
+    if max(map(len, ids)) > _MOST_ID or not "".join(ids).isprintable():
+        raise _not_an_id(ids)
     if not message.message_id.strip():
         raise InvalidInput("message.messageId: must not be empty")
     if not message.parts:
@@ -54,6 +50,12 @@ def check_message(message: Message, limits: ServeLimits, modes: Sequence[str]) -
             raise ContentTypeNotSupported(
                 f"this agent does not read {kind}; it reads {', '.join(modes)}"
             )
+
+
+def _not_an_id(ids: tuple[str, str, str]) -> InvalidInput:
+    named = zip(("messageId", "contextId", "taskId"), ids, strict=True)
+    name = next(name for name, held in named if len(held) > _MOST_ID or not held.isprintable())
+    return InvalidInput(f"message.{name}: at most {_MOST_ID} printable characters")
 
 
 def media_type(part: Part) -> str:

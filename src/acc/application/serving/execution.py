@@ -57,15 +57,26 @@ T = TypeVar("T")
 class Work:
     """A task that is being worked on here."""
 
-    __slots__ = ("_task", "done", "handle", "principal", "session_id", "teller", "yielded")
+    __slots__ = (
+        "_task",
+        "handle",
+        "principal",
+        "session_id",
+        "task_id",
+        "teller",
+        "waiting",
+        "yielded",
+    )
 
     def __init__(self, task: Task, principal: Principal) -> None:
         self._task = Growing(task)
+        self.task_id = task.id
         self.principal = principal
         self.session_id = task.context_id
         self.teller: Teller
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.handle: asyncio.Task[None]
+        #: Who waits until the work is over.
+        self.waiting: list[asyncio.Future[None]] = []
         #: Whether someone else has decided how the task ends.
         self.yielded = False
 
@@ -81,12 +92,7 @@ class Work:
     async def ended(self) -> None:
         """Wait until the work is over; whoever is cancelled in that lets it be."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def tell(_: "asyncio.Future[None]") -> None:
-            if not over.done():
-                over.set_result(None)
-
-        self.done.add_done_callback(tell)
+        self.waiting.append(over)
         await over
 
     def give_way(self) -> None:
@@ -147,7 +153,7 @@ class Execution:
     async def close(self, *, grace: float) -> None:
         """Take no more work, wait a while for what there is, then stop it as failed."""
         self._group = None
-        pending = [work.done for work in self._works.values()]
+        pending = [work.handle for work in self._works.values()]
         if pending:
             await asyncio.wait(pending, timeout=grace)
         for work in list(self._works.values()):
@@ -186,7 +192,8 @@ class Execution:
         )
         prepare(teller)
         teller.is_working = task.state is TaskState.WORKING
-        teller.has_answered = any(made.artifact_id == ANSWER for made in task.artifacts)
+        if task.artifacts:
+            teller.has_answered = any(made.artifact_id == ANSWER for made in task.artifacts)
         work.handle = self._group.create_task(self._work(work, message, answers))
         # Not at the end of the work itself, which may be stopped before it has begun.
         work.handle.add_done_callback(lambda _: self._gone(work))
@@ -231,11 +238,13 @@ class Execution:
         return value  # type: ignore[return-value] # without an error it is there
 
     def _gone(self, work: Work) -> None:
-        del self._works[work.task.id]
+        del self._works[work.task_id]
         if work.task.state in INTERRUPTED:
             self._asking.add(work.principal.owner)
         del work.teller  # it knows the work, which would else stay until cycles are looked for
-        work.done.set_result(None)
+        for over in work.waiting:
+            if not over.done():  # who was cancelled has left
+                over.set_result(None)
 
     async def fail_orphans(self) -> int:
         """End the tasks whose process is gone, so that nobody waits for them for ever."""
@@ -278,14 +287,14 @@ class Execution:
             updates = await self._updates(work, message, answers)
             await self._end(work, updates)
         except asyncio.CancelledError:
-            await self._end(work, [self._interruption(work.task.id, _STOPPED)])
+            await self._end(work, [self._interruption(work.task_id, _STOPPED)])
 
     async def _end(self, work: Work, updates: Sequence[Update]) -> None:
         """Store what a task ends with; one that cannot be stored is found as an orphan later."""
         try:
             await self.store(work, updates)
         except Exception as error:
-            log.exception("task could not be stored", extra={"task_id": work.task.id})
+            log.exception("task could not be stored", extra={"task_id": work.task_id})
             with suppress(AccError):
                 await self.store(work, work.teller.failing(error))
 
@@ -298,9 +307,9 @@ class Execution:
             return [] if work.task.reply is not None else work.teller.ending(result)
         except Exception as error:
             if not isinstance(error, AccError):
-                log.exception("internal error", extra={"task_id": work.task.id})
+                log.exception("internal error", extra={"task_id": work.task_id})
             else:
-                log.warning("task failed: %s", error, extra={"task_id": work.task.id})
+                log.warning("task failed: %s", error, extra={"task_id": work.task_id})
             return work.teller.failing(error)
 
     async def _run(
@@ -370,12 +379,12 @@ class Execution:
         if not updates or work.yielded:
             return
         try:
-            events = await self._tasks.append(work.task.id, updates)
+            events = await self._tasks.append(work.task_id, updates)
         except (MoveForbidden, TaskNotFound):
             self._give_way(work)
             return
         work.has_stored(events)
-        self._hub.tell(work.task.id, events)
+        self._hub.tell(work.task_id, events)
 
     def take_note(self, work: Work, along: UpdatesAlongPort) -> None:
         """Tell updates that were to be stored with what is put on record of the run."""
@@ -385,12 +394,12 @@ class Execution:
             self._give_way(work)
             return
         work.has_stored(events)
-        self._hub.tell(work.task.id, events)
+        self._hub.tell(work.task_id, events)
 
     def _give_way(self, work: Work) -> None:
         work.give_way()
         # It may have been ourselves, where we were stopped before we knew that it was stored.
-        self._hub.tell(work.task.id)
+        self._hub.tell(work.task_id)
 
     def _interruption(self, task_id: str, text: str) -> StatusUpdate:
         status = TaskStatus(
@@ -432,7 +441,7 @@ class _Desk:
         await self._execution.store(self._work, updates)
 
     def along(self, updates: Sequence[Update]) -> Foreseen:
-        along = self._tasks.along(self._work.task.id, updates)
+        along = self._tasks.along(self._work.task_id, updates)
         return Foreseen(along, lambda: self._execution.take_note(self._work, along))
 
     async def load(self, name: str, version: int) -> StoredArtifact | None:

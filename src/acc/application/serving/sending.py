@@ -108,20 +108,20 @@ class Sending:
         prepare: Prepare,
         follow: Follow | None,
     ) -> Filed:
-        services = self._runner.services
+        services, owner = self._runner.services, sender.owner
         task = Task(
             id=services.ids.new(),
             context_id=message.context_id or services.ids.new(),
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
-        if self._execution.has_asked(sender.owner):
-            await self._check_waiting(sender.owner)
+        if self._execution.has_asked(owner):
+            await self._check_waiting(owner)
         if sender.is_guest:
             self._take_place(sender.account)
         try:
             filed = await self._tasks.create(
                 task,
-                owner=sender.owner,
+                owner=owner,
                 message=message,
                 push=push,
                 key=self._key(),

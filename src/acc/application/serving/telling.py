@@ -42,6 +42,8 @@ ANSWER = "answer"
 #: Names that stand back for the answer; each has an id that no other name can have.
 _LIKE_ANSWER = re.compile(rf"{ANSWER}(-file)*")
 _BEGINNING = frozenset({EventKind.MESSAGE, EventKind.INPUT})
+#: What is told when it is heard, and not along with what is put on record.
+_HEARD = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.ARTIFACT})
 _FLUSH_AFTER = 0.05
 _FLUSH_AT = 2048
 
@@ -116,7 +118,7 @@ class Teller:
         if self._has_foretold:
             # Not before: what is refused is to be told when the run begins elsewhere.
             self.is_working, self._has_foretold = True, False
-        if self._has_replied:
+        if self._has_replied or event.kind not in _HEARD:
             return
         updates: list[Update] = []
         match event.kind:

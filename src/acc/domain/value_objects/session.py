@@ -36,6 +36,15 @@ def _check_id(name: str, value: object) -> None:
         raise InvalidInput(f"{name} must be printable and at most {_MOST_ID} characters long")
 
 
+def _are_ids(names: tuple[str, str, str]) -> bool:
+    """Tell whether all three are what `_check_id` lets pass, in a third of the time."""
+    try:
+        joined = "".join(names)
+    except TypeError:
+        return False
+    return all(map(str.strip, names)) and joined.isprintable() and max(map(len, names)) <= _MOST_ID
+
+
 class _Names(NamedTuple):
     app_name: str
     user_id: str
@@ -52,10 +61,11 @@ class SessionKey(_Names):
 
     def __new__(cls, *, app_name: str, user_id: str, session_id: str) -> "SessionKey":
         """Refuse names that are empty, endless or cannot be printed."""
-        _check_id("app_name", app_name)
-        _check_id("user_id", user_id)
-        _check_id("session_id", session_id)
-        return tuple.__new__(cls, (app_name, user_id, session_id))
+        names = (app_name, user_id, session_id)
+        if not _are_ids(names):
+            for name, value in zip(cls._fields, names, strict=True):
+                _check_id(name, value)
+        return tuple.__new__(cls, names)
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, str]]:
         return (), self._asdict()

@@ -1,7 +1,5 @@
 """The base of the values that a turn makes by the dozen."""
 
-from typing import TypeVar
-
 import msgspec
 
 
@@ -14,14 +12,10 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """
 
 
-V = TypeVar("V", bound=Value)
-
-
 def settle(value: Value, name: str, held: object) -> None:
     """Set a field while the value is being made, in its `__post_init__`, and never later."""
     msgspec.structs.force_setattr(value, name, held)
 
 
-def changed(value: V, **fields: object) -> V:
-    """Return a value with other fields."""
-    return msgspec.structs.replace(value, **fields)
+#: Returns a value with other fields.
+changed = msgspec.structs.replace

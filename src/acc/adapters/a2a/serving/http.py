@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -59,23 +60,27 @@ class HttpRequest:
         self.limits = limits
         self.method: str = scope["method"]
         self._receive = receive
-        self.headers: dict[bytes, bytes] = {}
         raw = scope.get("raw_path") or scope["path"].encode()
         path: str = raw.decode("ascii", "replace")
         root: str = scope.get("root_path", "")
         self.path = path.removeprefix(root) if root else path
         self._head_fault: HttpFault | None = None
-        size = 0
-        for name, value in scope["headers"]:
-            size += len(name) + len(value)
-            if name in self.headers:
-                if name in _ONCE:
-                    self._head_fault = HttpFault(400, f"the header {name.decode()} came twice")
-                    continue
-                value = self.headers[name] + b", " + value
-            self.headers[name] = value
-        if size > limits.headers:
+        pairs: Headers = scope["headers"]
+        self.headers: dict[bytes, bytes] = dict(pairs)
+        if len(self.headers) != len(pairs):
+            self._join(pairs)
+        if sum(map(len, chain.from_iterable(pairs))) > limits.headers:
             self._head_fault = HttpFault(431, f"the headers exceed {limits.headers} bytes")
+
+    def _join(self, pairs: Headers) -> None:
+        """Put headers that came more than once together, where they may."""
+        self.headers = {}
+        for name, value in pairs:
+            held = self.headers.get(name)
+            if held is not None and name in _ONCE:
+                self._head_fault = HttpFault(400, f"the header {name.decode()} came twice")
+            else:
+                self.headers[name] = value if held is None else held + b", " + value
 
     def check_head(self) -> None:
         """Refuse a head that others could read differently, or that is too large."""

@@ -49,11 +49,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unfinished: list[RequestResponseCycle] = []
         self._in_head = True
         self._is_half_closed = False
+        self._timer: asyncio.TimerHandle | None = None
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection, and let every request of it know; uvicorn tells the last only."""
-        self._head_timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for cycle in self._unfinished:
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -71,7 +73,6 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         cycle.keep_alive = False
         self._is_half_closed = True
-        self._head_timer.cancel()
         self._await_head()
         return True
 
@@ -111,7 +112,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Stop the clock: the body has bounds of its own."""
         self._in_head = False
         self._start = b""
-        self._head_timer.cancel()
+        self._due = math.inf
         if self.cycle is not None and not self.cycle.response_complete:
             self._unfinished = [held for held in self._unfinished if not held.response_complete]
             self._unfinished.append(self.cycle)
@@ -125,9 +126,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request, which keep-alive bounds until its first byte."""
         super().on_response_complete()
-        self._head_timer.cancel()
         if self.cycle.response_complete or self._is_half_closed:
             self._await_head()
+        else:
+            self._due = math.inf
 
     def timeout_keep_alive_handler(self) -> None:
         """Leave it to the other clock, which also sees whether the answer is fetched."""
@@ -138,8 +140,20 @@ class BoundedProtocol(HttpToolsProtocol):
         self.loop.call_later(self.limits.stop / 2, self.transport.abort)
 
     def _await_head(self) -> None:
+        """Give the client a while from now on, and the timer something to do only once it rings."""
         self._unsent = self.transport.get_write_buffer_size()
-        self._head_timer = self.loop.call_later(self.limits.head, self._too_slow)
+        self._due = self.loop.time() + self.limits.head
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._due == math.inf:
+            return
+        if self.loop.time() < self._due:
+            self._timer = self.loop.call_at(self._due, self._ring)
+        else:
+            self._too_slow()
 
     def _too_slow(self) -> None:
         unsent = self.transport.get_write_buffer_size()

@@ -4,7 +4,7 @@ import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -187,8 +187,14 @@ def to_timestamp(at: float) -> str | None:
     """Return a time as ISO 8601 in UTC with milliseconds, None for one that is not known."""
     if not at:
         return None
-    moment = _EPOCH + timedelta(milliseconds=round(at * 1000))
-    return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
+    second, millisecond = divmod(round(at * 1000), 1000)
+    return f"{_second(second)}.{millisecond:03}Z"
+
+
+@lru_cache(maxsize=16)
+def _second(number: int) -> str:
+    """Return a second since the epoch in words; what a server tells is of the last few."""
+    return (_EPOCH + timedelta(seconds=number)).isoformat()[:-6]
 
 
 def from_timestamp(text: str, field: str) -> float:
