@@ -348,7 +348,8 @@ class RunContext:
             message=self.message if message is None else message,
             parent=self,
         )
-        if isinstance(self.state, StateView):
+        # A view is never the line's own state, and asking what it is takes a while.
+        if self.state is not self.line.state and isinstance(self.state, StateView):
             context.state = self.state if line is None else self.state.over(line.state)
         for parent, grant in self._grants_for(agent):
             context._narrow(grant, parent)

@@ -10,7 +10,7 @@ from acc.ports.outbound.memory_ports import CompressorPort, EvidenceStorePort, M
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
 
 if TYPE_CHECKING:
-    from acc.application.memory import AccMemory
+    from acc.application.memory import AccMemory, TranscriptMemory
 
 MEMORIES = ("transcript", "retrieval", "acc", "oracle")
 #: The compressor that needs no model.
@@ -120,6 +120,14 @@ def is_memory(kind: str) -> bool:
     return kind in MEMORIES or (kind.startswith("acc:") and bool(kind.partition(":")[2].strip()))
 
 
+@lru_cache(maxsize=1)
+def _transcript_memory() -> "type[TranscriptMemory]":
+    """Return the memory that every agent has if it asks for no other; each session makes one."""
+    from acc.application.memory import TranscriptMemory
+
+    return TranscriptMemory
+
+
 def make_memory(
     kind: str,
     *,
@@ -133,10 +141,8 @@ def make_memory(
     `compressor` is who writes the state of a plain `acc`; without it ACC_COMPRESSOR_MODEL is.
     `models` turns the names of models into models.
     """
-    from acc.application.memory import TranscriptMemory
-
     if kind == "transcript":
-        return TranscriptMemory(tokens=LateTokenCounter(), window=window)
+        return _transcript_memory()(tokens=LateTokenCounter(), window=window)
     from acc.adapters.memory.recall import Bm25EvidenceStore
     from acc.application.memory import OracleMemory, RetrievalMemory
 
