@@ -192,8 +192,7 @@ class Execution:
         )
         prepare(teller)
         teller.is_working = task.state is TaskState.WORKING
-        if task.artifacts:
-            teller.has_answered = any(made.artifact_id == ANSWER for made in task.artifacts)
+        teller.has_answered = any(made.artifact_id == ANSWER for made in task.artifacts)
         work.handle = self._group.create_task(self._work(work, message, answers))
         # Not at the end of the work itself, which may be stopped before it has begun.
         work.handle.add_done_callback(lambda _: self._gone(work))

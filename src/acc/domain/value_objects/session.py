@@ -29,15 +29,17 @@ def scope_of(key: str) -> Scope:
     return {"app": Scope.APP, "user": Scope.USER, "temp": Scope.TEMP}.get(prefix, Scope.SESSION)
 
 
-def _check_id(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value or value.isspace():
-        raise InvalidInput(f"{name} must be a text that is not empty, not {value!r}")
+def _fault_of(name: str, value: object) -> str:
+    """Return what is wrong with a name, nothing if it can be used."""
+    if not isinstance(value, str) or not value.strip():
+        return f"{name} must be a text that is not empty, not {value!r}"
     if len(value) > _MOST_ID or not value.isprintable():
-        raise InvalidInput(f"{name} must be printable and at most {_MOST_ID} characters long")
+        return f"{name} must be printable and at most {_MOST_ID} characters long"
+    return ""
 
 
 def _are_ids(names: tuple[str, str, str]) -> bool:
-    """Tell whether all three are what `_check_id` lets pass, in a third of the time."""
+    """Tell whether there is no fault in any of them, in a third of the time."""
     try:
         joined = "".join(names)
     except TypeError:
@@ -63,8 +65,7 @@ class SessionKey(_Names):
         """Refuse names that are empty, endless or cannot be printed."""
         names = (app_name, user_id, session_id)
         if not _are_ids(names):
-            for name, value in zip(cls._fields, names, strict=True):
-                _check_id(name, value)
+            raise InvalidInput(next(filter(None, map(_fault_of, cls._fields, names))))
         return tuple.__new__(cls, names)
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, str]]:
