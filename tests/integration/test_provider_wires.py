@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -392,3 +393,30 @@ def test_the_named_providers_are_asked_with_no_library_loaded_or_even_installed(
         assert "ここは代役です" in whole and whole == last
         # Without the list nothing has a price.
         assert (cost is None) is bool(blocked)
+
+
+@pytest.mark.parametrize("wire", [*DIRECT, "library"])
+@EITHER
+async def test_tools_may_have_names_in_any_script(
+    wire: str, streams: bool, server: ProviderStandIn
+) -> None:
+    model = model_for(wire, server)
+    schema = {"type": "object", "properties": {"都市": {"type": "string"}}, "required": ["都市"]}
+    tool = ToolSpec(name="天気", description="天気を調べる。", parameters=schema)
+
+    def call(asked: Asked) -> Reply:
+        (named,) = re.findall(r"tool_[0-9a-f]{8}", asked.text)
+        (key,) = re.findall(r'"required": \["([^"]+)"\]', asked.text)
+        return Reply(calls=((named, {key: "札幌"}),))
+
+    server.script = [call, say("晴れ")]
+    answer = await answer_of(model, Prompt(query="q", tools=(tool,)), streams=streams)
+    assert [(c.name, c.arguments) for c in answer.calls] == [("天気", {"都市": "札幌"})]
+    prompt = Prompt(query="q", tools=(tool,), messages=after(answer))
+    assert (await answer_of(model, prompt, streams=streams)).text == "晴れ"
+    await model.aclose()
+    for asked in server.asked:
+        names = re.findall(r'"name": "([^"]*)"', asked.text)
+        assert names
+        assert all(map(str.isascii, names))
+        assert "天気: 天気を調べる。" in asked.text

@@ -14,6 +14,7 @@ import httpx2
 import msgspec
 
 from acc.adapters.chat.heard import Heard
+from acc.adapters.chat.naming import Spoken
 from acc.adapters.chat.streams import ServerFault, Unreadable, events, whole
 from acc.adapters.chat.turns import Kept
 from acc.adapters.providers.choice import ModelChoice
@@ -82,8 +83,9 @@ class DirectModel:
         """Return the answer to a prompt."""
         heard = self._wire.heard()
         streams = self._wire.streams_always
+        spoken = self._spoken(prompt)
         try:
-            async with self._answering(prompt, streams=streams) as response:
+            async with self._answering(spoken.prompt, streams=streams) as response:
                 if streams:
                     async for _ in _pieces(heard, response):
                         pass
@@ -91,7 +93,7 @@ class DirectModel:
                     heard.fill(await whole(response.aiter_bytes()))
         except _FAULTS as error:
             raise self._failed(error) from None
-        return self._whole(heard, prompt)
+        return spoken.heard(self._whole(heard, spoken.prompt))
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
         """Give the text as it comes, and at the end the whole answer.
@@ -99,19 +101,23 @@ class DirectModel:
         A stream that breaks off is a failure, however much of it had come.
         """
         heard = self._wire.heard()
+        spoken = self._spoken(prompt)
         try:
-            async with self._answering(prompt, streams=True) as response:
+            async with self._answering(spoken.prompt, streams=True) as response:
                 async for text in _pieces(heard, response):
                     yield text
         except _FAULTS as error:
             raise self._failed(error) from None
-        yield self._whole(heard, prompt)
+        yield spoken.heard(self._whole(heard, spoken.prompt))
 
     async def aclose(self) -> None:
         """Close the connections."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
+
+    def _spoken(self, prompt: Prompt) -> Spoken:
+        return Spoken(prompt, arguments=self._wire.wants_plain_arguments)
 
     def _opened(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()

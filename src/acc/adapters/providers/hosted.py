@@ -19,6 +19,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
+from acc.adapters.chat.naming import Spoken
 from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.conversation import Conversation, parameters, tool_call
 from acc.adapters.providers.faults import Faults
@@ -62,29 +63,29 @@ class HostedModel:
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the answer to a prompt."""
-        model = self._opened()
+        model, spoken = self._opened(), Spoken(prompt, arguments=True)
         try:
             response = await model.request(
-                self._conversation.messages(prompt),
+                self._conversation.messages(spoken.prompt),
                 self._settings,
-                self._parameters(model, prompt),
+                self._parameters(model, spoken.prompt),
             )
         except _FAULTS as error:
             raise failure(error, self._faults) from None
-        return self._answer(response)
+        return spoken.heard(self._answer(response))
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
         """Give the text as it comes, and at the end the whole answer.
 
         A stream that breaks off is a failure, however much of it had come.
         """
-        model = self._opened()
+        model, spoken = self._opened(), Spoken(prompt, arguments=True)
         try:
             async with model_request_stream(
                 model,
-                self._conversation.messages(prompt),
+                self._conversation.messages(spoken.prompt),
                 model_settings=self._settings,
-                model_request_parameters=self._parameters(model, prompt),
+                model_request_parameters=self._parameters(model, spoken.prompt),
                 instrument=False,
             ) as pieces:
                 async for event in pieces:
@@ -94,7 +95,7 @@ class HostedModel:
                 response = pieces.get()
         except _FAULTS as error:
             raise failure(error, self._faults) from None
-        yield self._answer(response)
+        yield spoken.heard(self._answer(response))
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -59,6 +59,7 @@ class AnthropicWire:
     """Messages of one model."""
 
     home = "https://api.anthropic.com"
+    wants_plain_arguments = True
 
     def __init__(self, choice: ModelChoice) -> None:
         self._choice = choice

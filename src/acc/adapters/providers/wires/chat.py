@@ -28,6 +28,7 @@ class CompatibleWire:
 
     home = ""
     streams_always = False
+    wants_plain_arguments = True  # it may be anyone's behind it
     _cap = "max_tokens"
 
     def __init__(self, choice: ModelChoice) -> None:
@@ -84,6 +85,7 @@ class OpenAIChatWire(CompatibleWire):
     """Chat completions of OpenAI itself, which binds calls and answers to a schema."""
 
     home = OPENAI
+    wants_plain_arguments = False
     _cap = "max_completion_tokens"
 
     def headers(self, key: str) -> dict[str, str]:

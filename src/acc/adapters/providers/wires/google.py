@@ -66,6 +66,7 @@ class GoogleWire:
 
     home = "https://generativelanguage.googleapis.com"
     streams_always = False
+    wants_plain_arguments = False
 
     def __init__(self, choice: ModelChoice) -> None:
         self._choice = choice

@@ -42,6 +42,7 @@ class ResponsesWire:
 
     home = OPENAI
     streams_always = False
+    wants_plain_arguments = False
 
     def __init__(self, choice: ModelChoice) -> None:
         self._choice = choice

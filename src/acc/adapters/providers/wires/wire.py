@@ -19,6 +19,8 @@ class Wire(Protocol):
     home: str
     #: Whether an answer is streamed even if it is wanted whole, for it may take long.
     streams_always: bool
+    #: Whether the names of arguments must be plain ASCII, as those of tools must everywhere.
+    wants_plain_arguments: bool
 
     def path(self, *, streams: bool) -> str:
         """Return where the question goes."""
