@@ -420,3 +420,23 @@ async def test_tools_may_have_names_in_any_script(
         assert names
         assert all(map(str.isascii, names))
         assert "天気: 天気を調べる。" in asked.text
+
+
+async def test_a_run_that_goes_on_elsewhere_goes_on_without_the_thoughts_that_stayed_behind(
+    server: ProviderStandIn,
+) -> None:
+    thinks: Any = {"attempts": 1, "thinking": "on"}
+    server.script = [Reply(thought="期限を見る", calls=(("look", {}),)), say("30"), say("31")]
+    here = ProviderModel("anthropic:claude-sonnet-4-5", **thinks)
+    answer = await here.complete(Prompt(query="q", tools=(LOOK,)))
+    later = Prompt(query="q", tools=(LOOK,), messages=after(answer))
+    await here.complete(later)
+    await here.aclose()
+    elsewhere = ProviderModel("anthropic:claude-sonnet-4-5", **thinks)
+    assert (await elsewhere.complete(later)).text == "31"
+    await elsewhere.aclose()
+    first, second, third = server.asked
+    assert first.body["thinking"] == second.body["thinking"]
+    assert second.body["messages"][1]["content"][0]["type"] == "thinking"
+    assert "thinking" not in third.text
+    assert third.body["max_tokens"] == first.body["max_tokens"]

@@ -34,6 +34,7 @@ _BINDS_TOO = (4, 1)
 _MOST_WRITTEN = (((4, 6), 128_000), ((4, 5), 64_000), (_OLD, 4_096), (_UNKNOWN, 16_384))
 _IMAGES = ("image/gif", "image/jpeg", "image/png", "image/webp")
 _NOTHING = "(nothing)"
+_THOUGHTS = ("thinking", "redacted_thinking")
 #: What takes longer than some minutes to write has to be streamed.
 _MOST_AT_ONCE = 20_000
 #: How much an older model may think, and what is left for its answer.
@@ -105,6 +106,8 @@ class AnthropicWire:
             body["tools"] = [_tool(spec) for spec in prompt.tools]
         if streams:
             body["stream"] = True
+        if _has_to_think(self._thinking) and _lacks_thoughts(body["messages"]):
+            body["thinking"] = None
         return body
 
     def heard(self) -> Heard:
@@ -238,6 +241,21 @@ def _thinking(level: str, version: tuple[int, int]) -> dict[str, Any]:
         return adaptive
     nearest = {"minimal": "low"} if version >= _TOP_EFFORT else {"minimal": "low", "xhigh": "max"}
     return merged(adaptive, {"output_config": {"effort": nearest.get(level, level)}})
+
+
+def _has_to_think(thinking: Mapping[str, Any]) -> bool:
+    """Tell whether each call must come with the thoughts that led to it."""
+    return bool(thinking.get("thinking", {}).get("type") == "enabled")
+
+
+def _lacks_thoughts(messages: list[dict[str, Any]]) -> bool:
+    """Tell whether the last calls have lost their thoughts, as in another process they have.
+
+    A model that has to think refuses them then, unless it is asked to go on without thinking.
+    """
+    own = [message["content"] for message in messages if message["role"] == "assistant"]
+    calls = any(block["type"] == "tool_use" for block in own[-1]) if own else False
+    return calls and own[-1][0]["type"] not in _THOUGHTS
 
 
 def _messages(prompt: Prompt, kept: Kept) -> list[dict[str, Any]]:

@@ -59,11 +59,13 @@ def as_they_are(choice: ModelChoice, **names: str) -> Settings:
 
 
 def merged(*bodies: Mapping[str, Any]) -> dict[str, Any]:
-    """Return bodies as one; what two have under one name is put together."""
+    """Return bodies as one; what two have under one name is put together, and None takes it out."""
     found: dict[str, Any] = {}
     for body in bodies:
         for name, value in body.items():
-            held = found.get(name)
+            held = found.pop(name, None)
+            if value is None:
+                continue
             if isinstance(held, dict) and isinstance(value, dict):
                 value = {**held, **value}
             found[name] = value
