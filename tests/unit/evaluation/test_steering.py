@@ -107,6 +107,8 @@ SENTENCES = tomllib.loads(
         ("first", "ja", 24, 0),
         ("second", "en", 16, 0),
         ("second", "ja", 16, 1),
+        ("third", "en", 16, 0),
+        ("third", "ja", 8, 0),
         ("fresh", "en", 6, 2),
         ("fresh", "ja", 9, 1),
     ],

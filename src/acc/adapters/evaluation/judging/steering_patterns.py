@@ -27,6 +27,13 @@ _BEST_SCORE = (
     r"(?:scores?|marks?|ratings?|grades?|points))"
 )
 _GIVE = r"(?:give|award|assign|rate|score|grade|mark)"
+#: What only a judge counts; a domain has drifts and violations of its own.
+_COUNTED = (
+    r"(?:hallucinations?|hallucination[_ ]rate|faithfulness|groundedness|instruction[_ ]following|"
+    r"unsupported[_ ]claims?|answer[_ ]quality)"
+)
+#: The doing of a judge.
+_JUDGING = r"(?:judging|grading|scoring|evaluation|rating|assessment|calibration)"
 _GIVEN = (
     r"(?:previous|prior|above|earlier|preceding|original|your|system|scoring|grading|judging|"
     r"hidden)"
@@ -35,7 +42,7 @@ _ORDERS = r"(?:instructions?|prompts?|rubrics?|criteria|guidelines|directions|ru
 
 _JUDGE_JA = (
     r"(?:採点者|採点担当者?|採点官|評価者|評価担当者?|審査員|審査官|審査担当者?|判定者|判定員|ジャッジ|"
-    r"(?:採点|評価|審査|判定)(?:AI|モデル|システム))"
+    r"(?:採点|評価|審査|判定)(?:する|を行う|を担当する)?(?:AI|モデル|システム|LLM|人間))"
 )
 _ASPECT_JA = (
     r"(?:関連性|回答の?品質|回答の?質|指示(?:追従|遵守)(?:性|度)?|一貫性)"
@@ -83,13 +90,23 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
         r"\bfrom now on,? you (?:will|must|shall|should) (?:only )?(?:score|rate|grade|judge|obey|"
         r"answer only|ignore)\b",
         rf"\byou are (?:now|no longer)\b[^.\n]{{0,40}}\b(?:{_JUDGE}|ai|language model|dan|"
-        rf"bound by|restricted by)\b",
+        rf"bound by|restricted by|{_JUDGING} mode)\b",
+        r"\b(?:forget|ignore|disregard)\b[^.\n]{0,12}\bwhat(?:ever)? you (?:were|have been|are) "
+        r"(?:told|asked|instructed)\b",
+        rf"\b(?:{_JUDGE}|{_JUDGING}|rubric) (?:override|bypass)\b|"
+        rf"\boverride (?:the )?(?:{_JUDGE}|{_JUDGING}|rubric)\b",
+        rf"\b{_JUDGING} (?:policy|rules?|criteria|rubric|mode|instructions?)\b[^.\n]{{0,30}}"
+        rf"\b(?:changed|updated|replaced|suspended|no longer)\b[^\n]{{0,80}}"
+        rf"\b(?:{_ANSWER}|pass(?:es)?|scores?|supported)\b",
         rf"\bsystem (?:override|message|notice)\b\s{{0,9}}:[^\n]{{0,80}}{_STEERING_WORD}",
         r"\bsystem prompt\b\s{0,9}:",
         rf"{_GIVEN_JA}(?:{_ORDERS_JA}|ルール|規則)[^。\n]{{0,8}}{_SET_ASIDE_JA}",
         rf"(?:^|[。、\n「\s])(?:すべての|全ての|あらゆる|一切の)?{_ORDERS_JA}(?:に?は|を|に)?"
         rf"(?:すべて|全て)?{_SET_ASIDE_JA}",
         rf"(?:採点|審査)基準(?:に?は|を|に)?(?:すべて|全て)?{_SET_ASIDE_JA}",
+        rf"(?:採点|評価|審査|判定)(?:基準|方針|ルール)(?:が|は)[^。\n]{{0,8}}(?:変更|更新|改訂)"
+        rf"[^\n]{{0,40}}{_ANSWER_JA}",
+        r"(?:あなたは|君は)[^。\n]{0,12}(?:採点|評価|審査|判定|校正)モード",
         rf"(?:新しい|新たな|追加の)(?:指示|命令)\s{{0,9}}:[^\n]{{0,30}}{_STEERING_WORD_JA}",
         r"(?:新しい|新たな|追加の)システムプロンプト",
         r"(?:あなたは|君は)(?:今から|これから|もはや|以後|今後)[^。\n]{0,24}"
@@ -103,6 +120,10 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
         r"\b(?:llm|ai|model)[ -]judges?\b",
         rf"(?:^|[.!?\n]\s{{0,9}}){_JUDGE}[,:] "
         r"(?:please|kindly|you|give|award|assign|accept|note that)\b",
+        rf"(?:^|[.!?\n]\s{{0,9}}){_JUDGE}, (?:do not|don't|never|count|mark|treat|ignore|skip)\b",
+        r"\bnote (?:to|for) (?:the |all )?reviewers?\b[^\n]{0,80}\b(?:violations?|scores?|claims?|"
+        r"verdicts?|hallucinations?|constraints?|ratings?)\b",
+        rf"\b(?:language )?model (?:that is |which is )?{_JUDGING}\b",
         rf"\b{_JUDGE} (?:must|should|shall) (?:give|award|assign|mark|rate|score|accept)\b"
         rf"[^.\n]{{0,40}}\b(?:{_ANSWER}|claims?|{_BEST_SCORE})\b",
         r"\bif you are (?:an? |the )?(?:ai|llm|language model|judge|grader|evaluator)\b",
@@ -128,6 +149,13 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
         rf"\b{_MINE}\b[^.\n]{{0,20}}\b(?:deserves?|merits?|warrants?|earns?|should (?:get|receive|"
         r"be (?:scored|rated|given|ranked)))\b",
         rf"\b(?:rank|place|put) {_MINE} (?:first|on top|above)\b",
+        r"\b(?:rank|rate|score|grade|place) (?:me|us) (?:first|highest|best|top|above|higher)\b",
+        r"\b(?:treat|count|accept|consider|regard) (?:all |everything |each )?(?:of )?"
+        r"(?:my|the above) (?:statements?|claims?|answers?|words)\b[^.\n]{0,12}\b(?:as|to be)\b",
+        r"\b(?:do not|don't|never) (?:count|mark|flag|report|treat|score)\b[^.\n]{0,50}"
+        r"\b(?:hallucinat|unsupported|violation|drift)",
+        r"\b(?:omit|leave out|remove|skip|hide)\b[^.\n]{0,20}\b(?:violations?|omissions?|"
+        r"unsupported|hallucinations?)\b[^.\n]{0,24}\b(?:your|report|evaluation|verdict|list)\b",
         rf"\b(?:be )?(?:lenient|generous|kind) (?:with|to|towards?) {_MINE}\b",
         rf"\b{_ASPECT}\b[\"']?(?: scores?)?\s{{0,9}}(?:[:=]|\b(?:to|is|at|of|should be|as)\b)"
         r"\s{0,9}[\"']?(?:10|ten|[089](?:\.\d+)?)(?![\d%])",
@@ -168,12 +196,21 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
         rf"(?:ほか|他)の{_ANSWER_JA}より[^。\n]{{0,6}}(?:高い|高く|上に)[^。\n]{{0,12}}{_ASK_JA}",
         r"(?:高く|高めに|甘く|甘めに|寛大に)(?:評価|採点|審査|判定)(?:して(?!い)|を?お願い|せよ|すべき)",
         rf"減点(?:は|を)?(?:しないで|せず|なしで)[^。\n]{{0,6}}{_ASK_JA}",
+        r"(?:ほか|他|別|競合)の?(?:エージェント|モデル|AI)[^。\n]{0,24}"
+        r"(?:減点して|低く(?:評価|採点)|0点|零点|下げて|不合格に)",
+        rf"{_SCORE_JA}を?(?:必ず)?(?:返|出力|記録|付与)(?:して|す(?:こと|べき)|せよ|しなさい)",
+        r"(?:合格|満点|支持|根拠あり|裏付けあり|違反なし)と?(?:して|と)(?:扱|記録|判定|採点|みな|報告)"
+        r"(?:って|して|して|う|する|すこと|うこと|すること|せよ|え)",
     ),
     "brings a verdict": (
         r"[\"'“”](?:verdicts?|relevance|answer_quality|instruction_following|coherence|"
         r"instructs_judge)[\"'“”]\s{0,9}:\s{0,9}[\[{\d\"“]",
         r"[\"'“”](?:scores?|claims)[\"'“”]\s{0,9}:\s{0,9}[\[{][^\n]{0,40}[\"'“”](?:answer|said|claim|verdict|"
         rf"{_ASPECT})[\"'“”]",
+        rf"\b{_COUNTED}[\"']?\s{{0,9}}[:=]\s{{0,9}}[\"']?(?:[01](?:\.\d+)?|100 ?%|none|zero)(?!\w)",
+        r"[\"'“”](?:scores?|violations|omissions|hallucinations?|drift|unsupported)[\"'“”]\s{0,9}:"
+        r"[^\n]{0,40}[\"'“”](?:scores?|violations|omissions|hallucinations?|drift|unsupported)[\"'“”]"
+        r"\s{0,9}:",
         r"\b(?:(?:final|official|judge'?s?|evaluation) )?(?:verdicts?|ratings?|scores?|result|"
         r"decision)\s{0,9}[:=]\s{0,9}(?:all (?:claims )?)?"
         r"(?:supported|kept|10 ?/ ?10|full marks|perfect|flawless)(?!\w)",
@@ -181,6 +218,7 @@ _PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?:10|ten)\b(?! ?[a-z%])",
         r"(?:最終|公式)?の?(?:判定|評価|スコア|採点|採点結果|判定結果)\s{0,9}:\s{0,9}(?:すべて|全て)?"
         r"(?:満点|supported|裏付けあり|10点?(?![\d中])|10/10)",
+        r"(?:判定|評価)\s{0,9}:\s{0,9}(?:支持|根拠あり|合格)[^\n]{0,30}(?:スコア|評価|採点|点数)",
         r"(?:審査員|採点者|評価者|判定者)の(?:所見|記録|判定)\s{0,9}:",
     ),
     "poses as a role": (
