@@ -81,6 +81,11 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def descriptors(self) -> int:
+        """Return how many files and connections the process holds open."""
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
+    @property
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
@@ -150,6 +155,18 @@ def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
         response.close()
     headers = {name.lower(): value for name, value in response.getheaders()}
     return Reply(response.status, headers, body)
+
+
+def closes_within(connection: socket.socket, seconds: float) -> bytes:
+    """Return all that comes until the other side has closed the connection, which it must."""
+    connection.settimeout(seconds)
+    got = b""
+    try:
+        while piece := connection.recv(65536):
+            got += piece
+    except ConnectionResetError:
+        pass
+    return got
 
 
 def head(

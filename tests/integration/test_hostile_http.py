@@ -13,6 +13,7 @@ from server_process import (
     Server,
     Side,
     check_error,
+    closes_within,
     head,
     read_reply,
     tokens_file,
@@ -87,17 +88,6 @@ def test_a_head_without_end_is_cut_off(server: Server) -> None:
         reply = server.send(endless + filler * 1_000_000)
         assert reply.status in (0, 431)
         assert server.memory() - before < 8 * MOST_BODY
-
-
-def closes_within(connection: socket.socket, seconds: float) -> bytes:
-    connection.settimeout(seconds)
-    got = b""
-    try:
-        while piece := connection.recv(65536):
-            got += piece
-    except ConnectionResetError:
-        pass
-    return got
 
 
 def test_connections_that_say_nothing_are_closed(server: Server) -> None:

@@ -1,14 +1,18 @@
 """Running the application over HTTP: uvicorn, with bounds on how slow and large a head may be."""
 
 import asyncio
+import fcntl
 import gc
 import math
 import re
 import socket
+import sys
+import termios
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -69,12 +73,23 @@ class BoundedProtocol(HttpToolsProtocol):
         for a head, and a stream, or an answer that is on its way already, ends as it always does.
         """
         cycle = self.cycle
+        self._await_head()
         if cycle is None or cycle.response_started or BODY_HAS_COME not in self.scope:
             return False
         cycle.keep_alive = False
         self._is_half_closed = True
-        self._await_head()
         return True
+
+    def pause_writing(self) -> None:
+        """Give the client a while to fetch some of what waits for it."""
+        super().pause_writing()
+        self._await_head()
+
+    def resume_writing(self) -> None:
+        """Leave a client that fetches its answer as long as the answer takes."""
+        super().resume_writing()
+        if not self._is_half_closed and self.cycle is not None and not self.cycle.response_complete:
+            self._due = math.inf
 
     def data_received(self, data: bytes) -> None:
         """Count what comes before the head is complete."""
@@ -85,11 +100,34 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._head > most and b"\r\n\r\n" not in data[: most + 4]:
                 self._refuse(HttpFault(431, f"the head of the request exceeds {most} bytes"))
                 return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        rest: bytes | memoryview = data
+        while rest:
+            try:
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = self._stay(memoryview(rest)[upgrade.args[0] :])
+            except httptools.HttpParserError:
+                self._refuse(HttpFault(400, "this is no HTTP request that can be read"))
+                return
+            else:
+                return
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, in the protocol's own words."""
-        self._refuse(HttpFault(400, "this is no HTTP request that can be read"))
+    def _stay(self, rest: memoryview) -> memoryview | bytes:
+        """Read a request that offers another protocol as if it did not; return what is left.
+
+        The parser takes what follows such a head for the other protocol's, and uvicorn would read a
+        body as the next request.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":
+            self._refuse(HttpFault(405, "this server is no proxy"))
+            return b""
+        kept = [b"%b: %b\r\n" % pair for pair in self.headers if pair[0] != b"upgrade"]
+        head = b"".join([b"%b %b HTTP/%b\r\n" % (method, self.url, version), *kept, b"\r\n"])
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.feed_data(head)
+        return rest
 
     def _refuse(self, fault: HttpFault) -> None:
         """Answer a head that was not read, in the shape that its beginning asks for, and leave."""
@@ -110,9 +148,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Stop the clock: the body has bounds of its own."""
+        if self.parser.should_upgrade():
+            return  # it is read once more
         self._in_head = False
         self._start = b""
-        self._due = math.inf
+        self._stop_clock()
         if self.cycle is not None and not self.cycle.response_complete:
             self._unfinished = [held for held in self._unfinished if not held.response_complete]
             self._unfinished.append(self.cycle)
@@ -120,6 +160,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Say that the body has come, so that nobody has to time how long it takes."""
+        if self.parser.should_upgrade():
+            return
         self.scope[BODY_HAS_COME] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
@@ -129,6 +171,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.cycle.response_complete or self._is_half_closed:
             self._await_head()
         else:
+            self._stop_clock()
+
+    def _stop_clock(self) -> None:
+        if not self.flow.write_paused:  # else there is something to be fetched
             self._due = math.inf
 
     def timeout_keep_alive_handler(self) -> None:
@@ -141,7 +187,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         """Give the client a while from now on, and the timer something to do only once it rings."""
-        self._unsent = self.transport.get_write_buffer_size()
+        self._unsent = self._waiting()
         self._due = self.loop.time() + self.limits.head
         if self._timer is None:
             self._timer = self.loop.call_at(self._due, self._ring)
@@ -155,8 +201,21 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._too_slow()
 
+    def _waiting(self) -> int:
+        """Return how much is to be fetched, here and in the system, or 0 if nothing waits here."""
+        here = self.transport.get_write_buffer_size()
+        if here == 0:
+            return 0
+        held = self.transport.get_extra_info("socket")
+        # The system takes more only once much was fetched, which a slow client needs a while for.
+        try:
+            queued = fcntl.ioctl(held.fileno(), termios.TIOCOUTQ, bytes(4))
+        except OSError:  # not every system tells
+            return here
+        return here + int.from_bytes(queued, sys.byteorder)
+
     def _too_slow(self) -> None:
-        unsent = self.transport.get_write_buffer_size()
+        unsent = self._waiting()
         if unsent == 0:
             self.transport.close()
         elif unsent < self._unsent:
