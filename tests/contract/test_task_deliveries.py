@@ -8,7 +8,7 @@ import pytest
 from tasks_under_test import ANN, BOB, MAKERS, Tasks, file, message, moved, piece, push, said, task
 
 from acc.domain.errors import LimitExceeded
-from acc.domain.value_objects.task import ACTIVE, DirectReply, MessageAdded, PushConfig, TaskState
+from acc.domain.value_objects.task import DirectReply, MessageAdded, PushConfig, TaskState
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.task_ports import Delivery
 
@@ -105,8 +105,9 @@ async def test_statuses_and_finished_artifacts_are_told_in_order(tasks: Tasks) -
 async def test_a_message_that_moves_a_task_is_told_by_its_status(tasks: Tasks) -> None:
     await file(tasks.store)
     await tasks.store.save_push(push())
+    seen = await tasks.store.read("t1")
     await tasks.store.proceed(
-        "t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], only_from=ACTIVE
+        "t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], seen=seen
     )
     assert await settle_all(tasks) == [("p1", 3)]
 

@@ -32,8 +32,6 @@ from acc.domain.errors import (
 from acc.domain.value_objects.event import Part, text_part, words
 from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
-    ACTIVE,
-    INTERRUPTED,
     MOVES,
     TERMINAL,
     DirectReply,
@@ -305,8 +303,9 @@ async def test_a_message_moves_a_task_on(store: TaskStorePort) -> None:
     await file(store)
     await store.append("t1", [moved(TaskState.INPUT_REQUIRED, text="which?")])
     answer = message("m2", "青いの", task_id="t1")
+    seen = await held(store)
     filed = await store.proceed(
-        "t1", owner=ANN, message=answer, updates=[moved(WORKING, 3.0)], only_from=INTERRUPTED
+        "t1", owner=ANN, message=answer, updates=[moved(WORKING, 3.0)], seen=seen
     )
     assert filed == (await held(store), True)
     assert (filed.task.state, filed.task.seq) == (WORKING, 4)
@@ -320,24 +319,28 @@ async def test_a_message_moves_a_task_on(store: TaskStorePort) -> None:
 async def test_a_message_that_moves_a_task_counts_once(store: TaskStorePort) -> None:
     await file(store)
     again = {"owner": ANN, "message": message("m2"), "updates": [moved(WORKING)]}
-    first = await store.proceed("t1", **again, only_from=ACTIVE)  # type: ignore[arg-type]
-    second = await store.proceed("t1", **again, only_from=())  # type: ignore[arg-type]
+    seen = await held(store)
+    first = await store.proceed("t1", **again, seen=seen)  # type: ignore[arg-type]
+    second = await store.proceed("t1", **again, seen=None)  # type: ignore[arg-type]
     assert (first.is_new, second.is_new) == (True, False)
     assert second.task == first.task
     assert (await store.create(task("t2"), owner=ANN, message=message("m2"))).is_new
 
 
-async def test_a_message_moves_nothing_from_a_state_that_is_not_named(
+async def test_a_message_moves_nothing_that_has_moved_since_it_was_seen(
     store: TaskStorePort,
 ) -> None:
     await file(store)
+    seen = await held(store)
+    fields = {"owner": ANN, "message": message("m2"), "updates": ()}
     with pytest.raises(MoveForbidden, match="submitted and cannot become or take a message"):
-        await store.proceed(
-            "t1", owner=ANN, message=message("m2"), updates=(), only_from=INTERRUPTED
-        )
+        await store.proceed("t1", **fields, seen=None)  # type: ignore[arg-type]
+    await store.append("t1", [moved(WORKING), piece("x")])
+    with pytest.raises(MoveForbidden, match="working and cannot become or take a message"):
+        await store.proceed("t1", **fields, seen=seen)  # type: ignore[arg-type]
     await store.append("t1", [moved(COMPLETED)])
     with pytest.raises(MoveForbidden, match="completed and cannot become or take a message"):
-        await store.proceed("t1", owner=ANN, message=message("m2"), updates=(), only_from=TERMINAL)
+        await store.proceed("t1", **fields, seen=await held(store))  # type: ignore[arg-type]
     # The message id is still free.
     assert (await store.create(task("t2"), owner=ANN, message=message("m2"))).is_new
 
@@ -347,9 +350,8 @@ async def test_another_owners_task_is_not_found(store: TaskStorePort) -> None:
     for owner in (BOB, Owner("", ANN.caller), Owner()):
         assert await store.read("t1", owner=owner) is None
         with pytest.raises(TaskNotFound, match="t1"):
-            await store.proceed(
-                "t1", owner=owner, message=message("m2"), updates=(), only_from=set(TaskState)
-            )
+            seen = await held(store)
+            await store.proceed("t1", owner=owner, message=message("m2"), updates=(), seen=seen)
     assert await store.read("t1", owner=ANN) == await held(store)
 
 
@@ -468,9 +470,8 @@ async def test_a_message_that_moves_a_task_on_takes_hold_of_it(tasks: Tasks) -> 
     await store.append("t1", [moved(TaskState.INPUT_REQUIRED)])
     clock.time += 2 * LEASE
     assert await store.orphans() == ()
-    await store.proceed(
-        "t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], only_from=INTERRUPTED
-    )
+    seen = await held(store)
+    await store.proceed("t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], seen=seen)
     assert await store.orphans() == ()
     clock.time += LEASE
     assert await store.orphans() == ("t1",)

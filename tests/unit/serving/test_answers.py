@@ -1,6 +1,7 @@
 """A person in the loop: what is asked, and what counts as which answer."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,14 +19,19 @@ from serving_world import (
     request_of,
     said,
     send,
+    settled,
     start,
+    until,
 )
 
 from acc import Agent, ParallelAgent, tool
 from acc.application.serving.requests import PushRequest
 from acc.domain.errors import InvalidInput, TaskNotFound, UnsupportedOperation
 from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.task import Task
+from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.task import Task, TaskEvent, TaskStatus, Update
+from acc.domain.value_objects.value import changed
+from acc.ports.outbound.task_ports import TaskStorePort
 from acc.testing import ScriptedModel, call
 
 
@@ -318,3 +324,73 @@ async def test_a_task_whose_run_is_gone_fails_when_answered(world: World, doer: 
         done = await send(serve, "tea", task=task)
         assert done.state is S.FAILED
         assert done.metadata["code"] == "nothing_pending"
+
+
+class Behind:
+    """A store that says of a task, once, what it was before."""
+
+    def __init__(self, store: TaskStorePort) -> None:
+        self._store = store
+        self.before: Task | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
+        before, self.before = self.before, None
+        return before or await self._store.read(task_id, owner=owner)
+
+
+async def test_an_answer_that_crosses_the_question_is_an_answer(worlds: World, doer: Doer) -> None:
+    store: Any = Behind(worlds.tasks)
+    async with worlds.open(doer, store=store) as serve:
+        task = await send(serve, "confirm")
+        store.before = changed(task, status=TaskStatus(state=S.WORKING, at=1.0), seq=task.seq - 1)
+        assert answer_of(await send(serve, "approve", task=task)) == "approve: {}"
+
+
+async def test_an_answer_is_read_as_one_to_what_is_asked_now(worlds: World, doer: Doer) -> None:
+    store: Any = Behind(worlds.tasks)
+    async with worlds.open(doer, store=store) as serve:
+        first = await send(serve, "twice")
+        await send(serve, "approve", task=first)
+        store.before = first
+        assert answer_of(await send(serve, "tea", task=first)) == "approve then tea"
+
+
+class Eager:
+    """A store that lets a task be answered before those who asked know that it is stored."""
+
+    def __init__(self, store: TaskStorePort) -> None:
+        self._store = store
+        self.answer: Callable[[str], Awaitable[object]]
+        self.answered = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
+        events = await self._store.append(task_id, updates)
+        if not self.answered:
+            self.answered = task_id
+            await self.answer(task_id)
+        return events
+
+
+async def test_work_that_ends_leaves_the_next_work_on_its_task_alone(
+    worlds: World, doer: Doer
+) -> None:
+    store: Any = Eager(worlds.tasks)
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told))
+    async with worlds.open(doer, store=store) as serve:
+
+        async def answer(task_id: str) -> None:
+            await start(serve, "tea", task=task_id)
+
+        store.answer = answer
+        task = await start(serve, "ask")
+        await until(lambda: store.answered == task.id)
+        done = await settled(serve, task, S.COMPLETED)
+        assert answer_of(done) == "answer: 'tea' by ann (approve)"
+    assert faults == []

@@ -191,3 +191,14 @@ async def test_who_sends_no_notifications_says_so(world: World, doer: Doer) -> N
         with pytest.raises(AccError, match="no notifications"):
             await send(serve, "hello", push=push())
         assert doer.log == []
+
+
+async def test_a_task_is_found_by_the_time_that_was_told_of_it(worlds: World, doer: Doer) -> None:
+    async with worlds.open(doer) as serve:
+        for told, moved in ((1000.001, 1000.0006), (2000.002, 2000.0024), (3000.003, 3000.003)):
+            worlds.clock.time = moved
+            task = await send(serve, "hello")
+            for since, found in ((told, [task.id]), (told + 0.001, [])):
+                request = ListRequest(query=TaskQuery(since=since))
+                page = await serve.listed(ANN, request)
+                assert [one.id for one in page.tasks] == found

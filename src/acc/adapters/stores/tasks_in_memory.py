@@ -269,13 +269,12 @@ class InMemoryTaskStore:
         owner: Owner,
         message: Message,
         updates: Sequence[Update],
-        only_from: Collection[TaskState],
+        seen: Task | None,
         key: str = "",
     ) -> Filed:
         """Let a message move a task on, held by this process from now on.
 
-        MoveForbidden if it is in none of the states given. A message that came before changes
-        nothing.
+        MoveForbidden if it is not as it was `seen`. A message that came before changes nothing.
         """
         digest = digest_of(message, task_id, key)
         if (known := self._task_of(owner, digest)) is not None:
@@ -283,7 +282,7 @@ class InMemoryTaskStore:
         record = self._records.get(task_id)
         if record is None or record.owner != owner:
             raise TaskNotFound(task_id)
-        if record.state not in only_from:
+        if seen is None or seen.seq != len(record.events):
             raise MoveForbidden(task_id, record.state.value, "a message")
         self._advance(record, (MessageAdded(message=message), *updates))
         self._messages[owner, digest] = record

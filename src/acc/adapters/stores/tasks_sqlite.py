@@ -25,7 +25,6 @@ from acc.domain.value_objects.task import (
     TaskEvent,
     TaskPage,
     TaskQuery,
-    TaskState,
     Update,
 )
 from acc.domain.value_objects.value import changed
@@ -125,17 +124,16 @@ class SqliteTaskStore:
         owner: Owner,
         message: Message,
         updates: Sequence[Update],
-        only_from: Collection[TaskState],
+        seen: Task | None,
         key: str = "",
     ) -> Filed:
         """Let a message move a task on, held by this process from now on.
 
-        MoveForbidden if it is in none of the states given. A message that came before changes
-        nothing.
+        MoveForbidden if it is not as it was `seen`. A message that came before changes nothing.
         """
         digest = digest_of(message, task_id, key)
         bodies = _encoded_updates(task_id, (MessageAdded(message=message), *updates))
-        only_from = frozenset(only_from)
+        seq = -1 if seen is None else seen.seq
         now, holder = self._clock.now(), self._holder()
 
         def proceed(connection: sqlite3.Connection) -> Filed:
@@ -146,7 +144,7 @@ class SqliteTaskStore:
             row = rows.find(connection, self.app_name, task_id)
             if row is None or not row.is_of(owner):
                 raise TaskNotFound(task_id)
-            if row.task_state not in only_from:
+            if row.seq != seq:
                 raise MoveForbidden(task_id, row.task_state.value, "a message")
             rows.advance(connection, task_id, row, bodies, now)
             rows.add_message(connection, row.owner, row.id, digest)

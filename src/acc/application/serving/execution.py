@@ -237,7 +237,9 @@ class Execution:
         return value  # type: ignore[return-value] # without an error it is there
 
     def _gone(self, work: Work) -> None:
-        del self._works[work.task_id]
+        # An answer may have begun the next piece of work on the task already.
+        if self._works.get(work.task_id) is work:
+            del self._works[work.task_id]
         if work.task.state in INTERRUPTED:
             self._asking.add(work.principal.owner)
         del work.teller  # it knows the work, which would else stay until cycles are looked for

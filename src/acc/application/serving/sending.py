@@ -171,7 +171,24 @@ class Sending:
         self, sender: Principal, message: Message, push: PushConfig | None, prepare: Prepare
     ) -> Filed:
         """Take a message to a task that waits as the answer to what it asks."""
-        task = await own_task(self._tasks, sender.owner, message.task_id)
+        while True:
+            task = await own_task(self._tasks, sender.owner, message.task_id)
+            try:
+                return await self._answer_as_seen(task, sender, message, push, prepare)
+            except MoveForbidden as error:
+                # What was read may no longer be what it asks, or it may ask only now.
+                if error.state not in INTERRUPTED:
+                    raise UnsupportedOperation(_cannot_take(task.id, error.state)) from None
+
+    async def _answer_as_seen(
+        self,
+        task: Task,
+        sender: Principal,
+        message: Message,
+        push: PushConfig | None,
+        prepare: Prepare,
+    ) -> Filed:
+        """Do so if the task is still as it was seen; MoveForbidden tells where it is otherwise."""
         if message.context_id and message.context_id != task.context_id:
             raise InvalidInput(
                 f"message.contextId: task {task.id!r} belongs to another context; leave it out"
@@ -193,17 +210,14 @@ class Sending:
                 await self._notifying.save(task.id, push)
         undecided = bool(waiting) and not answers
         update = self._ask_again(task, waiting) if undecided else self._working()
-        try:
-            filed = await self._tasks.proceed(
-                task.id,
-                owner=sender.owner,
-                message=message,
-                updates=[update],
-                only_from=INTERRUPTED,
-                key=self._key(),
-            )
-        except MoveForbidden as error:
-            raise UnsupportedOperation(_cannot_take(task.id, error.state)) from None
+        filed = await self._tasks.proceed(
+            task.id,
+            owner=sender.owner,
+            message=message,
+            updates=[update],
+            seen=task if task.state in INTERRUPTED else None,
+            key=self._key(),
+        )
         if not filed.is_new:
             return filed
         self._hub.tell(task.id)
@@ -219,7 +233,7 @@ class Sending:
         """Return what a message led to, if it came before."""
         try:
             return await self._tasks.proceed(
-                task.id, owner=sender.owner, message=message, updates=(), only_from=()
+                task.id, owner=sender.owner, message=message, updates=(), seen=None
             )
         except MoveForbidden:
             return None

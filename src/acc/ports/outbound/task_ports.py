@@ -11,7 +11,6 @@ from acc.domain.value_objects.task import (
     TaskEvent,
     TaskPage,
     TaskQuery,
-    TaskState,
     Update,
 )
 from acc.ports.outbound.store_ports import AlongPort
@@ -81,14 +80,15 @@ class TaskStorePort(Protocol):
         owner: Owner,
         message: Message,
         updates: Sequence[Update],
-        only_from: Collection[TaskState],
+        seen: Task | None,
         key: str = "",
     ) -> Filed:
         """Let a message move a task on, held by this process from now on.
 
-        The message goes to the history, then the updates are stored. TaskNotFound if the owner has
-        no such task, MoveForbidden if it is in none of the states given. A message that came before
-        changes nothing, as in `create`.
+        `seen` is the task as it was when the message was understood. The message goes to the
+        history, then the updates are stored. TaskNotFound if the owner has no such task,
+        MoveForbidden if anything has happened to it since, or if it was not to be moved. A message
+        that came before changes nothing, as in `create`.
         """
         ...
 
