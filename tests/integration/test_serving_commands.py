@@ -180,3 +180,24 @@ async def test_a_server_lives_with_the_application_that_it_is_mounted_in() -> No
         async with site.router.lifespan_context(site):
             task = (await sent()).json()["task"]
     assert task["artifacts"][0]["parts"] == [{"text": "here"}]
+
+
+@pytest.mark.parametrize("place", ["/agents/desk", "/窓口/案内", "/a b"])
+async def test_a_server_answers_wherever_it_is_mounted(place: str) -> None:
+    agent = Agent(name="desk", description="Answers.", model=ScriptedModel("here", repeat=True))
+    server = make_server(agent, ServeOptions(public_url="http://test", hosts=None))
+    site = Starlette(routes=[Mount(place, app=server)], lifespan=server.lifespan)
+    message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    transport = httpx.ASGITransport(app=site)
+    new = {"A2A-Version": "1.0"}
+    async with (
+        httpx.AsyncClient(transport=transport, base_url="http://test", headers=new) as client,
+        site.router.lifespan_context(site),
+    ):
+        assert (await client.get(f"{place}/.well-known/agent-card.json")).json()["name"] == "desk"
+        assert (await client.get(f"{place}/health")).status_code == 200
+        task = (await client.post(f"{place}/", json=call)).json()["result"]["task"]
+        for tenant in ("", "/東京"):
+            sent = await client.post(f"{place}{tenant}/message:send", json={"message": message})
+            assert (sent.json()["task"]["id"] == task["id"]) is (tenant == "")

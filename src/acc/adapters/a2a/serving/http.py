@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from acc.application.serving.limits import ServeLimits
 from acc.domain.errors import AccError, InvalidInput
@@ -63,9 +63,9 @@ class HttpRequest:
         raw = scope.get("raw_path") or scope["path"].encode()
         path: str = raw.decode("ascii", "replace")
         root: str = scope.get("root_path", "")
-        self.path = path.removeprefix(root) if root else path
+        self.path = _under(root, path) if root else path
         self._head_fault: HttpFault | None = None
-        pairs: Headers = scope["headers"]
+        pairs: Headers = list(scope["headers"])
         self.headers: dict[bytes, bytes] = dict(pairs)
         if len(self.headers) != len(pairs):
             self._join(pairs)
@@ -159,6 +159,16 @@ class HttpRequest:
         """Wait until the client has left."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _under(root: str, path: str) -> str:
+    """Return a path, as it was sent, below the one that the application is mounted under."""
+    if path.startswith(root):
+        return path.removeprefix(root)
+    if not unquote(path).startswith(root):
+        return path
+    rest = path.split("/", root.count("/") + 1)[root.count("/") + 1 :]
+    return f"/{rest[0]}" if rest else ""
 
 
 async def respond(
