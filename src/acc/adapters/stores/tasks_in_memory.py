@@ -141,7 +141,11 @@ class _Shelf:
     def _take(self, entry: _Entry, state: TaskState) -> None:
         _remove(self.all, entry)
         _remove(self.by_state[state], entry)
-        _remove(self.by_context[entry[2].task.context_id], entry)
+        context_id = entry[2].task.context_id
+        of_context = self.by_context[context_id]
+        _remove(of_context, entry)
+        if not of_context:
+            del self.by_context[context_id]
 
     def forget(self, before: float) -> list[_Record]:
         """Remove the tasks that ended before a time, and return them."""
