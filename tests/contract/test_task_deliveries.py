@@ -5,7 +5,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tasks_under_test import ANN, BOB, MAKERS, Tasks, file, message, moved, piece, push, said, task
+from tasks_under_test import (
+    ANN,
+    BOB,
+    MAKERS,
+    Tasks,
+    file,
+    forget,
+    message,
+    moved,
+    piece,
+    push,
+    said,
+    task,
+)
 
 from acc.domain.errors import LimitExceeded
 from acc.domain.value_objects.task import ACTIVE, DirectReply, MessageAdded, PushConfig, TaskState
@@ -215,6 +228,6 @@ async def test_the_deliveries_of_a_forgotten_task_are_dropped(tasks: Tasks) -> N
     await store.create(other, owner=BOB, message=message(), push=push())
     await store.append("t1", [moved(COMPLETED, 2.0)])
     await store.append("t2", [moved(COMPLETED, 9.0)])
-    assert await store.forget(before=3.0) == 1
+    assert await forget(store, before=3.0) == 1
     (taken,) = await due(tasks)
     assert (taken.owner, taken.config) == (BOB, push(task_id="t2"))

@@ -82,7 +82,8 @@ CALLS: dict[str, Callable[[SqliteTaskStore, int], Any]] = {
     "pushes": lambda store, _: store.pushes("t5"),
     "delete push": lambda store, _: store.delete_push("t5", "p"),
     "due": lambda store, _: store.due(limit=9, lease=1.0),
-    "forget": lambda store, _: store.forget(before=0.0),
+    "ended": lambda store, _: store.ended(before=9.0, limit=3, skip=2),
+    "forget": lambda store, last: store.forget([f"t{last - 1}"]),
 }
 
 
@@ -205,7 +206,8 @@ async def test_applications_that_share_a_file_do_not_see_each_other(path: Path) 
     assert (await file(shop, 1, owner=Owner("x", "y"))).is_new
     await finish(desk, 1)
     assert (await shop.listed(ANN, TaskQuery())).total == 0
-    assert await shop.forget(before=1e9) == 0
+    assert await shop.ended(before=1e9, limit=9) == ()
+    assert await shop.forget(["t1"]) == 0
     found = await shop.read("t1")
     assert found is not None
     assert found.state is TaskState.SUBMITTED
@@ -245,7 +247,8 @@ async def test_everything_that_is_a_forgotten_tasks_own_is_dropped(store: Sqlite
     await grown(store, 1, 600)
     await store.save_push(PUSH)
     await store.append("t600", [moved(TaskState.CANCELED, 1.0)])
-    assert await store.forget(before=1e6) == 600
+    ended = await store.ended(before=1e6, limit=1000)
+    assert await store.forget([one.task_id for one in ended]) == 600
 
     def left(connection: sqlite3.Connection) -> list[str]:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'task%'")

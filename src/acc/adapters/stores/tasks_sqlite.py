@@ -1,6 +1,7 @@
 """Tasks in one SQLite file, which several processes may use at once."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +31,7 @@ from acc.domain.value_objects.task import (
 )
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import Delivery, Filed
+from acc.ports.outbound.task_ports import Delivery, Ended, Filed
 
 T = TypeVar("T")
 
@@ -227,17 +228,25 @@ class SqliteTaskStore:
 
         return await self.database.write(take)
 
-    async def forget(self, *, before: float) -> int:
-        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
-        total = 0
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+        """Return tasks that ended before a time, without some."""
+        found: list[rows.Over] = []
         owners = await self._some_owners(0)
-        while owners:
+        while owners and len(found) < skip + limit:
             # Piece by piece, so that nobody has to wait long.
-            count = await self._forget_some(owners, before)
-            total += count
-            if count < _AT_ONCE:
-                owners = await self._some_owners(owners[-1])
-        return total
+            found += await self._over(owners, before, skip + limit - len(found))
+            owners = await self._some_owners(owners[-1].id)
+        batch = found[skip:]
+        contexts = Counter(one.context_id for one in batch)
+        return tuple(
+            Ended(name, context_id, owner, contexts[context_id] == count)
+            for name, context_id, owner, count in batch
+        )
+
+    async def forget(self, task_ids: Collection[str]) -> int:
+        """Drop those of some tasks that are over, with all that is theirs; return how many."""
+        names = list(dict.fromkeys(task_ids))
+        return await self.database.write(lambda c: rows.forget(c, self.app_name, names))
 
     async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
         """Keep a configuration; one with the same task and id is replaced."""
@@ -308,21 +317,17 @@ class SqliteTaskStore:
 
         return append
 
-    async def _some_owners(self, after: int) -> list[int]:
+    async def _some_owners(self, after: int) -> list[rows.NumberedOwner]:
         return await self.database.read(
             lambda c: rows.some_owners(c, self.app_name, after, _AT_ONCE)
         )
 
-    async def _forget_some(self, owners: Sequence[int], before: float) -> int:
-        if not await self.database.read(lambda c: rows.over_before(c, owners, before, 1)):
-            return 0
-
-        def forget(connection: sqlite3.Connection) -> int:
-            doomed = rows.over_before(connection, owners, before, _AT_ONCE)
-            rows.forget(connection, self.app_name, doomed)
-            return len(doomed)
-
-        return await self.database.write(forget)
+    async def _over(
+        self, owners: Sequence[rows.NumberedOwner], before: float, limit: int
+    ) -> list[rows.Over]:
+        return await self.database.read(
+            lambda c: rows.over_before(c, self.app_name, owners, before, limit)
+        )
 
     async def _of_task(
         self, task_id: str, job: Callable[[sqlite3.Connection, int], T], otherwise: T

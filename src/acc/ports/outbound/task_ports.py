@@ -24,6 +24,15 @@ class Filed(NamedTuple):
     is_new: bool
 
 
+class Ended(NamedTuple):
+    """A task that is over: whose it is, and whether nothing else is left of its context."""
+
+    task_id: str
+    context_id: str
+    owner: Owner
+    is_last: bool
+
+
 class Delivery(NamedTuple):
     """A notification on its way: which event of a task goes to which address, tried how often."""
 
@@ -136,8 +145,15 @@ class TaskStorePort(Protocol):
         """
         ...
 
-    async def forget(self, *, before: float) -> int:
-        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+        """Return tasks that ended before a time, without the first `skip`, in an order that stays.
+
+        They are the last of a context if, with the others that are returned, there are no more.
+        """
+        ...
+
+    async def forget(self, task_ids: Collection[str]) -> int:
+        """Drop those of some tasks that are over, with all that is theirs; return how many."""
         ...
 
     async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
