@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from acc.adapters.stores.deliveries_in_memory import Deliveries
+from acc.adapters.stores.deliveries_in_memory import Deliveries, Places
 from acc.adapters.stores.task_bookkeeping import (
     advanced,
     check_active,
@@ -40,7 +40,7 @@ from acc.domain.value_objects.task import (
 )
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import Delivery, Ended, Filed
+from acc.ports.outbound.task_ports import NOTHING, Delivery, Ended, Filed
 
 
 class _Record:
@@ -411,9 +411,18 @@ class InMemoryTaskStore:
         """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
         self._deliveries.delete(task_id, config_id)
 
-    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+    async def due(
+        self,
+        *,
+        limit: int,
+        lease: float,
+        of_one: int | None = None,
+        under_way: Mapping[Owner, int] = NOTHING,
+    ) -> tuple[Delivery, ...]:
         """Take deliveries whose time has come, at most one for each configuration, the oldest."""
-        return self._deliveries.due(self._clock.now(), limit, lease)
+        now, most = self._clock.now(), limit if of_one is None else of_one
+        counts = NOTHING if of_one is None else under_way
+        return self._deliveries.due(now, limit, lease, Places(most, counts))
 
     async def delivered(self, delivery_id: int) -> None:
         """Settle a delivery: it arrived, or is given up."""

@@ -31,7 +31,7 @@ from acc.domain.value_objects.task import (
 )
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import Delivery, Ended, Filed
+from acc.ports.outbound.task_ports import NOTHING, Delivery, Ended, Filed
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class SqliteTaskStore:
             check_active(0 if found is None else found.active, most_active)
             place = rows.add_task(connection, self.app_name, found, filing)
             if config is not None:
-                deliveries.save_push(connection, self.app_name, place.id, *config)
+                deliveries.save_push(connection, place.id, *config)
             self._places[task.id] = place
             return Filed(filed, True)
 
@@ -256,7 +256,7 @@ class SqliteTaskStore:
             row = self._found(connection, config.task_id)
             if not deliveries.has_push(connection, row.id, config.id):
                 check_pushes(row.pushes, most)
-            deliveries.save_push(connection, self.app_name, row.id, *body)
+            deliveries.save_push(connection, row.id, *body)
 
         await self.database.write(save)
 
@@ -274,16 +274,23 @@ class SqliteTaskStore:
 
         await self.database.write(delete)
 
-    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+    async def due(
+        self,
+        *,
+        limit: int,
+        lease: float,
+        of_one: int | None = None,
+        under_way: Mapping[Owner, int] = NOTHING,
+    ) -> tuple[Delivery, ...]:
         """Take deliveries whose time has come, at most one for each configuration, the oldest."""
-        now = self._clock.now()
+        now, most = self._clock.now(), max(limit, 0)
+        if of_one is None:
+            of_one, under_way = most, NOTHING
+        asked = deliveries.Asked(self.app_name, now, most, of_one, dict(under_way))
         # Whoever looks often must not keep the file locked for others.
-        if not await self.database.read(lambda c: deliveries.has_due(c, self.app_name, now)):
+        if not await self.database.read(lambda c: deliveries.find_due(c, asked)):
             return ()
-        most = max(limit, 0)
-        return await self.database.write(
-            lambda c: deliveries.take_due(c, self.app_name, most, now, now + lease)
-        )
+        return await self.database.write(lambda c: deliveries.take_due(c, asked, now + lease))
 
     async def delivered(self, delivery_id: int) -> None:
         """Settle a delivery: it arrived, or is given up."""

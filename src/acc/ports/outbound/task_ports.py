@@ -1,6 +1,7 @@
 """Where tasks, their events and what is to be told of them are kept."""
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from acc.domain.value_objects.remote import Owner
@@ -15,6 +16,9 @@ from acc.domain.value_objects.task import (
     Update,
 )
 from acc.ports.outbound.store_ports import AlongPort
+
+#: Nobody has anything under way.
+NOTHING: Mapping[Owner, int] = MappingProxyType({})
 
 
 class Filed(NamedTuple):
@@ -171,12 +175,20 @@ class TaskStorePort(Protocol):
         """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
         ...
 
-    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+    async def due(
+        self,
+        *,
+        limit: int,
+        lease: float,
+        of_one: int | None = None,
+        under_way: Mapping[Owner, int] = NOTHING,
+    ) -> tuple[Delivery, ...]:
         """Take deliveries whose time has come, at most one for each configuration, the oldest.
 
         Every status and every finished artifact of a task with configurations is to be delivered,
         to each in order, from the moment it was appended. What is taken comes up again after
-        `lease` seconds unless it is settled before.
+        `lease` seconds unless it is settled before. An owner gets at most `of_one`, counting what
+        is `under_way`; passing over who has as many costs the same however much waits for them.
         """
         ...
 
