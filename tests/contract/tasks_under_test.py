@@ -98,6 +98,12 @@ async def held(store: TaskStorePort, task_id: str = "t1") -> Task:
     return found
 
 
+async def forget(store: TaskStorePort, *, before: float) -> int:
+    """Forget what ended before a time, and return how many tasks that were."""
+    ended = await store.ended(before=before, limit=1000)
+    return await store.forget([one.task_id for one in ended])
+
+
 async def listed_ids(store: TaskStorePort, owner: Owner = ANN, **query: object) -> list[str]:
     page = await store.listed(owner, TaskQuery(**query))  # type: ignore[arg-type]
     assert page.total == len(page.tasks)

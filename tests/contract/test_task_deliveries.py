@@ -5,9 +5,23 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tasks_under_test import ANN, BOB, MAKERS, Tasks, file, message, moved, piece, push, said, task
+from tasks_under_test import (
+    ANN,
+    BOB,
+    MAKERS,
+    Tasks,
+    file,
+    forget,
+    message,
+    moved,
+    piece,
+    push,
+    said,
+    task,
+)
 
 from acc.domain.errors import LimitExceeded
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import DirectReply, MessageAdded, PushConfig, TaskState
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.task_ports import Delivery
@@ -186,6 +200,64 @@ async def test_those_who_wait_longest_are_told_first(tasks: Tasks) -> None:
     assert await due(tasks, limit=0) == ()
 
 
+async def wait_for(tasks: Tasks, owner: Owner, *names: str) -> None:
+    """Have something to be delivered for each name, one second after the other."""
+    for name in names:
+        tasks.clock.time += 1
+        made = task(f"t-{name}", f"c-{name}")
+        await tasks.store.create(made, owner=owner, message=message(name), push=push(name))
+        await tasks.store.append(made.id, [moved(WORKING)])
+
+
+async def take(tasks: Tasks, of_one: int, limit: int = 9, **under_way: int) -> list[str]:
+    taken = await tasks.store.due(
+        limit=limit,
+        lease=60,
+        of_one=of_one,
+        under_way={Owner("acme", name): count for name, count in under_way.items()},
+    )
+    return [one.config.id for one in taken]
+
+
+async def test_one_owner_gets_only_so_many_places(tasks: Tasks) -> None:
+    await wait_for(tasks, ANN, "a1", "a2", "a3", "a4")
+    await wait_for(tasks, BOB, "b1", "b2")
+    await wait_for(tasks, ANN, "a5")
+    assert await take(tasks, 3, ann=1, nobody=7) == ["a1", "a2", "b1", "b2"]
+    assert await take(tasks, 3, ann=3) == []
+    assert await take(tasks, 3, ann=9) == []
+    await wait_for(tasks, BOB, "b3")
+    assert await take(tasks, 3, ann=3, bob=2) == ["b3"]
+    # What was passed over comes in its order, once there are places.
+    assert await take(tasks, 3, ann=2) == ["a3"]
+    assert await take(tasks, 3) == ["a4", "a5"]
+
+
+async def test_places_are_given_to_those_who_wait_longest_of_all_owners(tasks: Tasks) -> None:
+    await wait_for(tasks, ANN, "a1", "a2", "a3")
+    await wait_for(tasks, BOB, "b1", "b2")
+    await wait_for(tasks, Owner("", "carol"), "c1")
+    assert await take(tasks, 1, limit=2) == ["a1", "b1"]
+    assert await take(tasks, 2, limit=2, ann=1, bob=1) == ["a2", "b2"]
+    assert await take(tasks, 2, limit=2, ann=2, bob=2) == ["c1"]
+
+
+async def test_what_waits_for_a_later_time_is_not_taken_in_place_of_anothers(
+    tasks: Tasks,
+) -> None:
+    await wait_for(tasks, ANN, "a1", "a2")
+    await wait_for(tasks, BOB, "b1")
+    first, other, last = await due(tasks)
+    for one in (first, other, last):
+        await tasks.store.postpone(one.id, seconds=30 if one is last else 10)
+    tasks.clock.time += 10
+    assert await take(tasks, 1, ann=1) == []
+    assert await take(tasks, 1) == ["a1"]
+    tasks.clock.time += 20
+    assert await take(tasks, 1, ann=1) == ["b1"]
+    assert await take(tasks, 2, ann=1) == ["a2"]
+
+
 async def test_a_configuration_that_is_dropped_takes_its_deliveries_along(tasks: Tasks) -> None:
     store = tasks.store
     await store.create(task(), owner=ANN, message=message(), push=push())
@@ -216,6 +288,6 @@ async def test_the_deliveries_of_a_forgotten_task_are_dropped(tasks: Tasks) -> N
     await store.create(other, owner=BOB, message=message(), push=push())
     await store.append("t1", [moved(COMPLETED, 2.0)])
     await store.append("t2", [moved(COMPLETED, 9.0)])
-    assert await store.forget(before=3.0) == 1
+    assert await forget(store, before=3.0) == 1
     (taken,) = await due(tasks)
     assert (taken.owner, taken.config) == (BOB, push(task_id="t2"))

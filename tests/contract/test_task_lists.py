@@ -15,6 +15,7 @@ from tasks_under_test import (
     MAKERS,
     Tasks,
     file,
+    forget,
     held,
     listed_ids,
     message,
@@ -200,7 +201,7 @@ def test_a_list_is_the_same_however_often_one_has_looked(
                 await store.append(f"t{number}", [update])
             if looks:
                 seen.append(await listed_ids(store))
-        seen.append(await store.forget(before=2.5))
+        seen.append(await forget(store, before=2.5))
         with suppress(LimitExceeded):
             made = task("new", "new", 1.0)
             await store.create(made, owner=ANN, message=message("new"), most_active=most)

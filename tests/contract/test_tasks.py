@@ -12,6 +12,7 @@ from tasks_under_test import (
     MAKERS,
     Tasks,
     file,
+    forget,
     held,
     listed_ids,
     message,
@@ -47,7 +48,7 @@ from acc.domain.value_objects.task import (
     applied,
 )
 from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.task_ports import Ended, TaskStorePort
 
 WORKING, COMPLETED, CANCELED = TaskState.WORKING, TaskState.COMPLETED, TaskState.CANCELED
 
@@ -489,8 +490,8 @@ async def test_tasks_that_ended_long_ago_are_forgotten(tasks: Tasks) -> None:
     await store.append("t2", [moved(COMPLETED, 3.0)])
     await store.append("t3", [moved(TaskState.INPUT_REQUIRED, 2.0)])
     await store.save_push(push(task_id="t1"))
-    assert await store.forget(before=3.0) == 2
-    assert await store.forget(before=3.0) == 0
+    assert await forget(store, before=3.0) == 2
+    assert await forget(store, before=3.0) == 0
     assert set(await listed_ids(store)) == {"t2", "t3", "t4"}
     assert await listed_ids(store, context_id="even") == ["t2", "t4"]
     assert await store.heads(["t0", "t1", "t2"]) == {"t2": 2}
@@ -503,14 +504,62 @@ async def test_tasks_that_ended_long_ago_are_forgotten(tasks: Tasks) -> None:
     assert (await file(store, "t0", context_id="even")).is_new
 
 
+async def test_what_ended_is_told_with_whose_it_is_and_whether_its_context_has_more(
+    store: TaskStorePort,
+) -> None:
+    await file(store, "t1", context_id="both")
+    await file(store, "t2", context_id="both")
+    await file(store, "t3", context_id="half")
+    await file(store, "t4", context_id="half")
+    await file(store, "t5", owner=BOB)
+    for name in ("t1", "t2", "t3", "t5"):
+        await store.append(name, [moved(COMPLETED, 2.0)])
+    await store.append("t4", [moved(TaskState.INPUT_REQUIRED, 2.0)])
+    assert await store.ended(before=2.0, limit=9) == ()
+    found = await store.ended(before=2.5, limit=9)
+    assert set(found) == {
+        Ended("t1", "both", ANN, True),
+        Ended("t2", "both", ANN, True),
+        Ended("t3", "half", ANN, False),
+        Ended("t5", "c-t5", BOB, True),
+    }
+    await store.forget(["t1"])
+    assert Ended("t2", "both", ANN, True) in await store.ended(before=2.5, limit=9)
+
+
+async def test_of_a_context_that_is_cut_by_a_page_only_the_rest_is_the_last(
+    store: TaskStorePort,
+) -> None:
+    for number in range(5):
+        await file(store, f"t{number}", context_id="c")
+        await store.append(f"t{number}", [moved(COMPLETED, 2.0 + number)])
+    first = await store.ended(before=9.0, limit=2)
+    assert [(one.task_id, one.is_last) for one in first] == [("t0", False), ("t1", False)]
+    after = await store.ended(before=9.0, limit=9, skip=3)
+    assert [(one.task_id, one.is_last) for one in after] == [("t3", False), ("t4", False)]
+    assert await store.ended(before=9.0, limit=9, skip=5) == ()
+    assert await store.forget(["t0", "t1", "t3"]) == 3
+    rest = await store.ended(before=9.0, limit=2)
+    assert [(one.task_id, one.is_last) for one in rest] == [("t2", True), ("t4", True)]
+
+
+async def test_only_what_is_over_is_forgotten(store: TaskStorePort) -> None:
+    for number, state in enumerate((WORKING, TaskState.INPUT_REQUIRED, COMPLETED)):
+        await file(store, f"t{number}")
+        await store.append(f"t{number}", [moved(state)])
+    assert await store.forget(["t0", "t1", "t2", "t2", "nowhere"]) == 1
+    assert await store.forget([]) == 0
+    assert set(await listed_ids(store)) == {"t0", "t1"}
+
+
 async def test_a_direct_reply_is_forgotten_when_its_task_is_old_enough(
     store: TaskStorePort,
 ) -> None:
     await file(store, at=5.0)
     await store.append("t1", [DirectReply(message=said("hi"))])
-    assert await store.forget(before=5.0) == 0
+    assert await forget(store, before=5.0) == 0
     assert (await file(store)).is_new is False
-    assert await store.forget(before=5.5) == 1
+    assert await forget(store, before=5.5) == 1
     assert await store.read("t1") is None
     assert (await file(store, owner=BOB)).is_new
 
@@ -519,7 +568,7 @@ async def test_everything_can_be_forgotten(store: TaskStorePort) -> None:
     for number in range(3):
         await file(store, f"t{number}", owner=Owner("", f"o{number}"))
         await store.append(f"t{number}", [moved(COMPLETED)])
-    assert await store.forget(before=1e9) == 3
+    assert await forget(store, before=1e9) == 3
     for number in range(3):
         assert (await file(store, f"t{number}")).is_new
     assert await listed_ids(store) == ["t2", "t1", "t0"]

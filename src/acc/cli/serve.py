@@ -137,7 +137,7 @@ class LimitOptions:
         float, Parameter(help="How many seconds tasks get to finish when the server is stopped.")
     ] = _USUAL.grace
     keep_days: Annotated[
-        float, Parameter(help="How many days a task that is over can still be asked for.")
+        float, Parameter(help="How many days a task that is over and its conversation are kept.")
     ] = _USUAL.keep / _DAY
 
 

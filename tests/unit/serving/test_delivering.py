@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from serving_world import ANN, Doer, S, World, any_url, push, send, until
+from serving_world import ANN, BOB, Doer, S, World, any_url, push, send, until
 
 from acc.application.serving.delivering import PushDelivery, retry_delay
 from acc.application.serving.requests import PushRequest
 from acc.domain.errors import RemoteFailed, StorageFailed
+from acc.domain.value_objects.remote import Principal
 from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task
 from acc.ports.outbound.task_ports import Delivery
 
@@ -118,6 +119,32 @@ async def test_one_slow_receiver_holds_nobody_up(world: World, doer: Doer) -> No
         await until(lambda: len(receiver.attempts) == 20)
         await asyncio.sleep(0.05)
         assert len(receiver.attempts) == 20
+
+
+async def test_receivers_of_one_caller_that_hang_hold_up_nobody_else(
+    worlds: World, doer: Doer
+) -> None:
+    receiver = Receiver()
+    receiver.stuck = {f"slow{number}" for number in range(70)}
+    async with worlds.open(doer, check_url=any_url) as serve, delivering(worlds, receiver):
+        for name in sorted(receiver.stuck):
+            await send(serve, "hello", push=push(id=name))
+        await until(lambda: len(receiver.attempts) == 16)
+        await send(serve, "count 3", BOB, push=push(id="quick"))
+        await until(lambda: receiver.of("quick") == WHOLE)
+        assert len(receiver.attempts) == 16 + len(WHOLE)
+
+
+async def test_there_are_only_so_many_places_for_all_callers(world: World, doer: Doer) -> None:
+    receiver = Receiver()
+    receiver.stuck = {f"slow{number}" for number in range(80)}
+    async with world.open(doer, check_url=any_url) as serve, delivering(world, receiver):
+        for number, name in enumerate(sorted(receiver.stuck)):
+            who = Principal(caller=f"caller{number % 5}")
+            await send(serve, "hello", who, push=push(id=name))
+        await until(lambda: len(receiver.attempts) == 64)
+        await asyncio.sleep(0.05)
+        assert len(receiver.attempts) == 64
 
 
 async def test_nothing_goes_to_an_address_that_was_deleted(worlds: World, doer: Doer) -> None:

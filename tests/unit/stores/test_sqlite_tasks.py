@@ -82,7 +82,8 @@ CALLS: dict[str, Callable[[SqliteTaskStore, int], Any]] = {
     "pushes": lambda store, _: store.pushes("t5"),
     "delete push": lambda store, _: store.delete_push("t5", "p"),
     "due": lambda store, _: store.due(limit=9, lease=1.0),
-    "forget": lambda store, _: store.forget(before=0.0),
+    "ended": lambda store, _: store.ended(before=9.0, limit=3, skip=2),
+    "forget": lambda store, last: store.forget([f"t{last - 1}"]),
 }
 
 
@@ -137,6 +138,36 @@ async def test_every_call_finds_its_rows_by_an_index(store: SqliteTaskStore, nam
     assert await store.database.read(plans) == []
 
 
+async def wait_for(store: SqliteTaskStore, owner: Owner, first: int, last: int) -> None:
+    """Have something to be delivered of some tasks."""
+    for number in range(first, last):
+        await file(store, number, owner=owner)
+        await store.save_push(PushConfig(id="p", task_id=f"t{number}", url="https://example.org"))
+        await store.append(f"t{number}", [moved(TaskState.WORKING, 1.0)])
+
+
+async def test_passing_over_an_owner_costs_the_same_however_much_waits_for_them(
+    store: SqliteTaskStore,
+) -> None:
+    bob, costs = Owner("", "bob"), []
+
+    def take() -> Any:
+        return store.due(limit=9, lease=60.0, of_one=4, under_way={ANN: 4})
+
+    for first, last in ((1, 20), (20, 500)):
+        await wait_for(store, ANN, first, last)
+        await wait_for(store, bob, 1000 + first, 1001 + first)
+        statements, steps = await traced(store, take)
+        costs.append(steps)
+
+    def plans(connection: sqlite3.Connection) -> list[str]:
+        rows = [connection.execute(f"EXPLAIN QUERY PLAN {text}") for text in statements]
+        return [plan for found in rows for *_, plan in found if plan.startswith(("SCAN", "USE"))]
+
+    assert abs(costs[0] - costs[1]) < 80
+    assert await store.database.read(plans) == []
+
+
 async def test_a_reader_never_goes_through_many_events(store: SqliteTaskStore) -> None:
     await file(store, 1)
     await store.append("t1", [moved(TaskState.WORKING, 1.0)])
@@ -166,7 +197,7 @@ async def test_a_file_of_the_first_version_goes_on_and_takes_tasks(path: Path) -
     assert (await again.listed(ANN, TaskQuery())).total == 1
     await again.aclose()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 async def test_an_older_file_has_the_tables_of_a_new_one_afterwards(tmp_path: Path) -> None:
@@ -180,6 +211,23 @@ async def test_an_older_file_has_the_tables_of_a_new_one_afterwards(tmp_path: Pa
             rows = connection.execute("SELECT type, name FROM sqlite_master ORDER BY 1, 2")
             names.append(rows.fetchall())
     assert names[0] == names[1]
+
+
+async def test_what_waits_to_be_delivered_in_a_file_of_the_second_version_has_an_owner(
+    path: Path,
+) -> None:
+    store = tasks_at(path)
+    await wait_for(store, ANN, 1, 3)
+    await store.aclose()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP INDEX task_pushes_by_owner")
+        connection.execute("ALTER TABLE task_pushes DROP COLUMN owner")
+        connection.execute("PRAGMA user_version = 2")
+    again = tasks_at(path)
+    assert await again.due(limit=9, lease=1.0, of_one=1, under_way={ANN: 1}) == ()
+    (taken,) = await again.due(limit=9, lease=1.0, of_one=1)
+    assert (taken.owner, taken.config.task_id) == (ANN, "t1")
+    await again.aclose()
 
 
 async def test_an_older_file_that_another_process_locks_is_left_as_it_is(path: Path) -> None:
@@ -205,7 +253,8 @@ async def test_applications_that_share_a_file_do_not_see_each_other(path: Path) 
     assert (await file(shop, 1, owner=Owner("x", "y"))).is_new
     await finish(desk, 1)
     assert (await shop.listed(ANN, TaskQuery())).total == 0
-    assert await shop.forget(before=1e9) == 0
+    assert await shop.ended(before=1e9, limit=9) == ()
+    assert await shop.forget(["t1"]) == 0
     found = await shop.read("t1")
     assert found is not None
     assert found.state is TaskState.SUBMITTED
@@ -245,16 +294,17 @@ async def test_everything_that_is_a_forgotten_tasks_own_is_dropped(store: Sqlite
     await grown(store, 1, 600)
     await store.save_push(PUSH)
     await store.append("t600", [moved(TaskState.CANCELED, 1.0)])
-    assert await store.forget(before=1e6) == 600
+    ended = await store.ended(before=1e6, limit=1000)
+    assert await store.forget([one.task_id for one in ended]) == 600
 
     def left(connection: sqlite3.Connection) -> list[str]:
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE name LIKE 'task%'")
-        names = [name for (name,) in tables if not name.startswith(("tasks_", "task_pushes_due"))]
+        tables = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'task%'"
+        )
         return [
             name
-            for name in names
-            if not name.endswith("_by_push")
-            and connection.execute(f"SELECT count(*) FROM {name}").fetchone() != (0,)  # noqa: S608 - our tables
+            for (name,) in tables.fetchall()
+            if connection.execute(f"SELECT count(*) FROM {name}").fetchone() != (0,)  # noqa: S608 - our tables
         ]
 
     assert await store.database.read(left) == []

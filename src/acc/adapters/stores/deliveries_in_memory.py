@@ -1,7 +1,7 @@
 """Who is to be told of tasks, and what is still to be told them, in memory."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 from acc.domain.value_objects.remote import Owner
@@ -22,6 +22,24 @@ class _Push:
         self.due_at: float | None = None  # there is nothing to deliver
 
 
+class Places:
+    """How many deliveries each owner may still get."""
+
+    __slots__ = ("_most", "_taken")
+
+    def __init__(self, most: int, under_way: Mapping[Owner, int]) -> None:
+        self._most = most
+        self._taken = Counter(under_way)
+
+    def has_room(self, owner: Owner) -> bool:
+        """Tell whether an owner may get a further one."""
+        return self._taken[owner] < self._most
+
+    def take(self, owner: Owner) -> None:
+        """Note that an owner gets one."""
+        self._taken[owner] += 1
+
+
 class Deliveries:
     """Keeps configurations, and a queue for each."""
 
@@ -31,7 +49,9 @@ class Deliveries:
         self._numbers = 0
         self._turns = 0
         # When a configuration's turn may come. What has changed since is found out when it comes.
-        self._agenda: list[tuple[float, int, _Push]] = []
+        self._agendas: dict[Owner, list[tuple[float, int, _Push]]] = {}
+        # When the first turn of each owner comes, so that an owner can be passed over as a whole.
+        self._owners: list[tuple[float, int, Owner]] = []
 
     def save(self, config: PushConfig, owner: Owner) -> None:
         """Keep a configuration; what waits for one with the same task and id goes to it."""
@@ -76,17 +96,28 @@ class Deliveries:
                 if push.due_at is None:
                     self._set_due(push, now)
 
-    def due(self, now: float, limit: int, lease: float) -> tuple[Delivery, ...]:
+    def due(self, now: float, limit: int, lease: float, places: Places) -> tuple[Delivery, ...]:
         """Take the first of each queue whose time has come, those that came first first."""
         taken: list[Delivery] = []
-        agenda = self._agenda
-        while agenda and agenda[0][0] <= now and len(taken) < limit:
-            time, _, push = heappop(agenda)
+        passed: list[tuple[float, int, Owner]] = []
+        while self._owners and self._owners[0][0] <= now and len(taken) < limit:
+            time, turn, owner = heappop(self._owners)
+            agenda = self._agendas.get(owner)
+            if agenda is None or agenda[0][1] != turn:
+                continue  # another turn of theirs comes first, and has an entry of its own
+            if not places.has_room(owner):
+                passed.append((time, turn, owner))
+                continue
+            _, _, push = heappop(agenda)
+            self._expect(owner, agenda)
             if push.due_at == time:
                 number, event = push.waiting[0]
-                taken.append(Delivery(number, push.config, push.owner, event, push.attempts))
+                taken.append(Delivery(number, push.config, owner, event, push.attempts))
+                places.take(owner)
                 # Set only when all are taken: a lease of nothing must not give one twice.
                 push.due_at = None
+        for turn_of in passed:
+            heappush(self._owners, turn_of)
         for delivery in taken:
             self._set_due(self._by_delivery[delivery.id], now + lease)
         return tuple(taken)
@@ -112,4 +143,14 @@ class Deliveries:
     def _set_due(self, push: _Push, time: float) -> None:
         self._turns += 1
         push.due_at = time
-        heappush(self._agenda, (time, self._turns, push))
+        agenda = self._agendas.setdefault(push.owner, [])
+        heappush(agenda, (time, self._turns, push))
+        if agenda[0][1] == self._turns:
+            heappush(self._owners, (time, self._turns, push.owner))
+
+    def _expect(self, owner: Owner, agenda: list[tuple[float, int, _Push]]) -> None:
+        """Note when an owner's next turn comes, if there is one."""
+        if agenda:
+            heappush(self._owners, (*agenda[0][:2], owner))
+        else:
+            del self._agendas[owner]

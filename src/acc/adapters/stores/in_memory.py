@@ -45,6 +45,10 @@ class _Record:
         self.holder: str | None = None
         self.lease_until = 0.0
 
+    def is_held(self, now: float) -> bool:
+        """Tell whether someone has hold of the session."""
+        return self.holder is not None and self.lease_until > now
+
     def add(self, event: Event) -> None:
         """Keep an event and apply what it changes."""
         self.first_of_run.setdefault(event.run_id, len(self.events))
@@ -155,7 +159,7 @@ class InMemorySessionStore:
                 },
                 now,
             )
-        elif record.holder not in (None, holder) and record.lease_until > now:
+        elif record.holder != holder and record.is_held(now):
             raise busy(key, record.holder)
         record.holder = holder
         record.lease_until = now + self._lease
@@ -271,6 +275,22 @@ class InMemorySessionStore:
         self._records.pop(key, None)
         if self._artifacts is not None:
             self._artifacts.forget(key)
+
+    async def delete_unused(
+        self, keys: Collection[SessionKey], *, since: float
+    ) -> frozenset[SessionKey]:
+        """Forget sessions that nobody holds or has used since a time; return those that stay."""
+        now = self._clock.now()
+        used: set[SessionKey] = set()
+        for key in keys:
+            record = self._records.get(key)
+            if record is None:
+                continue
+            if record.updated_at >= since or record.is_held(now):
+                used.add(key)
+            else:
+                await self.delete(key)
+        return frozenset(used)
 
     async def aclose(self) -> None:
         """Do nothing: there are no files and no threads."""

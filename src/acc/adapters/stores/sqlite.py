@@ -238,17 +238,27 @@ class SqliteSessionStore:
 
     async def delete(self, key: SessionKey) -> None:
         """Forget a session, its events and artifacts; state of user and app stays."""
-        scope = _scope(key, Scope.SESSION)
+        await self.database.write(lambda c: _delete(c, key))
 
-        def delete(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM state WHERE scope = ?", (scope,))
-            connection.execute("DELETE FROM artifacts WHERE scope = ?", (scope,))
-            found = connection.execute(_FIND, _names(key)).fetchone()
-            if found is not None:
-                connection.execute("DELETE FROM events WHERE session = ?", found[:1])
-                connection.execute("DELETE FROM sessions WHERE id = ?", found[:1])
+    async def delete_unused(
+        self, keys: Collection[SessionKey], *, since: float
+    ) -> frozenset[SessionKey]:
+        """Forget sessions that nobody holds or has used since a time; return those that stay."""
+        now, me, asked = self._clock.now(), self._process, tuple(keys)
 
-        await self.database.write(delete)
+        def delete(connection: sqlite3.Connection) -> frozenset[SessionKey]:
+            used: set[SessionKey] = set()
+            for key in asked:
+                row = connection.execute(_READ, _names(key)).fetchone()
+                if row is None:
+                    continue
+                if row[4] >= since or _is_held_by_another(row, "", me, now):
+                    used.add(key)
+                else:
+                    _delete(connection, key)
+            return frozenset(used)
+
+        return await self.database.write(delete)
 
     async def aclose(self) -> None:
         """Let go of the file and its thread, once all that was submitted is done."""
@@ -367,6 +377,16 @@ def _scope(key: SessionKey, scope: Scope) -> str:
 
 def _artifact_scope(name: str) -> Scope:
     return Scope.USER if name.startswith(Scope.USER) else Scope.SESSION
+
+
+def _delete(connection: sqlite3.Connection, key: SessionKey) -> None:
+    scope = (_scope(key, Scope.SESSION),)
+    connection.execute("DELETE FROM state WHERE scope = ?", scope)
+    connection.execute("DELETE FROM artifacts WHERE scope = ?", scope)
+    found = connection.execute(_FIND, _names(key)).fetchone()
+    if found is not None:
+        connection.execute("DELETE FROM events WHERE session = ?", found[:1])
+        connection.execute("DELETE FROM sessions WHERE id = ?", found[:1])
 
 
 def _is_held_by_another(row: _Row, holder: str, me: Process, now: float) -> bool:

@@ -1,7 +1,9 @@
 """The rows of those who are to be told of tasks, and of what is still to be told them."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +16,8 @@ CONFIGS = msgspec.json.Decoder(PushConfig)
 _UPDATES: "msgspec.json.Decoder[Update]" = msgspec.json.Decoder(Update)
 
 _SAVE = (
-    "INSERT INTO task_pushes (app_name, task, config_id, body) VALUES (?, ?, ?, ?)"
+    "INSERT INTO task_pushes (app_name, task, owner, config_id, body)"
+    " SELECT app_name, id, owner, ?, ? FROM tasks WHERE id = ?"
     " ON CONFLICT (task, config_id) DO UPDATE SET body = excluded.body"
 )
 _COUNT = (
@@ -30,11 +33,22 @@ _ADD = (
     " SELECT id, ?, 0 FROM task_pushes WHERE task = ? ORDER BY id"
 )
 _BEGIN = "UPDATE task_pushes SET due_at = ? WHERE task = ? AND due_at IS NULL"
-_HAS_DUE = "SELECT 1 FROM task_pushes WHERE app_name = ? AND due_at <= ? LIMIT 1"
 _DUE = (
-    "SELECT p.id, p.task, p.body, o.tenant, o.caller FROM task_pushes p"
-    " JOIN tasks t ON t.id = p.task JOIN task_owners o ON o.id = t.owner"
-    " WHERE p.app_name = ? AND p.due_at <= ? ORDER BY p.due_at, p.id LIMIT ?"
+    "SELECT due_at, id, owner FROM task_pushes INDEXED BY task_pushes_due"
+    " WHERE app_name = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?"
+)
+_DUE_OF = (
+    "SELECT due_at, id, owner FROM task_pushes INDEXED BY task_pushes_by_owner"
+    " WHERE app_name = ? AND owner = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?"
+)
+_NEXT_OWNER = (
+    "SELECT owner FROM task_pushes INDEXED BY task_pushes_by_owner"
+    " WHERE app_name = ? AND owner > ? AND due_at IS NOT NULL ORDER BY owner LIMIT 1"
+)
+_OWNER = "SELECT id FROM task_owners WHERE app_name = ? AND tenant = ? AND caller = ?"
+_READ = (
+    "SELECT p.task, p.body, o.tenant, o.caller FROM task_pushes p"
+    " JOIN tasks t ON t.id = p.task JOIN task_owners o ON o.id = t.owner WHERE p.id = ?"
 )
 _FIRST = (
     "SELECT d.id, d.attempts, d.seq, e.body FROM task_deliveries d"
@@ -47,11 +61,9 @@ _NEXT = (
 )
 
 
-def save_push(
-    connection: sqlite3.Connection, app_name: str, task: int, config_id: str, body: bytes
-) -> None:
+def save_push(connection: sqlite3.Connection, task: int, config_id: str, body: bytes) -> None:
     """Keep a configuration; what waits for one with the same task and id goes to it."""
-    connection.execute(_SAVE, (app_name, task, config_id, body))
+    connection.execute(_SAVE, (config_id, body, task))
     connection.execute(_COUNT, (task,))
 
 
@@ -90,17 +102,54 @@ def add_deliveries(
         connection.execute(_BEGIN, (now, task))
 
 
-def has_due(connection: sqlite3.Connection, app_name: str, now: float) -> bool:
-    """Tell whether anything is to be delivered now."""
-    return connection.execute(_HAS_DUE, (app_name, now)).fetchone() is not None
+class Asked(NamedTuple):
+    """What is asked for: how many deliveries that are due by now, and of one owner how many."""
+
+    app_name: str
+    now: float
+    limit: int
+    of_one: int
+    under_way: Mapping[Owner, int]
 
 
-def take_due(
-    connection: sqlite3.Connection, app_name: str, limit: int, now: float, until: float
-) -> tuple[Delivery, ...]:
+def find_due(connection: sqlite3.Connection, asked: Asked) -> list[int]:
+    """Return the configurations that may be told something now, the longest due first."""
+    app_name, now, limit, *_ = asked
+    places = _places(connection, asked)
+    first = connection.execute(_DUE, (app_name, now, limit)).fetchall()
+    wanted = Counter(owner for _, _, owner in first)
+    if all(count <= places.get(owner, asked.of_one) for owner, count in wanted.items()):
+        return [push for _, push, _ in first]
+    found: list[tuple[float, int, int]] = []
+    for owner in _owners(connection, app_name):
+        most = min(places.get(owner, asked.of_one), limit)
+        if most > 0:
+            found += connection.execute(_DUE_OF, (app_name, owner, now, most))
+    return [push for _, push, _ in sorted(found)[:limit]]
+
+
+def _places(connection: sqlite3.Connection, asked: Asked) -> dict[int, int]:
+    """Return how many more the owners may get who have some under way."""
+    places: dict[int, int] = {}
+    for owner, count in asked.under_way.items():
+        row = connection.execute(_OWNER, (asked.app_name, *owner)).fetchone()
+        if row is not None:
+            places[row[0]] = asked.of_one - count
+    return places
+
+
+def _owners(connection: sqlite3.Connection, app_name: str) -> Iterator[int]:
+    """Yield those for whom anything waits, from one to the next and past all that waits."""
+    row = (-1,)
+    while (row := connection.execute(_NEXT_OWNER, (app_name, *row)).fetchone()) is not None:
+        yield row[0]
+
+
+def take_due(connection: sqlite3.Connection, asked: Asked, until: float) -> tuple[Delivery, ...]:
     """Take the first of each queue whose time has come, and nobody else does before `until`."""
     taken: list[Delivery] = []
-    for push, task, body, *owner in connection.execute(_DUE, (app_name, now, limit)).fetchall():
+    for push in find_due(connection, asked):
+        task, body, *owner = connection.execute(_READ, (push,)).fetchone()
         number, attempts, seq, update = connection.execute(_FIRST, (task, push)).fetchone()
         event = TaskEvent(seq, _UPDATES.decode(update))
         taken.append(Delivery(number, CONFIGS.decode(body), Owner(*owner), event, attempts))

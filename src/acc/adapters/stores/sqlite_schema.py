@@ -6,7 +6,7 @@ from pathlib import Path
 
 from acc.domain.errors import StorageFailed
 
-VERSION = 2
+VERSION = 3
 _APPLICATION = 0x61636373  # "accs"; tells our files from other people's databases
 
 _OF_SESSIONS = (
@@ -163,8 +163,17 @@ _OF_TASKS = (
     "CREATE INDEX task_deliveries_by_push ON task_deliveries (push, id)",
 )
 
+_OF_DELIVERIES = (
+    # Whose a configuration is, so that one owner can be passed over without looking at what waits.
+    "ALTER TABLE task_pushes ADD COLUMN owner INTEGER NOT NULL DEFAULT 0",
+    "UPDATE task_pushes"
+    " SET owner = coalesce((SELECT tasks.owner FROM tasks WHERE tasks.id = task_pushes.task), 0)",
+    "CREATE INDEX task_pushes_by_owner ON task_pushes (app_name, owner, due_at)"
+    " WHERE due_at IS NOT NULL",
+)
+
 #: What each version added to the one before.
-_ADDED = (_OF_SESSIONS, _OF_TASKS)
+_ADDED = (_OF_SESSIONS, _OF_TASKS, _OF_DELIVERIES)
 
 _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",

@@ -69,11 +69,19 @@ _STEP_ON = (
     " WHERE id = ? AND task_id = ? AND seq = ? AND pushes = 0"
 )
 _OVER = (*sorted(state.value for state in TERMINAL), REPLIED)
-_OWNERS = "SELECT id FROM task_owners NOT INDEXED WHERE app_name = ? AND id > ? ORDER BY id LIMIT ?"
-_DOOMED = (
-    "SELECT id, owner, context_id, state FROM tasks INDEXED BY tasks_by_state"  # noqa: S608 - constants
+_OWNERS = (
+    "SELECT id, tenant, caller FROM task_owners NOT INDEXED"
+    " WHERE app_name = ? AND id > ? ORDER BY id LIMIT ?"
+)
+_ENDED = (
+    "SELECT task_id, context_id FROM tasks INDEXED BY tasks_by_state"  # noqa: S608 - constants
     f" WHERE owner = ? AND state IN {_OVER!r} AND moved_at < ? LIMIT ?"
 )
+_DOOMED = (
+    "SELECT id, owner, context_id, state FROM tasks"  # noqa: S608 - constants
+    f" WHERE app_name = ? AND task_id IN ({{}}) AND state IN {_OVER!r}"
+)
+_USED = "SELECT tasks FROM task_contexts WHERE app_name = ? AND context_id = ?"
 
 
 class Row(NamedTuple):
@@ -257,24 +265,55 @@ class Doomed(NamedTuple):
     state: str
 
 
-def some_owners(connection: sqlite3.Connection, app_name: str, after: int, limit: int) -> list[int]:
-    """Return the numbers of the owners that follow one."""
-    return [number for (number,) in connection.execute(_OWNERS, (app_name, after, limit))]
+class Over(NamedTuple):
+    """A task that is over, and how many its context has."""
+
+    task_id: str
+    context_id: str
+    owner: Owner
+    of_context: int
+
+
+class NumberedOwner(NamedTuple):
+    """An owner and their number."""
+
+    id: int
+    tenant: str
+    caller: str
+
+
+def some_owners(
+    connection: sqlite3.Connection, app_name: str, after: int, limit: int
+) -> list[NumberedOwner]:
+    """Return the owners that follow one."""
+    rows = connection.execute(_OWNERS, (app_name, after, limit))
+    return [NumberedOwner._make(row) for row in rows]
 
 
 def over_before(
-    connection: sqlite3.Connection, owners: Sequence[int], before: float, limit: int
-) -> list[Doomed]:
+    connection: sqlite3.Connection,
+    app_name: str,
+    owners: Sequence[NumberedOwner],
+    before: float,
+    limit: int,
+) -> list[Over]:
     """Return some tasks of owners that ended before a time."""
-    found: list[Doomed] = []
-    for owner in owners:
-        some = connection.execute(_DOOMED, (owner, before, limit - len(found)))
-        found += map(Doomed._make, some)
+    found: list[Over] = []
+    counts: dict[str, int] = {}
+    for number, *owner in owners:
+        some = connection.execute(_ENDED, (number, before, limit - len(found))).fetchall()
+        for task_id, context_id in some:
+            if context_id not in counts:
+                (counts[context_id],) = connection.execute(_USED, (app_name, context_id)).fetchone()
+            found.append(Over(task_id, context_id, Owner(*owner), counts[context_id]))
     return found
 
 
-def forget(connection: sqlite3.Connection, app_name: str, doomed: Sequence[Doomed]) -> None:
-    """Drop tasks, with all that is theirs."""
+def forget(connection: sqlite3.Connection, app_name: str, task_ids: Sequence[str]) -> int:
+    """Drop those of some tasks that are over, with all that is theirs; return how many."""
+    doomed: list[Doomed] = []
+    for marks, some in in_slices(task_ids):
+        doomed += map(Doomed._make, connection.execute(_DOOMED.format(marks), (app_name, *some)))
     numbers = [(one.id,) for one in doomed]
     connection.executemany("DELETE FROM task_messages WHERE task = ?", numbers)
     connection.executemany("DELETE FROM task_events WHERE task = ?", numbers)
@@ -298,6 +337,7 @@ def forget(connection: sqlite3.Connection, app_name: str, doomed: Sequence[Doome
         " AND NOT EXISTS (SELECT 1 FROM tasks WHERE owner = ?1)",
         [(owner,) for owner in {one.owner for one in doomed}],
     )
+    return len(doomed)
 
 
 def in_slices(values: Sequence[Any], size: int = 500) -> Iterator[tuple[str, Sequence[Any]]]:

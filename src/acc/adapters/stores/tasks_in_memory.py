@@ -1,10 +1,11 @@
 """Tasks in memory, for tests and for servers whose tasks may be forgotten."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from acc.adapters.stores.deliveries_in_memory import Deliveries
+from acc.adapters.stores.deliveries_in_memory import Deliveries, Places
 from acc.adapters.stores.task_bookkeeping import (
     advanced,
     check_active,
@@ -39,7 +40,7 @@ from acc.domain.value_objects.task import (
 )
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import Delivery, Filed
+from acc.ports.outbound.task_ports import NOTHING, Delivery, Ended, Filed
 
 
 class _Record:
@@ -117,6 +118,7 @@ class _Shelf:
         self.at_work.pop(record.task.id, None)
         if record.is_listed:
             self._take(record.entry, record.state)
+            record.is_listed = False
 
     def list_all(self) -> None:
         """Put what is at work into the lists too."""
@@ -141,25 +143,27 @@ class _Shelf:
     def _take(self, entry: _Entry, state: TaskState) -> None:
         _remove(self.all, entry)
         _remove(self.by_state[state], entry)
-        _remove(self.by_context[entry[2].task.context_id], entry)
+        context_id = entry[2].task.context_id
+        of_context = self.by_context[context_id]
+        _remove(of_context, entry)
+        if not of_context:
+            del self.by_context[context_id]
 
-    def forget(self, before: float) -> list[_Record]:
-        """Remove the tasks that ended before a time, and return them."""
-        gone: list[_Entry] = []
-        for entries in map(self.by_state.get, TERMINAL):
-            if entries:
-                count = bisect_left(entries, (before,))
-                gone += entries[:count]
-                del entries[:count]
-        moves = {move for _, move, _ in gone}
-        if moves:
-            self.all = [entry for entry in self.all if entry[1] not in moves]
-        for context_id in {record.task.context_id for _, _, record in gone}:
-            rest = [entry for entry in self.by_context[context_id] if entry[1] not in moves]
-            self.by_context[context_id] = rest
-            if not rest:
+    def forget(self, entries: Sequence[_Entry]) -> None:
+        """Remove tasks that are in the lists."""
+        by_state: dict[TaskState, list[_Entry]] = {}
+        by_context: dict[str, list[_Entry]] = {}
+        for entry in entries:
+            by_state.setdefault(entry[2].state, []).append(entry)
+            by_context.setdefault(entry[2].task.context_id, []).append(entry)
+        _remove_all(self.all, entries)
+        for state, some in by_state.items():
+            _remove_all(self.by_state[state], some)
+        for context_id, some in by_context.items():
+            of_context = self.by_context[context_id]
+            _remove_all(of_context, some)
+            if not of_context:
                 del self.by_context[context_id]
-        return [record for _, _, record in gone]
 
 
 def _insert(entries: list[_Entry], entry: _Entry) -> None:
@@ -175,6 +179,13 @@ def _remove(entries: list[_Entry], entry: _Entry) -> None:
         entries.pop()
     else:
         del entries[bisect_left(entries, entry)]
+
+
+def _remove_all(entries: list[_Entry], gone: Sequence[_Entry]) -> None:
+    # What is forgotten is what moved long ago; the younger ones need not be looked at.
+    moves = {move for _, move, _ in gone}
+    end = bisect_right(entries, max(gone))
+    entries[:end] = [entry for entry in entries[:end] if entry[1] not in moves]
 
 
 _Advance: TypeAlias = Callable[[str, Sequence[Update]], tuple[TaskEvent, ...]]
@@ -217,7 +228,8 @@ class InMemoryTaskStore:
         self._messages: dict[tuple[Owner, bytes], _Record] = {}
         self._contexts: dict[str, tuple[Owner, int]] = {}
         self._shelves: dict[Owner, _Shelf] = {}
-        self._replied: list[_Entry] = []
+        #: What is over, of all owners.
+        self._over: list[_Entry] = []
         self._deliveries = Deliveries()
 
     @property
@@ -347,18 +359,39 @@ class InMemoryTaskStore:
         await self.renew(found)
         return found
 
-    async def forget(self, *, before: float) -> int:
-        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
-        count = bisect_left(self._replied, (before,))
-        doomed = [record for _, _, record in self._replied[:count]]
-        del self._replied[:count]
-        for shelf in self._shelves.values():
-            doomed += shelf.forget(before)
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+        """Return tasks that ended before a time, the longest ago first, without some."""
+        end = min(bisect_left(self._over, (before,)), skip + limit)
+        found = [record for _, _, record in self._over[skip:end]]
+        contexts = Counter(record.task.context_id for record in found)
+        all_of = {name for name, count in contexts.items() if self._contexts[name][1] == count}
+        return tuple(
+            Ended(
+                record.task.id,
+                record.task.context_id,
+                record.owner,
+                record.task.context_id in all_of,
+            )
+            for record in found
+        )
+
+    async def forget(self, task_ids: Collection[str]) -> int:
+        """Drop those of some tasks that are over, with all that is theirs; return how many."""
+        known = (self._records.get(name) for name in dict.fromkeys(task_ids))
+        doomed = [record for record in known if record and record.state in TERMINAL]
+        if not doomed:
+            return 0
+        _remove_all(self._over, [record.entry for record in doomed])
+        listed: dict[Owner, list[_Entry]] = {}
         for record in doomed:
+            if record.is_listed:
+                listed.setdefault(record.owner, []).append(record.entry)
             self._drop(record)
-        self._shelves = {
-            owner: shelf for owner, shelf in self._shelves.items() if not shelf.is_empty
-        }
+        for owner, entries in listed.items():
+            self._shelves[owner].forget(entries)
+        for owner in {record.owner for record in doomed}:
+            if self._shelves[owner].is_empty:
+                del self._shelves[owner]
         return len(doomed)
 
     async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
@@ -377,9 +410,18 @@ class InMemoryTaskStore:
         """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
         self._deliveries.delete(task_id, config_id)
 
-    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+    async def due(
+        self,
+        *,
+        limit: int,
+        lease: float,
+        of_one: int | None = None,
+        under_way: Mapping[Owner, int] = NOTHING,
+    ) -> tuple[Delivery, ...]:
         """Take deliveries whose time has come, at most one for each configuration, the oldest."""
-        return self._deliveries.due(self._clock.now(), limit, lease)
+        now, most = self._clock.now(), limit if of_one is None else of_one
+        counts = NOTHING if of_one is None else under_way
+        return self._deliveries.due(now, limit, lease, Places(most, counts))
 
     async def delivered(self, delivery_id: int) -> None:
         """Settle a delivery: it arrived, or is given up."""
@@ -431,7 +473,6 @@ class InMemoryTaskStore:
         if is_reply:
             shelf.hide(record)
             record.entry = entry
-            _insert(self._replied, entry)
         record.state = state
         if not is_reply:
             shelf.move(record, entry, left)
@@ -439,6 +480,8 @@ class InMemoryTaskStore:
             self._active[record.task.id] = record
         else:
             self._active.pop(record.task.id, None)
+        if state in TERMINAL:
+            _insert(self._over, entry)
 
     def _entry(self, record: _Record, moved_at: float) -> _Entry:
         self._moves += 1

@@ -1,6 +1,7 @@
 """Tasks in one SQLite file, which several processes may use at once."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +30,7 @@ from acc.domain.value_objects.task import (
 )
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import Delivery, Filed
+from acc.ports.outbound.task_ports import NOTHING, Delivery, Ended, Filed
 
 T = TypeVar("T")
 
@@ -111,7 +112,7 @@ class SqliteTaskStore:
             check_active(0 if found is None else found.active, most_active)
             place = rows.add_task(connection, self.app_name, found, filing)
             if config is not None:
-                deliveries.save_push(connection, self.app_name, place.id, *config)
+                deliveries.save_push(connection, place.id, *config)
             self._places[task.id] = place
             return Filed(filed, True)
 
@@ -225,17 +226,25 @@ class SqliteTaskStore:
 
         return await self.database.write(take)
 
-    async def forget(self, *, before: float) -> int:
-        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
-        total = 0
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+        """Return tasks that ended before a time, without some."""
+        found: list[rows.Over] = []
         owners = await self._some_owners(0)
-        while owners:
+        while owners and len(found) < skip + limit:
             # Piece by piece, so that nobody has to wait long.
-            count = await self._forget_some(owners, before)
-            total += count
-            if count < _AT_ONCE:
-                owners = await self._some_owners(owners[-1])
-        return total
+            found += await self._over(owners, before, skip + limit - len(found))
+            owners = await self._some_owners(owners[-1].id)
+        batch = found[skip:]
+        contexts = Counter(one.context_id for one in batch)
+        return tuple(
+            Ended(name, context_id, owner, contexts[context_id] == count)
+            for name, context_id, owner, count in batch
+        )
+
+    async def forget(self, task_ids: Collection[str]) -> int:
+        """Drop those of some tasks that are over, with all that is theirs; return how many."""
+        names = list(dict.fromkeys(task_ids))
+        return await self.database.write(lambda c: rows.forget(c, self.app_name, names))
 
     async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
         """Keep a configuration; one with the same task and id is replaced."""
@@ -245,7 +254,7 @@ class SqliteTaskStore:
             row = self._found(connection, config.task_id)
             if not deliveries.has_push(connection, row.id, config.id):
                 check_pushes(row.pushes, most)
-            deliveries.save_push(connection, self.app_name, row.id, *body)
+            deliveries.save_push(connection, row.id, *body)
 
         await self.database.write(save)
 
@@ -263,16 +272,23 @@ class SqliteTaskStore:
 
         await self.database.write(delete)
 
-    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+    async def due(
+        self,
+        *,
+        limit: int,
+        lease: float,
+        of_one: int | None = None,
+        under_way: Mapping[Owner, int] = NOTHING,
+    ) -> tuple[Delivery, ...]:
         """Take deliveries whose time has come, at most one for each configuration, the oldest."""
-        now = self._clock.now()
+        now, most = self._clock.now(), max(limit, 0)
+        if of_one is None:
+            of_one, under_way = most, NOTHING
+        asked = deliveries.Asked(self.app_name, now, most, of_one, dict(under_way))
         # Whoever looks often must not keep the file locked for others.
-        if not await self.database.read(lambda c: deliveries.has_due(c, self.app_name, now)):
+        if not await self.database.read(lambda c: deliveries.find_due(c, asked)):
             return ()
-        most = max(limit, 0)
-        return await self.database.write(
-            lambda c: deliveries.take_due(c, self.app_name, most, now, now + lease)
-        )
+        return await self.database.write(lambda c: deliveries.take_due(c, asked, now + lease))
 
     async def delivered(self, delivery_id: int) -> None:
         """Settle a delivery: it arrived, or is given up."""
@@ -306,21 +322,17 @@ class SqliteTaskStore:
 
         return append
 
-    async def _some_owners(self, after: int) -> list[int]:
+    async def _some_owners(self, after: int) -> list[rows.NumberedOwner]:
         return await self.database.read(
             lambda c: rows.some_owners(c, self.app_name, after, _AT_ONCE)
         )
 
-    async def _forget_some(self, owners: Sequence[int], before: float) -> int:
-        if not await self.database.read(lambda c: rows.over_before(c, owners, before, 1)):
-            return 0
-
-        def forget(connection: sqlite3.Connection) -> int:
-            doomed = rows.over_before(connection, owners, before, _AT_ONCE)
-            rows.forget(connection, self.app_name, doomed)
-            return len(doomed)
-
-        return await self.database.write(forget)
+    async def _over(
+        self, owners: Sequence[rows.NumberedOwner], before: float, limit: int
+    ) -> list[rows.Over]:
+        return await self.database.read(
+            lambda c: rows.over_before(c, self.app_name, owners, before, limit)
+        )
 
     async def _of_task(
         self, task_id: str, job: Callable[[sqlite3.Connection, int], T], otherwise: T

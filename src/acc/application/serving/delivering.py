@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from acc.domain.errors import AccError
+from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import Task
 from acc.ports.outbound.task_ports import Delivery, TaskStorePort
 
@@ -14,7 +16,9 @@ log = logging.getLogger("acc.push")
 Deliver = Callable[[Delivery, Task], Awaitable[None]]
 
 _LOOK_EVERY = 0.5
-_AT_ONCE = 16
+_AT_ONCE = 64
+#: So many of one caller's, so that receivers of theirs which hang hold up nobody else.
+_OF_ONE = 16
 _LEASE = 60.0
 _MOST_ATTEMPTS = 8
 
@@ -44,13 +48,13 @@ class PushDelivery:
 
     async def run(self) -> None:
         """Deliver for as long as the server lives; a slow receiver takes one place of several."""
-        busy: set[asyncio.Task[None]] = set()
+        busy: dict[asyncio.Task[None], Owner] = {}
         async with asyncio.TaskGroup() as group:
             while True:
-                for delivery in await self._due(_AT_ONCE - len(busy)):
+                for delivery in await self._due(Counter(busy.values())):
                     attempt = group.create_task(self._attempt(delivery))
-                    busy.add(attempt)
-                    attempt.add_done_callback(busy.discard)
+                    busy[attempt] = delivery.owner
+                    attempt.add_done_callback(busy.pop)
                 if busy:
                     # What comes next to an address waits for what is on its way there.
                     await asyncio.wait(
@@ -59,11 +63,14 @@ class PushDelivery:
                 else:
                     await asyncio.sleep(self._look_every)
 
-    async def _due(self, places: int) -> Sequence[Delivery]:
+    async def _due(self, under_way: Counter[Owner]) -> Sequence[Delivery]:
+        places = _AT_ONCE - under_way.total()
         if not places:
             return ()
         try:
-            return await self._tasks.due(limit=places, lease=_LEASE)
+            return await self._tasks.due(
+                limit=places, lease=_LEASE, of_one=_OF_ONE, under_way=under_way
+            )
         except AccError as error:
             log.error("the queue of notifications cannot be read: %s", error)  # noqa: TRY400 - known
             return ()

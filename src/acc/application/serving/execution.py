@@ -15,6 +15,7 @@ from acc.application.serving.ownership import user_of
 from acc.application.serving.telling import ANSWER, Teller
 from acc.domain.errors import (
     AccError,
+    InvalidInput,
     MoveForbidden,
     NothingPending,
     SessionWaiting,
@@ -23,7 +24,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.event import InputAnswer, InputRequest, text_part
 from acc.domain.value_objects.remote import Owner, Principal
 from acc.domain.value_objects.run import CallContext
-from acc.domain.value_objects.session import StoredArtifact
+from acc.domain.value_objects.session import SessionKey, StoredArtifact
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -38,8 +39,7 @@ from acc.domain.value_objects.task import (
     TaskStatus,
     Update,
 )
-from acc.ports.outbound.runtime_ports import ClockPort
-from acc.ports.outbound.task_ports import TaskStorePort, UpdatesAlongPort
+from acc.ports.outbound.task_ports import Ended, TaskStorePort, UpdatesAlongPort
 
 log = logging.getLogger("acc.serve")
 
@@ -47,9 +47,14 @@ _AGAIN = "send the message again, under a new messageId (interrupted)"
 _STOPPED = f"the server was stopped before this task was done; {_AGAIN}"
 _INTERRUPTED = f"the server was interrupted in this task; {_AGAIN}"
 
+#: What the caller of a run begins with that was asked for here.
+_SERVED = "a2a://"
+
 _LOOK_EVERY = 0.2
 _RENEW_EVERY = 10.0
 _SWEEP_EVERY = 15.0
+#: So many tasks are forgotten before others get their turn.
+_AT_ONCE = 200
 
 T = TypeVar("T")
 
@@ -321,7 +326,7 @@ class Execution:
         call = CallContext(
             request_id=task.id,
             trace_id=trace_of(message, task.id),
-            caller=f"a2a://{user}",
+            caller=f"{_SERVED}{user}",
             permissions=principal.permissions,
             message_id=message.message_id,
             metadata=message.metadata,
@@ -340,7 +345,7 @@ class Execution:
         except SessionWaiting:
             if await self._is_awaited(work):
                 # Another task of the context waits for its client, and this one need not.
-                work.session_id = _beside(task)
+                work.session_id = _beside(task.context_id, task.id)
             else:
                 # The task that it waited for is over, and took nobody along who could answer.
                 await self.abandon(principal, task)
@@ -360,7 +365,7 @@ class Execution:
     ) -> tuple[str, tuple[InputRequest, ...]]:
         """Return the session that a task waits in, and what it asks there."""
         user = user_of(principal)
-        for session_id in (_beside(task), task.context_id):
+        for session_id in (_beside(task.context_id, task.id), task.context_id):
             requests = await self._runner.pending(user_id=user, session_id=session_id)
             if requests:
                 return session_id, requests
@@ -449,9 +454,9 @@ class _Desk:
         return await self._execution.load(self._work, name, version)
 
 
-def _beside(task: Task) -> str:
+def _beside(context_id: str, task_id: str) -> str:
     """Return the session of a task that does not share its context's."""
-    return f"{task.context_id[:128]}~{task.id}"
+    return f"{context_id[:128]}~{task_id}"
 
 
 def trace_of(message: Message, otherwise: str) -> str:
@@ -460,10 +465,8 @@ def trace_of(message: Message, otherwise: str) -> str:
     return told if isinstance(told, str) and 0 < len(told) <= 128 else otherwise
 
 
-async def keep_house(
-    execution: Execution, *, tasks: TaskStorePort, clock: ClockPort, limits: ServeLimits
-) -> None:
-    """Do all of it, for as long as the server lives."""
+async def keep_house(execution: Execution, *, tasks: TaskStorePort) -> None:
+    """Look after the tasks that are at work, for as long as the server lives."""
     loop = asyncio.get_running_loop()
     renewed = swept = loop.time() - _SWEEP_EVERY
     while True:
@@ -472,7 +475,6 @@ async def keep_house(
             if now - swept >= _SWEEP_EVERY:
                 swept = now
                 await execution.fail_orphans()
-                await tasks.forget(before=clock.now() - limits.keep)
             if now - renewed >= _RENEW_EVERY:
                 renewed = now
                 await tasks.renew(execution.running)
@@ -481,3 +483,66 @@ async def keep_house(
         except AccError as error:
             log.error("housekeeping failed and goes on: %s", error)  # noqa: TRY400 - no bug of ours
         await asyncio.sleep(_LOOK_EVERY if tasks.is_shared else 1.0)
+
+
+async def forget_for_ever(
+    runner: SessionRunner, *, tasks: TaskStorePort, limits: ServeLimits
+) -> None:
+    """Forget what has been over for long enough, for as long as the server lives."""
+    while True:
+        try:
+            await forget(runner, tasks=tasks, before=runner.services.clock.now() - limits.keep)
+        except AccError as error:
+            log.error("forgetting failed and goes on: %s", error)  # noqa: TRY400 - no bug of ours
+        await asyncio.sleep(_SWEEP_EVERY)
+
+
+async def forget(runner: SessionRunner, *, tasks: TaskStorePort, before: float) -> None:
+    """Drop tasks that ended before a time, and the conversations of which no task is left.
+
+    A task whose conversation is in use stays until that is not. Nothing is left over if the process
+    dies: the sessions go first, and whoever finds the tasks again finds them gone.
+    """
+    stayed = 0
+    while batch := await tasks.ended(before=before, limit=_AT_ONCE, skip=stayed):
+        used = await _delete_sessions(runner, batch, before)
+        over = [one.task_id for one in batch if used.isdisjoint(_sessions_of(runner, one))]
+        stayed += len(batch) - len(over)
+        await tasks.forget(over)
+        await asyncio.sleep(0)  # a store in memory does not wait, and others want to
+
+
+async def _delete_sessions(
+    runner: SessionRunner, batch: Sequence[Ended], before: float
+) -> frozenset[SessionKey]:
+    """Delete the sessions of tasks with all that is theirs; return those that are in use."""
+    mine: set[SessionKey] = set()
+    for one in batch:
+        for key in _sessions_of(runner, one):
+            # The ids of tasks are made here, so that a session beside is nobody else's.
+            if key.session_id != one.context_id or await _is_served(runner, key):
+                mine.add(key)
+    used = await runner.services.sessions.delete_unused(mine, since=before)
+    for agent in runner.agent.walk():
+        for key in mine:
+            if key not in used:
+                runner.services.shelf.forget(key, agent.name)
+    return used
+
+
+def _sessions_of(runner: SessionRunner, one: Ended) -> list[SessionKey]:
+    """Return the sessions that are nobody's once a task is forgotten."""
+    names = [_beside(one.context_id, one.task_id), *([one.context_id] if one.is_last else ())]
+    user = user_of(one.owner)
+    try:
+        return [
+            SessionKey(app_name=runner.app_name, user_id=user, session_id=name) for name in names
+        ]
+    except InvalidInput:  # the task failed by that, and has no session
+        return []
+
+
+async def _is_served(runner: SessionRunner, key: SessionKey) -> bool:
+    """Tell whether a session began here: a client may name one that began elsewhere."""
+    first = await runner.services.sessions.events(key, limit=1)
+    return not first or first[0].caller.startswith(_SERVED)

@@ -11,7 +11,7 @@ class ServeLimits:
 
     `tasks` is how many of one caller's may be at work, `waiting` how many may wait for an answer.
     `history` is the most messages that are kept to be shown of a task; `keep` is how long a task
-    that is over can still be asked for.
+    that is over can still be asked for, and the conversation that it was the last of stays.
     """
 
     body: int = 8 * 1024 * 1024

@@ -23,11 +23,11 @@ def within(principal: Principal, owner: Owner) -> Principal:
     return changed(principal, tenant=owner.tenant, is_guest=True)
 
 
-def user_of(principal: Principal) -> str:
+def user_of(who: Principal | Owner) -> str:
     """Return the user that a caller's sessions belong to, who is nobody else's."""
-    if principal.tenant:
-        return f"{quote(principal.tenant, safe='')}/{principal.caller}"
-    return f"/{principal.caller}" if "/" in principal.caller else principal.caller
+    if who.tenant:
+        return f"{quote(who.tenant, safe='')}/{who.caller}"
+    return f"/{who.caller}" if "/" in who.caller else who.caller
 
 
 async def own_task(tasks: TaskStorePort, owner: Owner, task_id: str) -> Task:

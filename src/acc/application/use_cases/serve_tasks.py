@@ -7,7 +7,7 @@ from typing import Any
 
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import input_modes, output_modes
-from acc.application.serving.execution import Execution, Work, keep_house
+from acc.application.serving.execution import Execution, Work, forget_for_ever, keep_house
 from acc.application.serving.hub import Hub
 from acc.application.serving.limits import ServeLimits
 from acc.application.serving.notifying import CheckUrl, Notifying
@@ -100,7 +100,7 @@ class ServeTasks:
         """Take tasks for as long as the context lasts; the ones at work get a while to finish."""
         async with asyncio.TaskGroup() as group:
             self._execution.open(group)
-            chores = [group.create_task(chore()) for chore in (self._keep_house, *self.background)]
+            chores = [group.create_task(chore()) for chore in self._chores]
             try:
                 yield self
             finally:
@@ -114,9 +114,15 @@ class ServeTasks:
         self._following.stop()
         await closing
 
+    @property
+    def _chores(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        return (self._keep_house, self._forget, *self.background)
+
     async def _keep_house(self) -> None:
-        clock = self.runner.services.clock
-        await keep_house(self._execution, tasks=self._tasks, clock=clock, limits=self.limits)
+        await keep_house(self._execution, tasks=self._tasks)
+
+    async def _forget(self) -> None:
+        await forget_for_ever(self.runner, tasks=self._tasks, limits=self.limits)
 
     # Sending
 

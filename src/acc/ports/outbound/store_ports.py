@@ -103,6 +103,16 @@ class SessionStorePort(Protocol):
         """Forget a session, its events and artifacts; state of user and app stays."""
         ...
 
+    async def delete_unused(
+        self, keys: Collection[SessionKey], *, since: float
+    ) -> frozenset[SessionKey]:
+        """Forget sessions that nobody holds or has used since a time; return those that stay.
+
+        Whether a session is in use is found out together with its deletion, so that nobody loses
+        one by it.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Let go of files and threads."""
         ...

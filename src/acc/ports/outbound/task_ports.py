@@ -1,6 +1,7 @@
 """Where tasks, their events and what is to be told of them are kept."""
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from acc.domain.value_objects.remote import Owner
@@ -15,12 +16,24 @@ from acc.domain.value_objects.task import (
 )
 from acc.ports.outbound.store_ports import AlongPort
 
+#: Nobody has anything under way.
+NOTHING: Mapping[Owner, int] = MappingProxyType({})
+
 
 class Filed(NamedTuple):
     """A task that a message has led to; `is_new` if the message had not come before."""
 
     task: Task
     is_new: bool
+
+
+class Ended(NamedTuple):
+    """A task that is over: whose it is, and whether nothing else is left of its context."""
+
+    task_id: str
+    context_id: str
+    owner: Owner
+    is_last: bool
 
 
 class Delivery(NamedTuple):
@@ -136,8 +149,15 @@ class TaskStorePort(Protocol):
         """
         ...
 
-    async def forget(self, *, before: float) -> int:
-        """Drop tasks that ended before a time, with all that belongs to them; return how many."""
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+        """Return tasks that ended before a time, without the first `skip`, in an order that stays.
+
+        They are the last of a context if, with the others that are returned, there are no more.
+        """
+        ...
+
+    async def forget(self, task_ids: Collection[str]) -> int:
+        """Drop those of some tasks that are over, with all that is theirs; return how many."""
         ...
 
     async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
@@ -155,12 +175,20 @@ class TaskStorePort(Protocol):
         """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
         ...
 
-    async def due(self, *, limit: int, lease: float) -> tuple[Delivery, ...]:
+    async def due(
+        self,
+        *,
+        limit: int,
+        lease: float,
+        of_one: int | None = None,
+        under_way: Mapping[Owner, int] = NOTHING,
+    ) -> tuple[Delivery, ...]:
         """Take deliveries whose time has come, at most one for each configuration, the oldest.
 
         Every status and every finished artifact of a task with configurations is to be delivered,
         to each in order, from the moment it was appended. What is taken comes up again after
-        `lease` seconds unless it is settled before.
+        `lease` seconds unless it is settled before. An owner gets at most `of_one`, counting what
+        is `under_way`; passing over who has as many costs the same however much waits for them.
         """
         ...
 
