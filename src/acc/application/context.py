@@ -221,6 +221,7 @@ class RunContext:
         """Take over what agents under this context did and wrote, without running them again."""
         for event in self.run.journal.values():
             if event.step.startswith(f"{self.path}/"):
+                self.run.replayed.add(event.seq)
                 if event.branch == self.line.branch:
                     self._replay(event, event.kind)
                 self.run.ledger.passed_over(event)

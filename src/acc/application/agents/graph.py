@@ -8,7 +8,8 @@ from acc.application.agents.base import BaseAgent, called, check_count, refuse_u
 from acc.application.agents.workflow import Branches, check_branching, check_has_steps
 from acc.application.context import RunContext
 from acc.application.state import MergeRule
-from acc.domain.errors import BudgetExceeded, GraphStuck, InvalidTree
+from acc.domain.errors import BudgetExceeded, GraphStuck, InvalidTree, ReplayMismatch
+from acc.domain.value_objects.event import Event, EventKind
 
 #: Whether an edge is taken, told from the state.
 Condition = Callable[[Mapping[str, Any]], Any]
@@ -129,24 +130,31 @@ class GraphAgent(BaseAgent):
     ) -> list[str]:
         due: dict[str, None] = {}
         for name in finished:
-            for edge in await self._taken(ctx, name):
-                if edge.target not in arrived:
-                    due[edge.target] = None
+            for target in await self._targets(ctx, name):
+                if target not in arrived:
+                    due[target] = None
                     continue
-                arrived[edge.target].add(name)
-                if arrived[edge.target] == self._sources(edge.target):
-                    arrived[edge.target] = set()
-                    due[edge.target] = None
+                arrived[target].add(name)
+                if arrived[target] == self._sources(target):
+                    arrived[target] = set()
+                    due[target] = None
         return list(due)
 
-    async def _taken(self, ctx: RunContext, name: str) -> list[Edge]:
+    async def _targets(self, ctx: RunContext, name: str) -> list[str]:
+        """Return where a node leads; what its conditions said is on record, and said once."""
         leaving = [edge for edge in self._edges if edge.source == name]
-        taken = [
-            edge
-            for edge in leaving
-            if not edge.otherwise and (edge.when is None or await called(edge.when, ctx.state))
-        ]
-        return taken or [edge for edge in leaving if edge.otherwise]
+        if all(edge.when is None for edge in leaving):
+            return await _taken(ctx, leaving)
+        scope = ctx.fork(f"{name}.edges")
+        recorded = scope.upcoming()
+        if recorded is not None:
+            targets = _again(recorded, leaving)
+        else:
+            targets = await _taken(ctx, leaving)
+            if not ctx.run.has_edges_on_record:
+                return targets
+        await scope.emit(EventKind.ROUTE, detail={"from": name, "to": targets})
+        return targets
 
     def _left_waiting(self, arrived: dict[str, set[str]], failed: set[str]) -> list[str]:
         """Return the joins that go on with what came, as all they wait for was lost by failures."""
@@ -208,3 +216,25 @@ class GraphAgent(BaseAgent):
                 raise InvalidTree(
                     f"graph {self.name!r}: join {name!r} has fewer than two edges into it"
                 )
+
+
+async def _taken(ctx: RunContext, leaving: Sequence[Edge]) -> list[str]:
+    """Return where edges lead that are taken as the state is now."""
+    taken = [
+        edge.target
+        for edge in leaving
+        if not edge.otherwise and (edge.when is None or await called(edge.when, ctx.state))
+    ]
+    return taken or [edge.target for edge in leaving if edge.otherwise]
+
+
+def _again(recorded: Event, leaving: Sequence[Edge]) -> list[str]:
+    """Return where edges led that were taken before the run paused."""
+    targets = [str(target) for target in recorded.detail["to"]]
+    gone = sorted(set(targets) - {edge.target for edge in leaving})
+    if gone:
+        raise ReplayMismatch(
+            f"{recorded.step}: the way to {', '.join(gone)} is on record, and no edge leads there "
+            "any more"
+        )
+    return targets
