@@ -217,6 +217,13 @@ class RunContext:
             found.append(event)
         return found
 
+    async def skip(self) -> None:
+        """Take over all that is on record for this context, of its agent and of those under it."""
+        for event in self.on_record():
+            self.run.ledger.passed_over(event)
+            await self.emit(event.kind)
+        self.pass_over()
+
     def pass_over(self) -> None:
         """Take over what agents under this context did and wrote, without running them again."""
         for event in self.run.journal.values():

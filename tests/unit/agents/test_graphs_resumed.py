@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from small_agents import WHO, Does, approved, counts, escalates, said, says
 
 from acc import (
+    Agent,
     BaseAgent,
     Edge,
     Event,
@@ -22,10 +23,11 @@ from acc import (
     SequentialAgent,
     approve,
     deny,
+    tool,
 )
 from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
 from acc.domain.errors import ReplayMismatch
-from acc.testing import FrozenClock
+from acc.testing import FrozenClock, ScriptedModel, call
 
 
 def asks(name: str) -> Does:
@@ -270,3 +272,40 @@ async def test_a_loop_around_a_graph_that_escalates_waits_and_ends_as_it_would()
     )
     result = await to_the_end(Runner(LoopAgent(name="l", sub_agents=[graph], max_iterations=3)))
     assert (result.text, result.state["a"]) == ("b done", 1)
+
+
+async def test_a_node_that_failed_alone_before_the_pause_is_not_run_again() -> None:
+    ran: list[str] = []
+    looked: list[int] = []
+
+    @tool
+    def look() -> str:
+        """Look."""
+        looked.append(1)
+        return "seen"
+
+    def fail(ctx: RunContext, text: str) -> None:
+        ran.append(ctx.agent.name)
+        ctx.state["tried"] = ctx.state.get("tried", 0) + 1
+        raise RuntimeError("broken")
+
+    model = ScriptedModel(call("look"), "one", call("look"), "two")
+    fragile = Agent(name="c2", model=model, tools=[look], memory=None, after_agent_callback=fail)
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[says("a"), says("b"), counts("c", "n"), fragile, asks("d"), says("e")],
+        edges=[
+            *(("a", "b"), ("a", "c"), ("b", "d"), ("c", "c2"), ("c2", "d")),
+            Edge("d", "a", when=lambda state: state["n"] < 2),
+            Edge("d", "e", otherwise=True),
+        ],
+        joins=["d"],
+        max_steps=20,
+        on_error="collect",
+    )
+    runner = Runner(graph)
+    result = await to_the_end(runner)
+    assert result.text == "e"
+    assert (result.state["tried"], result.state["n"], result.state["d"]) == (2, 2, 2)
+    assert (ran, looked) == (["c2", "c2"], [1, 1])
+    assert (result.usage.llm_calls, result.usage.tool_calls) == (4, 2)

@@ -5,14 +5,24 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from acc.application.agents.base import BaseAgent, called, check_count, refuse_unless
-from acc.application.agents.workflow import Branches, check_branching, check_has_steps
+from acc.application.agents.workflow import Branches, check_branching, check_has_steps, report_fault
 from acc.application.context import RunContext
+from acc.application.control import OF_THE_RUN
 from acc.application.state import MergeRule
-from acc.domain.errors import BudgetExceeded, GraphStuck, InvalidTree, ReplayMismatch
+from acc.domain.errors import (
+    AccError,
+    BranchFailed,
+    BudgetExceeded,
+    GraphStuck,
+    InvalidTree,
+    ReplayMismatch,
+)
 from acc.domain.value_objects.event import Event, EventKind
 
 #: Whether an edge is taken, told from the state.
 Condition = Callable[[Mapping[str, Any]], Any]
+#: The contexts of nodes that have finished, by name, and a failure that was collected.
+Step = tuple[Mapping[str, RunContext], AccError | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,8 @@ class GraphAgent(BaseAgent):
 
     The nodes that are due run at the same time, each in a branch, as in a ParallelAgent. A node in
     `joins` waits until all edges into it have been taken; with `on_error="collect"` it goes on
-    without those that were lost by a failure. A graph with a cycle needs `max_steps`.
+    without those that were lost by a failure, and only a failure after which nothing can go on
+    ends the graph. A graph with a cycle needs `max_steps`.
     """
 
     edges: Sequence[Edge | tuple[str, str] | tuple[str, str, Condition]] = ()
@@ -103,27 +114,55 @@ class GraphAgent(BaseAgent):
             steps += 1
             if self.max_steps is not None and steps > self.max_steps:
                 raise BudgetExceeded("max_steps", self.max_steps, ctx.path)
-            done = await self._step(ctx, [by_name[name] for name in due])
+            done, error = await self._step(ctx, [by_name[name] for name in due])
             if ctx.escalated:
                 return
             failed = failed.union(due).difference(done)
             due = await self._next(ctx, [name for name in due if name in done], arrived)
             if failed and not due:
                 due = self._left_waiting(arrived, failed)
+            if error is not None and not done and not due:
+                raise error
         waiting = {name: came for name, came in arrived.items() if came}
         if waiting:
             self._report_stuck(waiting)
 
-    async def _step(self, ctx: RunContext, agents: list[BaseAgent]) -> Mapping[str, RunContext]:
+    async def _step(self, ctx: RunContext, agents: list[BaseAgent]) -> Step:
+        """Return the finished contexts of nodes, and a failure that was collected."""
+        if len(agents) == 1 and self.on_error == "collect":
+            return await self._tried(ctx, agents[0])
         if len(agents) == 1:
-            done = await ctx.run_agent(agents[0])
-            ctx.text = done.text or ctx.text
-            ctx.escalated = done.escalated
-            return {agents[0].name: done}
+            return await self._alone(ctx, agents[0]), None
         branches = Branches(ctx, merge=self.merge, on_error=self.on_error)
         found = await branches.run(agents)
-        ctx.text = "\n".join(f"{name}: {context.text}" for name, context in found.items())
-        return found
+        if found:
+            ctx.text = "\n".join(f"{name}: {context.text}" for name, context in found.items())
+        return found, branches.error
+
+    async def _alone(self, ctx: RunContext, agent: BaseAgent) -> Mapping[str, RunContext]:
+        done = await ctx.run_agent(agent)
+        ctx.text = done.text or ctx.text
+        ctx.escalated = done.escalated
+        return {agent.name: done}
+
+    async def _tried(self, ctx: RunContext, agent: BaseAgent) -> Step:
+        """Run a node in no branch of its own: what it wrote before it failed stays written."""
+        fault = ctx.fork(f"{agent.name}.alone")
+        if (recorded := fault.upcoming()) is not None:
+            await ctx.child(agent).skip()
+            await fault.emit(EventKind.FAULT)
+            return {}, BranchFailed(agent.name, recorded.text)
+        thread = ctx.line.thread
+        heard = len(thread)
+        try:
+            return await self._alone(ctx, agent), None
+        except AccError as error:
+            if isinstance(error, OF_THE_RUN):
+                raise
+            await report_fault(fault, agent, error, branch=ctx.branch)
+            lost = {one.name for one in agent.walk()}
+            thread[heard:] = [said for said in thread[heard:] if said.author not in lost]
+            return {}, error
 
     async def _next(
         self, ctx: RunContext, finished: Sequence[str], arrived: dict[str, set[str]]
