@@ -29,7 +29,7 @@ Step = tuple[Mapping[str, RunContext], AccError | None]
 class Edge:
     """Leads from one node to another, if `when` holds for the state.
 
-    An edge with `otherwise` is taken where no other edge of its node is.
+    An edge with `otherwise`, which has no condition, is taken where no other edge of its node is.
     """
 
     source: str
@@ -95,6 +95,11 @@ class GraphAgent(BaseAgent):
             raise InvalidTree(
                 f"graph {self.name!r}: the condition of the edge {edge.source} → {edge.target} is "
                 f"a function of the state, not {edge.when!r}"
+            )
+        if edge.when is not None and edge.otherwise:
+            raise InvalidTree(
+                f"graph {self.name!r}: the edge {edge.source} → {edge.target} has both a condition "
+                "and otherwise, which asks for none: give it one of the two"
             )
         return edge
 
