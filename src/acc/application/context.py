@@ -334,11 +334,17 @@ class RunContext:
         context = self.child(agent, message=message)
         await agent.execute(context)
         while (target := context.transfer_to) is not None:
-            context = self.child(target, message=message)
+            left, context = context, self.child(target, message=message)
             await target.execute(context)
+            context.leave_with(left)
         if context.line is not self.line and context.text:
             self.line.thread.append(context.as_heard())
         return context
+
+    def leave_with(self, before: "RunContext") -> None:
+        """Leave the loop that who handed over has left; runs of earlier versions went round."""
+        if before.escalated and not self.run.is_old:
+            self.escalated = True
 
     def as_heard(self) -> PromptMessage:
         """Return the agent's answer as those who come after it hear it."""

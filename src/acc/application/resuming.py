@@ -79,7 +79,7 @@ def paused_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> d
     return {
         "undo": undo,
         "undo_removed": list(removed),
-        "edges": run.has_edges_on_record,
+        "edges": not run.is_old,
         "waiting": [
             *(request.id for request in requests),
             *(event.request.id for event in _unheard(run) if event.request is not None),

@@ -214,10 +214,10 @@ class Run:
         return next(ended, None)
 
     @property
-    def has_edges_on_record(self) -> bool:
-        """Tell whether the ways that graphs go are on record, as they once were not."""
+    def is_old(self) -> bool:
+        """Tell whether an earlier version paused the run, which put no edges on record."""
         paused = self.paused
-        return paused is None or bool(paused.detail.get("edges"))
+        return paused is not None and not paused.detail.get("edges")
 
     def give_up(self, path: str) -> None:
         """Note that what is on record below a path may not be come to again."""

@@ -4,14 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
-from small_agents import WHO, Does, approved, counts, escalates, said, says
+from small_agents import WHO, Does, OldStore, approved, counts, escalates, said, says
 
 from acc import (
     Agent,
     BaseAgent,
     Edge,
-    Event,
     EventKind,
     GraphAgent,
     LoopAgent,
@@ -25,7 +23,7 @@ from acc import (
     deny,
     tool,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.stores.in_memory import InMemoryArtifactStore
 from acc.domain.errors import ReplayMismatch
 from acc.testing import FrozenClock, ScriptedModel, call
 
@@ -184,23 +182,6 @@ async def test_a_way_on_record_that_the_graph_no_longer_has_is_told() -> None:
     later = Runner(changed, services=runner.services)
     with pytest.raises(ReplayMismatch, match="the way to standard is on record, and no edge leads"):
         await approved(later, paused)
-
-
-class OldStore(InMemorySessionStore):
-    """Gives runs as earlier versions recorded them, while it `is_old`."""
-
-    is_old = True
-
-    async def events(self, *given: Any, **terms: Any) -> tuple[Event, ...]:
-        found = await super().events(*given, **terms)
-        return tuple(map(_as_it_was, found)) if self.is_old else found
-
-
-def _as_it_was(event: Event) -> Event:
-    if event.kind is not EventKind.ENDED:
-        return event
-    kept = {key: value for key, value in event.detail.items() if key not in ("edges", "waiting")}
-    return replace(event, detail=kept)
 
 
 class Before(GraphAgent):

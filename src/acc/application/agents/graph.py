@@ -195,7 +195,7 @@ class GraphAgent(BaseAgent):
             targets = _again(recorded, leaving)
         else:
             targets = await _taken(ctx, leaving)
-            if not ctx.run.has_edges_on_record:
+            if ctx.run.is_old:
                 return targets
         await scope.emit(EventKind.ROUTE, detail={"from": name, "to": targets})
         return targets

@@ -182,8 +182,10 @@ class Branches:
         """Follow the transfers out of a branch's agent."""
         message = context.message
         while (target := context.transfer_to) is not None:
+            left = context
             context = self._ctx.child(target, line=context.line, message=message)
             await target.execute(context)
+            context.leave_with(left)
         return context
 
     def _line(self, agent: BaseAgent) -> Line:
