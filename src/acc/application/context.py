@@ -217,10 +217,18 @@ class RunContext:
             found.append(event)
         return found
 
+    async def skip(self) -> None:
+        """Take over all that is on record for this context, of its agent and of those under it."""
+        for event in self.on_record():
+            self.run.ledger.passed_over(event)
+            await self.emit(event.kind)
+        self.pass_over()
+
     def pass_over(self) -> None:
         """Take over what agents under this context did and wrote, without running them again."""
         for event in self.run.journal.values():
             if event.step.startswith(f"{self.path}/"):
+                self.run.replayed.add(event.seq)
                 if event.branch == self.line.branch:
                     self._replay(event, event.kind)
                 self.run.ledger.passed_over(event)
@@ -326,11 +334,17 @@ class RunContext:
         context = self.child(agent, message=message)
         await agent.execute(context)
         while (target := context.transfer_to) is not None:
-            context = self.child(target, message=message)
+            left, context = context, self.child(target, message=message)
             await target.execute(context)
+            context.leave_with(left)
         if context.line is not self.line and context.text:
             self.line.thread.append(context.as_heard())
         return context
+
+    def leave_with(self, before: "RunContext") -> None:
+        """Leave the loop that who handed over has left; runs of earlier versions went round."""
+        if before.escalated and not self.run.is_old:
+            self.escalated = True
 
     def as_heard(self) -> PromptMessage:
         """Return the agent's answer as those who come after it hear it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from acc.application.run import Line, Run
 from acc.application.state import ABSENT, State
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.value_objects.event import Event, InputAnswer, InputRequest
 from acc.domain.value_objects.run import CallContext, RunConfig
 
@@ -34,14 +34,56 @@ def open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     return tuple(request for request in asked if request.id not in answered)
 
 
-def paused_detail(run: Run, state: State) -> dict[str, Any]:
-    """Return how to get back to where the run began, and on which terms it runs."""
+def check_heard(run: Run) -> None:
+    """Refuse the end of a run that went another way, where what a person said was not heard."""
+    for event in _unheard(run):
+        if event.request is not None and not event.step.startswith(run.given_up):
+            raise ReplayMismatch(
+                f"{event.step}: {event.request.id!r} was answered, and the run went another way "
+                "than the one on record, where nobody heard the answer; an agent that is resumed "
+                "must do again what it did, so take time and chance from the state"
+            )
+
+
+def _unheard(run: Run) -> list[Event]:
+    """Return what the run waited for when it paused, was answered, and was not come to again."""
+    waited = set(_waited_for(run)) & run.answers.keys()
+    return [
+        event
+        for event in run.journal.values()
+        if event.request is not None
+        and event.request.id in waited
+        and event.seq not in run.replayed
+    ]
+
+
+def _waited_for(run: Run) -> Sequence[str]:
+    """Return the ids of the requests because of which a run that is being resumed paused.
+
+    Others may be open: what asked them was cut off. Earlier versions did not put down which.
+    """
+    paused = run.paused
+    if paused is None:
+        return ()
+    if "waiting" in paused.detail:
+        return list(paused.detail["waiting"])
+    waiting = open_requests([event for event in run.earlier if event.seq < paused.seq])
+    return [request.id for request in waiting] if len(waiting) == 1 else ()
+
+
+def paused_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> dict[str, Any]:
+    """Return how to get back to where the run began, on which terms it runs, and why it waits."""
     undo, removed = state.undo()
     call, config = run.call, run.config
     held = call.permissions
     return {
         "undo": undo,
         "undo_removed": list(removed),
+        "edges": not run.is_old,
+        "waiting": [
+            *(request.id for request in requests),
+            *(event.request.id for event in _unheard(run) if event.request is not None),
+        ],
         "call": {
             "request_id": call.request_id,
             "trace_id": call.trace_id,

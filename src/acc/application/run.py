@@ -9,6 +9,7 @@ from acc.application.state import State, Written
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import (
     Event,
+    EventKind,
     InputAnswer,
     Part,
 )
@@ -113,6 +114,7 @@ class Run:
         "finished",
         "first_seq",
         "fresh",
+        "given_up",
         "holder",
         "is_released",
         "journal",
@@ -168,6 +170,8 @@ class Run:
         self.earlier: tuple[Event, ...] = ()
         self.answers: dict[str, InputAnswer] = {}
         self.fresh: Collection[str] = ()
+        #: Where agents were cut off, or others stood in for them, so that not all was come to.
+        self.given_up: tuple[str, ...] = ()
         #: Whose memories are to be told of the turn once it is over.
         self.finished: dict[str, Remembering] = {}
         self.taken: dict[str, Remembering] = {}
@@ -203,6 +207,22 @@ class Run:
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
 
+    @property
+    def paused(self) -> Event | None:
+        """Return how a run that is being resumed came to its last pause."""
+        ended = (event for event in reversed(self.earlier) if event.kind is EventKind.ENDED)
+        return next(ended, None)
+
+    @property
+    def is_old(self) -> bool:
+        """Tell whether an earlier version paused the run, which put no edges on record."""
+        paused = self.paused
+        return paused is not None and not paused.detail.get("edges")
+
+    def give_up(self, path: str) -> None:
+        """Note that what is on record below a path may not be come to again."""
+        self.given_up = (*self.given_up, f"{path}/", f"{path}#")
+
     def catch_up(self, line: "Line") -> None:
         """Let a line know all that is on record of it, before something new happens there."""
         state = line.state
@@ -215,7 +235,7 @@ class Run:
 
     def leave_behind(self, line: "Line", *, before: int) -> None:
         """Let what is on record of a line that failed be nothing to those that come after it."""
-        on_record = (event for event in self.journal.values() if line.has(event))
+        on_record = (event for event in self.journal.values() if line.holds(event))
         self.replayed.update(event.seq for event in on_record if event.seq < before)
 
     async def record(self, *events: Event, release: bool = False) -> None:
@@ -298,6 +318,11 @@ class Line:
     def has(self, event: Event) -> bool:
         """Tell whether an event on record is one of this strand."""
         return event.branch == self.branch and event.step.startswith(f"{self.path}/")
+
+    def holds(self, event: Event) -> bool:
+        """Tell whether an event on record is one of this strand, or of a branch within it."""
+        branches = (f"{event.branch}.").startswith(f"{self.branch}.")
+        return branches and event.step.startswith(f"{self.path}/")
 
 
 def written_by(event: Event, line: Line) -> Written:

@@ -17,6 +17,7 @@ from acc.application.edits import check_edits
 from acc.application.holding import Holding
 from acc.application.resuming import (
     as_answers,
+    check_heard,
     open_requests,
     paused_detail,
     resumed_terms,
@@ -419,7 +420,7 @@ class SessionRunner:
             except RunPaused as pause:
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
                 settle(run, state)
-                detail = paused_detail(run, state)
+                detail = paused_detail(run, state, requests)
             except RunRejected as rejected:
                 status, text = RunStatus.REJECTED, f"rejected: {rejected}"
                 settle(run, state)
@@ -466,6 +467,7 @@ class SessionRunner:
                 raise RunTimedOut("timeout", run.config.timeout, start.name)
         if run.journal:
             run.catch_up(top.line)
+            check_heard(run)
         if run.active is not None:
             self._remember_active(run.active, state)
         return done.text

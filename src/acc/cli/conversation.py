@@ -91,7 +91,7 @@ def doing(event: Event) -> str:
         case EventKind.TRANSFER:
             return f"hands over to {event.actions.transfer_to_agent}"
         case EventKind.ROUTE:
-            return f"chooses {detail.get('to', '')} ({detail.get('why', '')})"
+            return _chosen(detail)
         case EventKind.FAULT:
             return f"unusable: {one_line(detail.get('fault') or event.text)}"
         case EventKind.ARTIFACT:
@@ -100,6 +100,13 @@ def doing(event: Event) -> str:
             return f"memory of {detail.get('tokens')} tokens"
         case _:
             return _held(event)
+
+
+def _chosen(detail: Mapping[str, Any]) -> str:
+    """Return whom a router chose, or where a graph goes on."""
+    if "from" not in detail:
+        return f"chooses {detail.get('to', '')} ({detail.get('why', '')})"
+    return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
 
 
 def _held(event: Event) -> str:

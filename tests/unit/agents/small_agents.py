@@ -1,9 +1,11 @@
 """Small agents and one-line runs that the tests of composition share."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
+
+from msgspec.structs import replace
 
 from acc import (
     Agent,
@@ -20,6 +22,9 @@ from acc import (
     approve,
     tool,
 )
+from acc.adapters.stores.in_memory import InMemorySessionStore
+from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.store_ports import AlongPort
 from acc.testing import ScriptedModel, call
 
 
@@ -124,3 +129,43 @@ def payer(name: str, pay: FunctionTool, *amounts: int, **fields: Any) -> Agent:
 async def approved(runner: Runner, paused: RunResult) -> RunResult:
     assert paused.status is RunStatus.INPUT_REQUIRED
     return await runner.resume(**WHO, answers=[approve(r.id) for r in paused.requests])
+
+
+class Killed(BaseException):
+    """What no code of ours survives."""
+
+
+class MortalStore(InMemorySessionStore):
+    """A store that stores nothing more once its process is dead."""
+
+    dead = False
+
+    async def append(
+        self,
+        key: SessionKey,
+        events: Sequence[Event],
+        *,
+        holder: str,
+        release: bool = False,
+        along: AlongPort | None = None,
+    ) -> None:
+        if self.dead:
+            raise Killed
+        await super().append(key, events, holder=holder, release=release, along=along)
+
+
+class OldStore(InMemorySessionStore):
+    """Gives runs as earlier versions recorded them, while it `is_old`."""
+
+    is_old = True
+
+    async def events(self, *given: Any, **terms: Any) -> tuple[Event, ...]:
+        found = await super().events(*given, **terms)
+        return tuple(map(_as_it_was, found)) if self.is_old else found
+
+
+def _as_it_was(event: Event) -> Event:
+    if event.kind is not EventKind.ENDED:
+        return event
+    kept = {key: value for key, value in event.detail.items() if key not in ("edges", "waiting")}
+    return replace(event, detail=kept)

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from small_agents import Does, Writes, counts, escalates, said, says, turn
+from small_agents import Does, Writes, counts, escalates, of_kind, said, says, turn
 
-from acc import Edge, GraphAgent, LoopAgent, RunContext
+from acc import Edge, EventKind, GraphAgent, LoopAgent, RunContext, SequentialAgent
 from acc.domain.errors import AgentFailed, BudgetExceeded, GraphStuck, StateConflict
 
 
@@ -260,3 +261,75 @@ async def test_a_join_that_waits_for_what_no_failure_cut_off_is_stuck_all_the_sa
     )
     with pytest.raises(GraphStuck, match="'d' waits for x, which can no longer come"):
         await turn(graph)
+
+
+@pytest.mark.parametrize("beside", [[], ["b2"]])
+async def test_a_failure_is_collected_whether_or_not_another_node_is_due_beside_it(
+    beside: list[str],
+) -> None:
+    way = ["b", *beside, "d"]
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[*map(says, ["a", "c", *way]), Does(name="c2", do=_fail)],
+        edges=[("a", "b"), ("a", "c"), ("c", "c2"), ("c2", "d"), *pairwise(way)],
+        joins=["d"],
+        on_error="collect",
+    )
+    result = await turn(graph)
+    assert result.text == "d"
+    fault = of_kind(result, EventKind.FAULT)[0]
+    assert (fault.detail["agent"], fault.detail["code"]) == ("c2", "agent_failed")
+
+
+async def test_a_step_whose_nodes_all_failed_is_collected_where_a_join_still_waits() -> None:
+    failing = [Does(name="x", do=_fail), Does(name="y", do=_fail)]
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[*map(says, "abcd"), *failing],
+        edges=[*zip("aabccxy", "bcdxydd", strict=True)],
+        joins=["d"],
+        on_error="collect",
+    )
+    assert order(await turn(graph)) == ["a", "b", "c", "d"]
+
+
+async def test_a_failure_after_which_nothing_can_go_on_ends_the_graph() -> None:
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[says("a"), Does(name="b", do=_fail), says("c")],
+        edges=[("a", "b"), ("b", "c")],
+        on_error="collect",
+    )
+    with pytest.raises(AgentFailed, match="agent 'b' failed: RuntimeError: broken"):
+        await turn(graph)
+
+
+async def test_what_ends_the_run_is_not_collected_from_a_node_that_runs_alone() -> None:
+    inner = GraphAgent(name="b", sub_agents=[says("x")], edges=[("x", "x")], max_steps=2)
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[says("a"), inner, says("c"), says("d")],
+        edges=[("a", "c"), ("a", "d"), ("c", "b"), ("d", "b")],
+        joins=["b"],
+        on_error="collect",
+    )
+    with pytest.raises(BudgetExceeded):
+        await turn(graph)
+
+
+async def test_a_node_that_failed_alone_has_written_but_is_not_heard() -> None:
+    def heard(ctx: RunContext) -> str:
+        return ",".join(one.author for one in ctx.line.thread)
+
+    first = SequentialAgent(
+        name="c", sub_agents=[Writes(name="c1", values={"x": 1}), Does(name="c2", do=_fail)]
+    )
+    graph = GraphAgent(
+        name="g",
+        sub_agents=[says("a"), says("b"), says("b2"), first, Does(name="d", do=heard)],
+        edges=[("a", "b"), ("a", "b2"), ("b2", "c"), ("b", "d"), ("c", "d")],
+        joins=["d"],
+        on_error="collect",
+    )
+    result = await turn(graph)
+    assert (result.text, result.state) == ("a,b,b2", {"x": 1})

@@ -1,14 +1,11 @@
 """Runs that waited too long, whose process died, or that do something else when they go on."""
 
-from collections.abc import Sequence
-
 import pytest
-from small_agents import WHO, Does, approved, payer, results, says, till
+from small_agents import WHO, Does, Killed, MortalStore, approved, payer, results, says, till
 
 from acc import (
     Agent,
     AgentTool,
-    Event,
     ParallelAgent,
     RunConfig,
     RunContext,
@@ -16,11 +13,10 @@ from acc import (
     ToolContext,
     tool,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.stores.in_memory import InMemoryArtifactStore
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import ReplayMismatch
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.store_ports import AlongPort
 from acc.testing import FrozenClock, ScriptedModel, call
 
 
@@ -37,29 +33,6 @@ async def test_what_nobody_approves_in_time_is_told_to_the_model() -> None:
 
 
 KEY = SessionKey(app_name="app", **WHO)
-
-
-class Killed(BaseException):
-    """What no code of ours survives."""
-
-
-class MortalStore(InMemorySessionStore):
-    """A store that stores nothing more once its process is dead."""
-
-    dead = False
-
-    async def append(
-        self,
-        key: SessionKey,
-        events: Sequence[Event],
-        *,
-        holder: str,
-        release: bool = False,
-        along: AlongPort | None = None,
-    ) -> None:
-        if self.dead:
-            raise Killed
-        await super().append(key, events, holder=holder, release=release, along=along)
 
 
 async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:

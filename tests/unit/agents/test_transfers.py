@@ -3,22 +3,27 @@
 from typing import Any
 
 import pytest
-from small_agents import WHO, of_kind, results, said, says, turn
+from small_agents import WHO, Does, OldStore, approved, of_kind, results, said, says, turn
 
 from acc import (
     Agent,
     AgentTool,
+    BaseAgent,
     Event,
     EventKind,
+    LoopAgent,
     ParallelAgent,
     RunConfig,
+    RunContext,
     Runner,
     SequentialAgent,
     ToolCall,
+    exit_loop,
     tool,
 )
+from acc.adapters.stores.in_memory import InMemoryArtifactStore
 from acc.domain.errors import ModelOutputInvalid, TransferLoop
-from acc.testing import ScriptedModel, call
+from acc.testing import FrozenClock, ScriptedModel, call
 
 
 def to(name: str) -> ToolCall:
@@ -151,6 +156,41 @@ async def test_other_calls_of_the_same_answer_are_done_before_the_transfer() -> 
     root = agent("root", [to("a"), call("note")], tools=[note], sub_agents=[agent("a", "x")])
     result = await turn(root)
     assert (results(result), result.text) == (["noted", "a takes over."], "x")
+
+
+@pytest.mark.parametrize("beside", [[], [says("other")]])
+async def test_who_leaves_a_loop_and_hands_over_ends_the_loop_once_the_other_has_answered(
+    beside: list[BaseAgent],
+) -> None:
+    last = agent("last", "the end")
+    middle = agent("middle", to("last"), sub_agents=[last])
+    first = agent(
+        "first", [call("exit_loop"), to("middle")], tools=[exit_loop], sub_agents=[middle]
+    )
+    step = ParallelAgent(name="step", sub_agents=[first, *beside]) if beside else first
+    result = await turn(LoopAgent(name="loop", sub_agents=[step], max_iterations=3))
+    assert [one for one in said(result) if one[0] == "last"] == [("last", "the end")]
+    assert result.text.startswith("first: the end" if beside else "the end")
+
+
+async def test_a_loop_that_went_on_all_the_same_in_an_earlier_version_still_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def ask(ctx: RunContext) -> str:
+        return (await ctx.ask_person("Go on?")).verdict.value
+
+    first = agent(
+        "first",
+        [call("exit_loop"), to("middle")],
+        tools=[exit_loop],
+        sub_agents=[agent("middle", "the end")],
+    )
+    loop = LoopAgent(name="loop", sub_agents=[first, Does(name="asks", do=ask)], max_iterations=1)
+    runner = Runner(loop, store=(OldStore(clock=FrozenClock()), InMemoryArtifactStore()))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(RunContext, "leave_with", lambda *_: None)
+        paused = await runner.run(**WHO, message="go")
+    assert (await approved(runner, paused)).text == "approve"
 
 
 async def test_agents_that_hand_control_around_are_stopped_and_the_path_is_shown() -> None:

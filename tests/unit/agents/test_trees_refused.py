@@ -158,6 +158,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "the edge c → d leads to 'd', which is none of its nodes \\(a, b, c\\)",
     ),
     "an edge from nowhere": (lambda: graph(edges=[*LINE, Edge("z", "a")]), "leads to 'z'"),
+    "a condition on what is done otherwise": (
+        lambda: graph(edges=[("a", "b"), Edge("b", "c", when=bool, otherwise=True)]),
+        "graph 'g': the edge b → c has both a condition and otherwise",
+    ),
     "an edge with one end": (lambda: graph(edges=[("a",)]), "\\('a',\\) is no edge"),
     "a start that is no node": (lambda: graph(edges=LINE, start="z"), "'z' is none of its nodes"),
     "a join that is no node": (lambda: graph(edges=LINE, joins=["z"]), "'z' is none of its nodes"),

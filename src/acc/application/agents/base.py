@@ -111,7 +111,11 @@ class BaseAgent:
         config = ctx.run.config
         if config.snapshots:
             await _show_state(ctx, "before")
-        await self._execute(ctx)
+        try:
+            await self._execute(ctx)
+        except BaseException:
+            ctx.run.give_up(ctx.path)
+            raise
         if ctx.line.state.pending or ctx.run.journal:
             await flush_state(ctx)
         if config.snapshots:
@@ -123,6 +127,7 @@ class BaseAgent:
         config = ctx.run.config
         try:
             if (config.stand_ins or config.debug) and await _said_instead(ctx, _stand_in):
+                ctx.run.give_up(ctx.path)
                 return
             if self.confirm:
                 await confirm_step(ctx)

@@ -5,20 +5,31 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from acc.application.agents.base import BaseAgent, called, check_count, refuse_unless
-from acc.application.agents.workflow import Branches, check_branching, check_has_steps
+from acc.application.agents.workflow import Branches, check_branching, check_has_steps, report_fault
 from acc.application.context import RunContext
+from acc.application.control import OF_THE_RUN
 from acc.application.state import MergeRule
-from acc.domain.errors import BudgetExceeded, GraphStuck, InvalidTree
+from acc.domain.errors import (
+    AccError,
+    BranchFailed,
+    BudgetExceeded,
+    GraphStuck,
+    InvalidTree,
+    ReplayMismatch,
+)
+from acc.domain.value_objects.event import Event, EventKind
 
 #: Whether an edge is taken, told from the state.
 Condition = Callable[[Mapping[str, Any]], Any]
+#: The contexts of nodes that have finished, by name, and a failure that was collected.
+Step = tuple[Mapping[str, RunContext], AccError | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Leads from one node to another, if `when` holds for the state.
 
-    An edge with `otherwise` is taken where no other edge of its node is.
+    An edge with `otherwise`, which has no condition, is taken where no other edge of its node is.
     """
 
     source: str
@@ -33,7 +44,8 @@ class GraphAgent(BaseAgent):
 
     The nodes that are due run at the same time, each in a branch, as in a ParallelAgent. A node in
     `joins` waits until all edges into it have been taken; with `on_error="collect"` it goes on
-    without those that were lost by a failure. A graph with a cycle needs `max_steps`.
+    without those that were lost by a failure, and only a failure after which nothing can go on
+    ends the graph. A graph with a cycle needs `max_steps`.
     """
 
     edges: Sequence[Edge | tuple[str, str] | tuple[str, str, Condition]] = ()
@@ -84,6 +96,11 @@ class GraphAgent(BaseAgent):
                 f"graph {self.name!r}: the condition of the edge {edge.source} → {edge.target} is "
                 f"a function of the state, not {edge.when!r}"
             )
+        if edge.when is not None and edge.otherwise:
+            raise InvalidTree(
+                f"graph {self.name!r}: the edge {edge.source} → {edge.target} has both a condition "
+                "and otherwise, which asks for none: give it one of the two"
+            )
         return edge
 
     @property
@@ -102,51 +119,86 @@ class GraphAgent(BaseAgent):
             steps += 1
             if self.max_steps is not None and steps > self.max_steps:
                 raise BudgetExceeded("max_steps", self.max_steps, ctx.path)
-            done = await self._step(ctx, [by_name[name] for name in due])
+            done, error = await self._step(ctx, [by_name[name] for name in due])
             if ctx.escalated:
                 return
             failed = failed.union(due).difference(done)
             due = await self._next(ctx, [name for name in due if name in done], arrived)
             if failed and not due:
                 due = self._left_waiting(arrived, failed)
+            if error is not None and not done and not due:
+                raise error
         waiting = {name: came for name, came in arrived.items() if came}
         if waiting:
             self._report_stuck(waiting)
 
-    async def _step(self, ctx: RunContext, agents: list[BaseAgent]) -> Mapping[str, RunContext]:
+    async def _step(self, ctx: RunContext, agents: list[BaseAgent]) -> Step:
+        """Return the finished contexts of nodes, and a failure that was collected."""
+        if len(agents) == 1 and self.on_error == "collect":
+            return await self._tried(ctx, agents[0])
         if len(agents) == 1:
-            done = await ctx.run_agent(agents[0])
-            ctx.text = done.text or ctx.text
-            ctx.escalated = done.escalated
-            return {agents[0].name: done}
+            return await self._alone(ctx, agents[0]), None
         branches = Branches(ctx, merge=self.merge, on_error=self.on_error)
         found = await branches.run(agents)
-        ctx.text = "\n".join(f"{name}: {context.text}" for name, context in found.items())
-        return found
+        if found:
+            ctx.text = "\n".join(f"{name}: {context.text}" for name, context in found.items())
+        return found, branches.error
+
+    async def _alone(self, ctx: RunContext, agent: BaseAgent) -> Mapping[str, RunContext]:
+        done = await ctx.run_agent(agent)
+        ctx.text = done.text or ctx.text
+        ctx.escalated = done.escalated
+        return {agent.name: done}
+
+    async def _tried(self, ctx: RunContext, agent: BaseAgent) -> Step:
+        """Run a node in no branch of its own: what it wrote before it failed stays written."""
+        fault = ctx.fork(f"{agent.name}.alone")
+        if (recorded := fault.upcoming()) is not None:
+            await ctx.child(agent).skip()
+            await fault.emit(EventKind.FAULT)
+            return {}, BranchFailed(agent.name, recorded.text)
+        thread = ctx.line.thread
+        heard = len(thread)
+        try:
+            return await self._alone(ctx, agent), None
+        except AccError as error:
+            if isinstance(error, OF_THE_RUN):
+                raise
+            await report_fault(fault, agent, error, branch=ctx.branch)
+            lost = {one.name for one in agent.walk()}
+            thread[heard:] = [said for said in thread[heard:] if said.author not in lost]
+            return {}, error
 
     async def _next(
         self, ctx: RunContext, finished: Sequence[str], arrived: dict[str, set[str]]
     ) -> list[str]:
         due: dict[str, None] = {}
         for name in finished:
-            for edge in await self._taken(ctx, name):
-                if edge.target not in arrived:
-                    due[edge.target] = None
+            for target in await self._targets(ctx, name):
+                if target not in arrived:
+                    due[target] = None
                     continue
-                arrived[edge.target].add(name)
-                if arrived[edge.target] == self._sources(edge.target):
-                    arrived[edge.target] = set()
-                    due[edge.target] = None
+                arrived[target].add(name)
+                if arrived[target] == self._sources(target):
+                    arrived[target] = set()
+                    due[target] = None
         return list(due)
 
-    async def _taken(self, ctx: RunContext, name: str) -> list[Edge]:
+    async def _targets(self, ctx: RunContext, name: str) -> list[str]:
+        """Return where a node leads; what its conditions said is on record, and said once."""
         leaving = [edge for edge in self._edges if edge.source == name]
-        taken = [
-            edge
-            for edge in leaving
-            if not edge.otherwise and (edge.when is None or await called(edge.when, ctx.state))
-        ]
-        return taken or [edge for edge in leaving if edge.otherwise]
+        if all(edge.when is None for edge in leaving):
+            return await _taken(ctx, leaving)
+        scope = ctx.fork(f"{name}.edges")
+        recorded = scope.upcoming()
+        if recorded is not None:
+            targets = _again(recorded, leaving)
+        else:
+            targets = await _taken(ctx, leaving)
+            if ctx.run.is_old:
+                return targets
+        await scope.emit(EventKind.ROUTE, detail={"from": name, "to": targets})
+        return targets
 
     def _left_waiting(self, arrived: dict[str, set[str]], failed: set[str]) -> list[str]:
         """Return the joins that go on with what came, as all they wait for was lost by failures."""
@@ -208,3 +260,25 @@ class GraphAgent(BaseAgent):
                 raise InvalidTree(
                     f"graph {self.name!r}: join {name!r} has fewer than two edges into it"
                 )
+
+
+async def _taken(ctx: RunContext, leaving: Sequence[Edge]) -> list[str]:
+    """Return where edges lead that are taken as the state is now."""
+    taken = [
+        edge.target
+        for edge in leaving
+        if not edge.otherwise and (edge.when is None or await called(edge.when, ctx.state))
+    ]
+    return taken or [edge.target for edge in leaving if edge.otherwise]
+
+
+def _again(recorded: Event, leaving: Sequence[Edge]) -> list[str]:
+    """Return where edges led that were taken before the run paused."""
+    targets = [str(target) for target in recorded.detail["to"]]
+    gone = sorted(set(targets) - {edge.target for edge in leaving})
+    if gone:
+        raise ReplayMismatch(
+            f"{recorded.step}: the way to {', '.join(gone)} is on record, and no edge leads there "
+            "any more"
+        )
+    return targets

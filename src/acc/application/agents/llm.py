@@ -330,13 +330,12 @@ class _Reasoning:
             self._count_fault(str(outcomes[0].result.content["error"]))
         else:
             self._faults = 0
-        if ctx.transfer_to is not None:
-            return True
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
-            ctx.text = event.text or _last_text(outcomes, alone=not ctx.line.thread)
+            if ctx.transfer_to is None:  # else the last word is that of who takes over
+                ctx.text = event.text or _last_text(outcomes, alone=not ctx.line.thread)
             return True
-        return False
+        return ctx.transfer_to is not None
 
     def _note(self, role: str, author: str, parts: tuple[Part, ...]) -> None:
         self._steps.append(PromptMessage(role=role, author=author, parts=parts))

@@ -86,6 +86,8 @@ class ParallelAgent(BaseAgent):
             ctx, merge=self.merge, on_error=self.on_error, most=self.max_concurrency
         )
         done = await branches.run(self.sub_agents)
+        if not done and branches.error is not None:
+            raise branches.error
         ctx.text = "\n".join(f"{name}: {context.text}" for name, context in done.items())
 
 
@@ -124,7 +126,7 @@ class Branches:
         self._errors: dict[str, BranchFailed] = {}
 
     async def run(self, agents: Sequence[BaseAgent]) -> dict[str, RunContext]:
-        """Return the finished contexts by the agents' names.
+        """Return the finished contexts by the agents' names, without those that failed.
 
         A branch that pauses lets the others finish first: what they did is on record then.
         """
@@ -144,9 +146,12 @@ class Branches:
             raise self._rejected
         if self._requests:
             raise RunPaused(self._requests)
-        if self._errors and len(self._errors) == len(contexts):
-            raise next(iter(self._errors.values()))
         return self._joined(agents, done)
+
+    @property
+    def error(self) -> AccError | None:
+        """Return the first failure that was collected."""
+        return next(iter(self._errors.values()), None)
 
     async def _branch(
         self, context: RunContext, fault: RunContext, done: dict[str, RunContext]
@@ -171,18 +176,16 @@ class Branches:
                 if not self._collect or isinstance(error, OF_THE_RUN):
                     raise
                 self._errors[name] = BranchFailed(name, str(error))
-                await fault.emit(
-                    EventKind.FAULT,
-                    parts=text_part(str(error)),
-                    detail={"code": error.code, "agent": name, "branch": context.branch},
-                )
+                await report_fault(fault, context.agent, error, branch=context.branch)
 
     async def _followed(self, context: RunContext) -> RunContext:
         """Follow the transfers out of a branch's agent."""
         message = context.message
         while (target := context.transfer_to) is not None:
+            left = context
             context = self._ctx.child(target, line=context.line, message=message)
             await target.execute(context)
+            context.leave_with(left)
         return context
 
     def _line(self, agent: BaseAgent) -> Line:
@@ -210,3 +213,11 @@ class Branches:
             ctx.line.thread += context.line.thread[context.line.heard :]
             ctx.escalated = ctx.escalated or context.escalated
         return ordered
+
+
+async def report_fault(
+    fault: RunContext, agent: BaseAgent, error: AccError, *, branch: str
+) -> None:
+    """Put on record that an agent failed, and that others go on without it."""
+    detail = {"code": error.code, "agent": agent.name, "branch": branch}
+    await fault.emit(EventKind.FAULT, parts=text_part(str(error)), detail=detail)

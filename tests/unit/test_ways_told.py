@@ -1,0 +1,21 @@
+"""What a terminal tells of the way that a run takes."""
+
+from typing import Any
+
+import pytest
+
+from acc import Event, EventKind
+from acc.cli.conversation import doing
+
+
+@pytest.mark.parametrize(
+    ("detail", "told"),
+    [
+        ({"to": "travel", "why": "rule"}, "chooses travel (rule)"),
+        ({"from": "judge", "to": ["edit", "print"]}, "judge → edit, print"),
+        ({"from": "judge", "to": []}, "judge → nowhere"),
+    ],
+)
+def test_a_choice_is_told_in_a_few_words(detail: dict[str, Any], told: str) -> None:
+    event = Event(kind=EventKind.ROUTE, run_id="r", author="a", detail=detail)
+    assert doing(event) == told
