@@ -1,0 +1,67 @@
+"""`acc call` against servers of others, which answer in parts of every kind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import acc
+from other_server import other_server
+
+PDF = {"raw": "JVBERg==", "filename": "請求書.pdf", "mediaType": "application/pdf"}
+LINK = {"url": "https://example.com/a.pdf", "mediaType": "application/pdf"}
+TOTAL = {"data": {"total": 42, "通貨": "円"}}
+TOTAL_TEXT = '{"total":42,"通貨":"円"}'
+
+
+def message(*parts: Any) -> dict[str, Any]:
+    return {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}
+
+
+def task(*artifacts: Any, **status: Any) -> dict[str, Any]:
+    state = {"state": "TASK_STATE_COMPLETED", **status}
+    return {"task": {"id": "t", "contextId": "c", "status": state, "artifacts": artifacts}}
+
+
+MIXED = ({"text": "Here:"}, TOTAL, PDF, LINK)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"message": message(*MIXED)},
+        task({"artifactId": "answer", "parts": MIXED}),
+        task(message=message(*MIXED)),
+    ],
+)
+def test_everything_that_an_answer_holds_is_told_and_saved(result: Any, tmp_path: Path) -> None:
+    with other_server(result) as url:
+        done = acc("call", url, "hi", "--out", tmp_path)
+        line = json.loads(acc("call", url, "hi", "--json").stdout.splitlines()[-1])
+    assert (done.returncode, done.stdout) == (0, f"Here:\n{TOTAL_TEXT}\n")
+    told = "artifact answer: data; 請求書.pdf, application/pdf, 4 bytes; https://example.com/a.pdf"
+    assert told in done.stderr
+    assert (tmp_path / "請求書.pdf").read_bytes() == b"%PDF"
+    assert json.loads((tmp_path / "answer.json").read_bytes()) == TOTAL["data"]
+    assert line["text"] == f"Here:\n{TOTAL_TEXT}"
+    parts = line["artifacts"][0]["parts"] if line.get("artifacts") else line["parts"]
+    assert [part.get("filename") for part in parts][2] == "請求書.pdf"
+    assert parts[1]["data"] == TOTAL["data"]
+    assert parts[3]["url"] == LINK["url"]
+
+
+def test_an_answer_of_data_alone_is_printed(tmp_path: Path) -> None:
+    for result in ({"message": message(TOTAL)}, task(message=message(TOTAL))):
+        with other_server(result) as url:
+            done = acc("call", url, "hi", "--out", tmp_path)
+        assert (done.returncode, done.stdout) == (0, f"{TOTAL_TEXT}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["answer-2.json", "answer.json"]
+
+
+def test_an_answer_of_text_alone_is_printed_alone(tmp_path: Path) -> None:
+    with other_server({"message": message({"text": "one "}, {"text": "two"})}) as url:
+        done = acc("call", url, "hi", "--out", tmp_path)
+        line = json.loads(acc("call", url, "hi", "--json").stdout)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "one two\n", "")
+    assert list(tmp_path.iterdir()) == []
+    assert line == {"type": "result", "state": "completed", "text": "one two", "context": ""}
