@@ -1,4 +1,4 @@
-"""`acc call` against servers of others, which answer in parts of every kind."""
+"""`acc call` and `acc doctor` against servers of others, which do things in ways of their own."""
 
 import json
 from pathlib import Path
@@ -65,3 +65,19 @@ def test_an_answer_of_text_alone_is_printed_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "one two\n", "")
     assert list(tmp_path.iterdir()) == []
     assert line == {"type": "result", "state": "completed", "text": "one two", "context": ""}
+
+
+def test_the_doctor_says_whose_card_it_looks_at() -> None:
+    page = {"/html/.well-known/agent-card.json": b"<html>hi</html>"}
+    with other_server(task(), pages=page) as url:
+        broken = acc("doctor", f"{url}/html", "--only", "card-path")
+        missing = acc("doctor", f"{url}/nowhere", "--only", "card-path")
+        found = acc("doctor", url, "--only", "card-path")
+    assert broken.returncode == 1
+    assert broken.stdout.startswith(f"{url}/html\n")
+    assert f"{url}/html/.well-known/agent-card.json holds no JSON object" in broken.stdout
+    title = f"other, {url}, over JSONRPC 1.0\n"
+    assert missing.stdout.startswith(
+        f"{title}{url}/nowhere has no card: this is the agent of {url}\n"
+    )
+    assert found.stdout.startswith(f"{title}\n")

@@ -131,6 +131,67 @@ async def test_a_card_may_be_named_itself_or_lie_below_a_path() -> None:
     assert found.lines[0].seen == f"{URL}/.well-known/agent-card.json"
 
 
+NAMED = f"{URL}/agents/one"
+HTML = ProbeAnswer(status=200, headers={"content-type": "text/html"}, body=b"<html>hi</html>")
+
+
+@pytest.mark.parametrize(
+    ("path", "broken", "told"),
+    [
+        ("/.well-known/agent-card.json", HTML, "holds no JSON object; it is sent as text/html"),
+        ("/.well-known/agent-card.json", ProbeAnswer(status=200), "sent as no type at all"),
+        ("/.well-known/agent-card.json", ProbeAnswer(status=500), "gave 500"),
+        ("/.well-known/agent-card.json", ProbeAnswer(status=401), "gave 401"),
+        ("/.well-known/agent.json", HTML, "agents/one/.well-known/agent.json holds no JSON object"),
+    ],
+)
+async def test_a_broken_card_is_a_fault_and_not_replaced_by_that_of_the_root(
+    path: str, broken: ProbeAnswer, told: str
+) -> None:
+    server = ScriptedServer(**{f"/agents/one{path}": broken})
+    for url in (NAMED, f"{NAMED}/", f"{NAMED}{path}"):
+        found = await examine(server, "card-path", "send", target=Target(url=url))
+        assert [line.verdict for line in found.lines] == [Verdict.FAIL, Verdict.SKIPPED]
+        assert told in found.lines[0].seen
+        assert (found.agent, found.stand_in) == ("", "")
+    assert {request.url.startswith(NAMED) for request in server.requests} == {True}
+
+
+async def test_a_broken_card_with_a_name_of_its_own_is_a_fault() -> None:
+    server = ScriptedServer(**{"/cards/one.json": HTML})
+    found = await examine(server, "card-path", target=Target(url=f"{URL}/cards/one.json"))
+    assert found.lines[0].verdict is Verdict.FAIL
+    assert f"{URL}/cards/one.json holds no JSON object" in found.lines[0].seen
+
+
+async def test_the_agent_of_the_root_stands_in_for_a_path_without_a_card_and_is_named() -> None:
+    for path in ("/agents/one", "/cards/one.json"):
+        found = await examine(ScriptedServer(), "card-path", target=Target(url=f"{URL}{path}"))
+        assert found.lines[0].verdict is Verdict.OK
+        assert (found.agent, found.stand_in) == ("greeter", URL)
+    for path in ("", "/", "/.well-known/agent-card.json", "/.well-known/agent.json"):
+        found = await examine(ScriptedServer(), "card-path", target=Target(url=f"{URL}{path}"))
+        assert (found.agent, found.stand_in) == ("greeter", "")
+
+
+async def test_a_card_at_its_old_address_counts_although_the_other_one_is_broken() -> None:
+    server = ScriptedServer(**{"/.well-known/agent-card.json": HTML})
+    found = await examine(server, "card-path", "send")
+    assert [line.verdict for line in found.lines] == [Verdict.FAIL, Verdict.OK]
+    assert "only at /.well-known/agent.json: " in found.lines[0].seen
+    assert "agent-card.json holds no JSON object" in found.lines[0].seen
+
+
+async def test_a_card_at_the_old_address_of_a_path_comes_before_that_of_the_root() -> None:
+    own = ProbeAnswer(status=200, body=json.dumps(card(name="one")).encode())
+    server = ScriptedServer(**{"/agents/one/.well-known/agent.json": own})
+    found = await examine(server, "card-path", target=Target(url=NAMED))
+    assert (found.agent, found.stand_in) == ("one", "")
+    assert found.lines[0].seen == (
+        f"the card is only at /.well-known/agent.json: {NAMED}/.well-known/agent-card.json gave 404"
+    )
+
+
 async def test_a_card_behind_a_token_is_read_with_it() -> None:
     def guarded(server: ScriptedServer, params: Any, request: Any) -> ProbeAnswer:
         if "Authorization" not in request.headers:

@@ -32,6 +32,7 @@ class Examination:
     """What an examination came to.
 
     `unseen` are the duties that no visitor can check; who asked for some checks only is spared.
+    `stand_in` is the root of the server if its agent was examined, as the URL has no card.
     """
 
     url: str
@@ -39,6 +40,7 @@ class Examination:
     over: str
     lines: tuple[Line, ...]
     unseen: tuple[Unseen, ...] = ()
+    stand_in: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """Return how many checks ended with one verdict."""
@@ -95,6 +97,7 @@ class ExamineServer:
             over=visit.main.told if spoken else "",
             lines=tuple(lines),
             unseen=() if only else UNSEEN,
+            stand_in=visit.stand_in,
         )
 
     def chosen(self, only: Collection[str]) -> list[Check]:
