@@ -1,6 +1,8 @@
 """`acc call` and `acc doctor` against servers of others, which do things in ways of their own."""
 
+import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,35 @@ def test_the_doctor_says_whose_card_it_looks_at() -> None:
         f"{title}{url}/nowhere has no card: this is the agent of {url}\n"
     )
     assert found.stdout.startswith(f"{title}\n")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)]
+)
+def test_a_server_that_compresses_is_called_and_examined(encoding: str, pack: Any) -> None:
+    def packed(body: bytes) -> tuple[bytes, dict[str, str]]:
+        return pack(body), {"Content-Encoding": encoding}
+
+    result = task({"artifactId": "answer", "parts": [{"text": "答え"}]})
+    with other_server(result, pack=packed) as url:
+        assert acc("call", url, "hi").stdout == "答え\n"
+        assert "Answers as it is told." in acc("card", url).stdout
+        found = acc("doctor", url, "--only", "card-path", "--only", "send")
+    assert (found.returncode, found.stdout.count("✓")) == (0, 2)
+
+
+def test_a_server_that_compresses_as_nobody_can_read_is_told_what_to_do() -> None:
+    def packed(body: bytes) -> tuple[bytes, dict[str, str]]:
+        return b"\x0b\x02\x80", {"Content-Encoding": "br"}
+
+    with other_server(task(), pack=packed) as url:
+        called, shown = acc("call", url, "hi"), acc("card", url)
+        found = acc("doctor", url)
+    told = f"{url} answered with Content-Encoding br, which cannot be unpacked here"
+    for done in (called, shown):
+        assert done.returncode == 1
+        assert told in done.stderr
+    assert found.returncode == 1
+    assert "✗ The card is where clients look for it" in found.stdout
+    assert told in found.stdout
+    assert "no server at" not in found.stderr

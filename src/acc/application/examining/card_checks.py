@@ -53,19 +53,21 @@ async def card_path(visit: Visit) -> Finding:
 
 def _instead(visit: Visit) -> str:
     """Tell what is where a card should be; that there is none at its old address goes unsaid."""
-    return ", ".join(
+    told = [f"{url} cannot be read: {why}" for url, why in visit.unreadable.items()]
+    told += [
         _told(url, answer)
         for url, answer in visit.cards.items()
         if card_in(answer) is None
         and not (url.endswith(OLD_CARD_PATH) and answer.status in MISSING)
-    )
+    ]
+    return "; ".join(told)
 
 
 def _told(url: str, answer: ProbeAnswer) -> str:
     if answer.status != 200:
         return f"{url} gave {answer.status}"
     kind = answer.headers.get("content-type", "")
-    return f"{url} holds no JSON object; it is sent as {kind or 'no type at all'}"
+    return f"{url} holds no JSON object (sent as {kind or 'no type at all'})"
 
 
 async def card_old_path(visit: Visit) -> Finding:
@@ -77,8 +79,9 @@ async def card_old_path(visit: Visit) -> Finding:
     ]
     if found:
         return ok(found[0])
+    is_there = any(url.endswith(OLD_CARD_PATH) for url in visit.unreadable)
     return warn(
-        f"nothing at {OLD_CARD_PATH}",
+        f"{'nothing that can be read' if is_there else 'nothing'} at {OLD_CARD_PATH}",
         f"serve the card there too: clients older than 0.3 look nowhere but at {OLD_CARD_PATH}",
     )
 

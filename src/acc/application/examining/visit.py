@@ -14,7 +14,7 @@ from acc.application.examining.card import Card, is_url
 from acc.application.examining.dialect import HTTP_JSON, JSONRPC, OLD, ONE, Ask, Interface, Op
 from acc.application.examining.findings import CannotTell
 from acc.application.examining.replies import ENDED, Reply, held, read_json, state_of
-from acc.domain.errors import InvalidInput, RemoteFailed
+from acc.domain.errors import AnswerUnreadable, InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import HttpProbePort, ProbeAnswer, ProbeEvent, ProbeRequest
 from acc.ports.outbound.runtime_ports import IdsPort
 
@@ -110,6 +110,7 @@ class Visit:
     ids: IdsPort
     pause: Pause = asyncio.sleep
     cards: dict[str, ProbeAnswer] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
     card: Card | None = None
     card_url: str = ""
     _first: Reply | RemoteFailed | None = None
@@ -128,15 +129,22 @@ class Visit:
         named, root = self._card_urls()
         for url in named:
             await self._read_card_at(url)
-        if self.card is None and any(self.cards[url].status not in MISSING for url in named):
+        if self.card is None and not all(map(self._has_none_at, named)):
             return
         for url in root:
             await self._read_card_at(url)
 
+    def _has_none_at(self, url: str) -> bool:
+        return url in self.cards and self.cards[url].status in MISSING
+
     async def _read_card_at(self, url: str) -> None:
-        answer = await self.fetch(url)
-        if answer.status in (401, 403) and self.target.token:
-            answer = await self.fetch(url, self.bearer())
+        try:
+            answer = await self.fetch(url)
+            if answer.status in (401, 403) and self.target.token:
+                answer = await self.fetch(url, self.bearer())
+        except AnswerUnreadable as error:
+            self.unreadable[url] = str(error)
+            return
         self.cards[url] = answer
         card = card_in(answer)
         if card is not None and self.card is None:
@@ -264,11 +272,17 @@ class Visit:
     # What several checks need
 
     async def first(self) -> Reply:
-        """Return the answer to the first message, which is sent once."""
+        """Return the answer to the first message, which is sent once.
+
+        That it cannot be read is told to the check that asks first; the others have nothing to see.
+        """
         if self._first is None:
             self.first_message = self.message()
             try:
                 self._first = await self.ask(Ask(op=Op.SEND, message=self.first_message))
+            except AnswerUnreadable as error:
+                self._first = error
+                raise
             except RemoteFailed as error:
                 self._first = error
         if isinstance(self._first, RemoteFailed):
@@ -299,6 +313,9 @@ class Visit:
         if self._told is None:
             try:
                 self._told = await self.stream(Ask(op=Op.STREAM, message=self.message()))
+            except AnswerUnreadable as error:
+                self._told = error
+                raise
             except RemoteFailed as error:
                 self._told = error
         if isinstance(self._told, RemoteFailed):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from acc.application.examining.checklist import CHECKS, UNSEEN, Check, Unseen
 from acc.application.examining.findings import Area, CannotTell, Finding, Verdict, fail, skipped
 from acc.application.examining.visit import Pause, Target, Visit
-from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
+from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import HttpProbePort
 from acc.ports.outbound.runtime_ports import IdsPort
 
@@ -114,6 +114,11 @@ async def _made(check: Check, visit: Visit) -> Finding:
         return await check.run(visit)
     except CannotTell as reason:
         return skipped(str(reason))
+    except AnswerUnreadable as error:
+        return fail(
+            str(error),
+            "send answers as they are, or with gzip, and of a size that clients can take",
+        )
     except RemoteFailed as error:
         return fail(
             f"no answer: {error}",
