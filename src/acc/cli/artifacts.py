@@ -72,8 +72,14 @@ def _name(name: str, media_type: str) -> str:
 
 def described(made: TaskArtifact) -> str:
     """Return an artifact in a few words."""
-    held = ", ".join(_described(part) for part in made.parts) or "nothing"
-    return f"artifact {made.name or made.artifact_id}: {held}"
+    name = made.name or made.artifact_id
+    held = [
+        f"{part.filename}, {_described(part)}"
+        if part.filename not in ("", name)
+        else _described(part)
+        for part in made.parts
+    ]
+    return f"artifact {name}: {'; '.join(held) or 'nothing'}"
 
 
 def _described(part: Part) -> str:

@@ -18,6 +18,9 @@ from acc.application.agents.remote_answers import (
     answer_parts,
     answer_text,
     asked_in,
+    beside_text,
+    is_speech,
+    parts_text,
     status_text,
 )
 from acc.bootstrap.remotes import make_remote, new_id, typed_loopback
@@ -46,7 +49,6 @@ from acc.domain.value_objects.task import (
     Role,
     StatusUpdate,
     Task,
-    TaskArtifact,
     TaskState,
 )
 
@@ -297,12 +299,12 @@ class _Call:
         return answers
 
     def _finish(self, found: Task | Message) -> int:
-        artifacts: tuple[TaskArtifact, ...] = ()
         if isinstance(found, Message):
-            text, state = words(found.parts), TaskState.COMPLETED
+            text, state = parts_text(found.parts), TaskState.COMPLETED
+            artifacts = beside_text(found)
         else:
             answer = answer_artifact(found)
-            artifacts = tuple(made for made in found.artifacts if made is not answer)
+            artifacts = beside_text(found, answer)
             is_done = found.state is TaskState.COMPLETED
             text = answer_text(found, answer) if is_done else status_text(found)
             state = found.state
@@ -362,9 +364,21 @@ class _Call:
             line["metadata"] = dict(found.metadata)
             if state in INTERRUPTED:
                 line["requests"] = [one.as_detail() for one in asked_in(found)]
+        if parts := _parts_of_message(found):
+            line["parts"] = msgspec.to_builtins(parts)
         if saved:
             line["saved"] = [str(path) for path in saved]
         write_json(self._out, line)
+
+
+def _parts_of_message(found: Task | Message) -> tuple[Part, ...]:
+    """Return what the message of an answer holds, if that is more than text."""
+    if isinstance(found, Message):
+        parts = found.parts
+    else:
+        said = found.status.message
+        parts = said.parts if said is not None and found.state is TaskState.COMPLETED else ()
+    return () if all(map(is_speech, parts)) else parts
 
 
 def _as_request(asked: Asked, number: int, place: str) -> InputRequest:

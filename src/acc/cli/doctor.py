@@ -158,7 +158,9 @@ def _show(found: Examination) -> None:
     screen = console_on(sys.stdout)
     name = f"{one_line(found.agent)}, " if found.agent else ""
     over = f", over {found.over}" if found.over else ""
-    screen.print(shown(f"{name}{found.url}{over}", "bold"))
+    screen.print(shown(f"{name}{found.stand_in or found.url}{over}", "bold"))
+    if found.stand_in:
+        screen.print(shown(f"{found.url} has no card: this is the agent of {found.stand_in}"))
     area = None
     for line in found.lines:
         if line.area is not area:

@@ -45,6 +45,7 @@ AccError                     internal
 ├── LimitExceeded            limit_exceeded        more than one caller may have or send
 ├── AddressRefused           address_refused       an address that must not be called from here
 └── RemoteFailed             remote_failed         a remote agent could not be called, or failed
+    └── AnswerUnreadable     answer_unreadable     it answered, with what cannot be taken
 """
 
 from collections.abc import Collection
@@ -456,3 +457,9 @@ class RemoteFailed(AccError):
         super().__init__(message)
         self.remote_code = remote_code
         self.retryable = retryable
+
+
+class AnswerUnreadable(RemoteFailed):
+    """Report an answer that cannot be taken: it is too long, or compressed in no known way."""
+
+    code = "answer_unreadable"

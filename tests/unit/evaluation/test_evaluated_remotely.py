@@ -82,6 +82,15 @@ async def test_a_message_alone_is_an_answer_without_a_footprint() -> None:
     assert (found.response_text, found.memory_tokens) == ("hi", None)
 
 
+async def test_an_answer_in_data_is_judged_by_its_text() -> None:
+    parts = (Part(text="Here:"), Part(data={"n": 1}), Part(raw=b"1", filename="a.png"))
+    told = Message(message_id="m", role=Role.AGENT, parts=parts)
+    status = TaskStatus(state=TaskState.COMPLETED, message=told)
+    ended = Task(id="t", context_id="c", status=status)
+    _, found = await answers(ScriptedRemote(told, ended), *queries("a", "b"))
+    assert [response.response_text for response in found] == ['Here:\n{"n":1}'] * 2
+
+
 @pytest.mark.parametrize(
     ("metadata", "tokens"),
     [

@@ -10,7 +10,7 @@ from acc.application.examining.checklist import CHECKS, UNSEEN, Check
 from acc.application.examining.findings import Area, Verdict
 from acc.application.examining.visit import MARKER, Target
 from acc.application.use_cases.examine_server import Examination, ExamineServer
-from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
+from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import ProbeAnswer
 from acc.testing import SequentialIds
 
@@ -129,6 +129,98 @@ async def test_a_card_may_be_named_itself_or_lie_below_a_path() -> None:
     assert found.lines[0].verdict is Verdict.OK
     found = await examine(ScriptedServer(), "card-path", target=Target(url=f"{URL}/agents/one"))
     assert found.lines[0].seen == f"{URL}/.well-known/agent-card.json"
+
+
+NAMED = f"{URL}/agents/one"
+HTML = ProbeAnswer(status=200, headers={"content-type": "text/html"}, body=b"<html>hi</html>")
+
+
+@pytest.mark.parametrize(
+    ("path", "broken", "told"),
+    [
+        ("/.well-known/agent-card.json", HTML, "holds no JSON object (sent as text/html)"),
+        ("/.well-known/agent-card.json", ProbeAnswer(status=200), "sent as no type at all"),
+        ("/.well-known/agent-card.json", ProbeAnswer(status=500), "gave 500"),
+        ("/.well-known/agent-card.json", ProbeAnswer(status=401), "gave 401"),
+        ("/.well-known/agent.json", HTML, "agents/one/.well-known/agent.json holds no JSON object"),
+    ],
+)
+async def test_a_broken_card_is_a_fault_and_not_replaced_by_that_of_the_root(
+    path: str, broken: ProbeAnswer, told: str
+) -> None:
+    server = ScriptedServer(**{f"/agents/one{path}": broken})
+    for url in (NAMED, f"{NAMED}/", f"{NAMED}{path}"):
+        found = await examine(server, "card-path", "send", target=Target(url=url))
+        assert [line.verdict for line in found.lines] == [Verdict.FAIL, Verdict.SKIPPED]
+        assert told in found.lines[0].seen
+        assert (found.agent, found.stand_in) == ("", "")
+    assert {request.url.startswith(NAMED) for request in server.requests} == {True}
+
+
+async def test_a_broken_card_with_a_name_of_its_own_is_a_fault() -> None:
+    server = ScriptedServer(**{"/cards/one.json": HTML})
+    found = await examine(server, "card-path", target=Target(url=f"{URL}/cards/one.json"))
+    assert found.lines[0].verdict is Verdict.FAIL
+    assert f"{URL}/cards/one.json holds no JSON object" in found.lines[0].seen
+
+
+async def test_the_agent_of_the_root_stands_in_for_a_path_without_a_card_and_is_named() -> None:
+    for path in ("/agents/one", "/cards/one.json"):
+        found = await examine(ScriptedServer(), "card-path", target=Target(url=f"{URL}{path}"))
+        assert found.lines[0].verdict is Verdict.OK
+        assert (found.agent, found.stand_in) == ("greeter", URL)
+    for path in ("", "/", "/.well-known/agent-card.json", "/.well-known/agent.json"):
+        found = await examine(ScriptedServer(), "card-path", target=Target(url=f"{URL}{path}"))
+        assert (found.agent, found.stand_in) == ("greeter", "")
+
+
+async def test_a_card_at_its_old_address_counts_although_the_other_one_is_broken() -> None:
+    server = ScriptedServer(**{"/.well-known/agent-card.json": HTML})
+    found = await examine(server, "card-path", "send")
+    assert [line.verdict for line in found.lines] == [Verdict.FAIL, Verdict.OK]
+    assert "only at /.well-known/agent.json: " in found.lines[0].seen
+    assert "agent-card.json holds no JSON object" in found.lines[0].seen
+
+
+async def test_a_card_at_the_old_address_of_a_path_comes_before_that_of_the_root() -> None:
+    own = ProbeAnswer(status=200, body=json.dumps(card(name="one")).encode())
+    server = ScriptedServer(**{"/agents/one/.well-known/agent.json": own})
+    found = await examine(server, "card-path", target=Target(url=NAMED))
+    assert (found.agent, found.stand_in) == ("one", "")
+    assert found.lines[0].seen == (
+        f"the card is only at /.well-known/agent.json: {NAMED}/.well-known/agent-card.json gave 404"
+    )
+
+
+PACKED = AnswerUnreadable("it answered with Content-Encoding br")
+
+
+async def test_answers_that_cannot_be_read_are_lines_of_the_report() -> None:
+    paths = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+    server = ScriptedServer(**dict.fromkeys(paths, PACKED))
+    found = await examine(server, "card-path", "card-old-path", "send")
+    assert [line.verdict for line in found.lines] == [Verdict.FAIL, Verdict.WARN, Verdict.SKIPPED]
+    assert found.lines[0].seen == "no card: " + "; ".join(
+        f"{URL}{path} cannot be read: {PACKED}" for path in paths
+    )
+    assert found.lines[1].seen == "nothing that can be read at /.well-known/agent.json"
+
+
+@pytest.mark.parametrize(("op", "after"), [("send", "get"), ("stream", "resume")])
+async def test_an_answer_that_cannot_be_read_fails_the_check_that_asked(
+    op: str, after: str
+) -> None:
+    found = await examine(ScriptedServer(**{op: PACKED}), op, after)
+    assert [line.verdict for line in found.lines] == [Verdict.FAIL, Verdict.SKIPPED]
+    assert found.lines[0].seen == str(PACKED)
+    assert f"see the check {op}" in found.lines[1].seen
+
+
+async def test_a_card_that_cannot_be_read_is_not_replaced_by_that_of_the_root() -> None:
+    server = ScriptedServer(**{"/agents/one/.well-known/agent-card.json": PACKED})
+    found = await examine(server, "card-path", target=Target(url=NAMED))
+    assert found.lines[0].verdict is Verdict.FAIL
+    assert (found.agent, found.stand_in) == ("", "")
 
 
 async def test_a_card_behind_a_token_is_read_with_it() -> None:

@@ -4,10 +4,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 
-from acc.application.agents.remote_answers import answer_artifact, answer_text, status_text
+from acc.application.agents.remote_answers import (
+    answer_artifact,
+    answer_text,
+    parts_text,
+    status_text,
+)
 from acc.application.serving.telling import MEMORY_FOOTPRINT
 from acc.domain.errors import AccError
-from acc.domain.value_objects.event import text_part, words
+from acc.domain.value_objects.event import text_part
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
 from acc.domain.value_objects.task import INTERRUPTED, Message, Role, Task, TaskState
 from acc.ports.outbound.remote_ports import RemoteAgentPort
@@ -56,7 +61,7 @@ class RemoteAgentRunner:
             return self._response(error=f"{error.code}: {error}")
         self._context = found.context_id or self._context
         if isinstance(found, Message):
-            return self._response(words(found.parts))
+            return self._response(parts_text(found.parts))
         return await self._of_task(found)
 
     async def replay_turn(

@@ -8,6 +8,7 @@ connection that was opened for one name is never used for another at the same ad
 import asyncio
 import socket
 import ssl
+import zlib
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -35,18 +36,21 @@ from acc.adapters.security.addresses import (
     shown_url,
     target_of,
 )
-from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
+from acc.adapters.security.unpacking import Unpacker, encoding_of
+from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput
 
 MAX_BYTES = 16 * 1024 * 1024
 STREAMING: Mapping[str, Any] = {"acc.streaming": True}
 """Given as `extensions=` of a request whose answer has no end that could be foreseen.
 
-Then the answer's size is not bounded, and the timeout holds for each piece of it.
+Then the answer's size is not bounded, unless it is compressed, and the timeout holds for each
+piece of it.
 """
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _ORIGIN = "acc.origin"
+_MOST_TOLD = 60
 # All else might be a credential under a name that we do not know.
 _KEPT_ACROSS_ORIGINS = frozenset(
     (
@@ -109,9 +113,10 @@ def guarded_client(
     """Return a client that cannot be talked into calling what it must not.
 
     It raises AddressRefused for a URL, or a redirect, to anything that is neither public nor on
-    the allow-list, RemoteFailed for an answer of more than `max_bytes`, and httpx's own errors
-    for the rest. `timeout` is for a whole answer; see STREAMING for those without an end.
-    Proxies, netrc and cookies are not used.
+    the allow-list, AnswerUnreadable for an answer of more than `max_bytes`, and httpx's own errors
+    for the rest. It asks for answers that are not compressed; gzip and deflate are unpacked all
+    the same, up to the same size. `timeout` is for a whole answer; see STREAMING for those without
+    an end. Proxies, netrc and cookies are not used.
     """
     if timeout <= 0 or max_bytes <= 0 or redirects < 0:
         raise InvalidInput("timeout and max_bytes must be above 0, and redirects not below it")
@@ -216,7 +221,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         """Send a request and return its answer, of which nothing is read yet."""
         self._allow.check_host(target_of(request.url))
         _follow(request)
-        # A few bytes could unpack to more than fits in memory.
+        # A few bytes could unpack to much, and a server that compresses streams may hold them back.
         request.headers["accept-encoding"] = "identity"
         is_streaming = bool(request.extensions.get("acc.streaming"))
         deadline = None if is_streaming else _deadline(request)
@@ -235,15 +240,14 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         with _translated(request):
             async with asyncio.timeout_at(deadline):
                 answer = await self._pool.handle_async_request(sent)
-        limit = None if is_streaming else self._max_bytes
-        body = _Body(answer, request, limit, deadline)
+        body = _Body(answer, request, self._max_bytes, deadline)
         try:
-            body.check_headers()
-        except RemoteFailed:
+            headers = body.opened()
+        except AnswerUnreadable:
             await body.aclose()
             raise
         return httpx.Response(
-            answer.status, headers=answer.headers, stream=body, extensions=answer.extensions
+            answer.status, headers=headers, stream=body, extensions=answer.extensions
         )
 
     async def aclose(self) -> None:
@@ -269,35 +273,67 @@ class _Body(httpx.AsyncByteStream):
         self,
         answer: httpcore.Response,
         request: httpx.Request,
-        limit: int | None,
+        most: int,
         deadline: float | None,
     ) -> None:
         self._answer = answer
         self._request = request
-        self._limit = limit
+        self._most = most
+        self._is_stream = bool(request.extensions.get("acc.streaming"))
         self._deadline = deadline
+        self._unpacker: Unpacker | None = None
 
-    def check_headers(self) -> None:
-        """Raise RemoteFailed for a body of which the headers say that it cannot be taken."""
+    def opened(self) -> httpx.Headers:
+        """Return the headers of the body as it will come out.
+
+        AnswerUnreadable if they say that it cannot be taken.
+        """
         headers = httpx.Headers(self._answer.headers)
-        if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-            raise RemoteFailed(
-                f"{shown_url(self._request.url)} answered in a compressed form, "
-                "which it was asked not to"
-            )
-        # The answer to HEAD tells the length of a body that does not come.
-        length = "" if self._request.method == "HEAD" else headers.get("content-length", "")
-        if self._limit is not None and length.isdecimal() and int(length) > self._limit:
+        if self._request.method == "HEAD":  # which tells the length of a body that does not come
+            return headers
+        length = headers.get("content-length", "")
+        if not self._is_stream and length.isdecimal() and int(length) > self._most:
             raise self._too_large()
+        told = headers.get("content-encoding", "")
+        encoding = encoding_of(told)
+        if encoding is None:
+            raise AnswerUnreadable(
+                f"{shown_url(self._request.url)} answered with Content-Encoding {_plain(told)}, "
+                "which cannot be unpacked here; it was asked for Accept-Encoding: identity, and "
+                "that server or a proxy before it should heed this, or compress with gzip"
+            )
+        if encoding:
+            self._unpacker = Unpacker(encoding)
+            del headers["content-encoding"]
+            headers.pop("content-length", None)
+        return headers
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         taken = 0
         async with aclosing(self._pieces()) as pieces:
             while (piece := await self._next(pieces)) is not None:
-                taken += len(piece)
-                if self._limit is not None and taken > self._limit:
-                    raise self._too_large()
-                yield piece
+                for part in self._unpacked(piece):
+                    taken += len(part)
+                    if taken > self._most and not (self._is_stream and self._unpacker is None):
+                        raise self._too_large()
+                    yield part
+                if self._unpacker is not None and self._unpacker.is_over:
+                    return
+        if self._unpacker is not None and not (self._unpacker.is_whole or self._is_stream):
+            cut = f"{shown_url(self._request.url)} broke off in the middle of a compressed answer"
+            raise httpx.RemoteProtocolError(cut, request=self._request)
+
+    def _unpacked(self, piece: bytes) -> Iterator[bytes]:
+        """Give what a piece holds, a little at a time."""
+        if self._unpacker is None:
+            yield piece
+            return
+        try:
+            yield from self._unpacker.pieces(piece)
+        except zlib.error as fault:
+            raise AnswerUnreadable(
+                f"{shown_url(self._request.url)} sent a compressed answer that is broken: {fault}"
+            ) from None
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         async for piece in self._answer.aiter_stream():
@@ -312,9 +348,13 @@ class _Body(httpx.AsyncByteStream):
         with _translated(self._request):
             await self._answer.aclose()
 
-    def _too_large(self) -> RemoteFailed:
+    def _too_large(self) -> AnswerUnreadable:
         place = shown_url(self._request.url)
-        return RemoteFailed(f"{place} answered with more than {self._limit} bytes")
+        return AnswerUnreadable(f"{place} answered with more than {self._most} bytes")
+
+
+def _plain(header: str) -> str:
+    return "".join(sign for sign in header if sign.isprintable())[:_MOST_TOLD]
 
 
 def _read_url(url: httpx.URL | str) -> httpx.URL:

@@ -15,7 +15,10 @@ from acc.application.agents.remote_answers import (
     answer_parts,
     answer_text,
     asked_in,
+    beside_text,
     is_context_refused,
+    is_speech,
+    parts_text,
     status_text,
 )
 from acc.application.context import RunContext
@@ -200,7 +203,10 @@ class _Leg:
             ) from error
         agent.keep_context(ctx, found.context_id)
         if isinstance(found, Message):
-            return await self._note(text=words(found.parts), state="", task="")
+            published = await self._publish(beside_text(found))
+            return await self._note(
+                text=parts_text(found.parts), state="", task="", names=published
+            )
         return await self._settled(found)
 
     async def _sent(self, message: Message) -> Task | Message:
@@ -246,7 +252,8 @@ class _Leg:
         if task.state is not TaskState.COMPLETED:
             return await self._note(text=status_text(task), state=task.state, task=task.id)
         answer = answer_artifact(task)
-        published = await self._publish(made for made in task.artifacts if made is not answer)
+        fresh = tuple(made for made in task.artifacts if not self._is_published(made))
+        published = await self._publish(beside_text(changed(task, artifacts=fresh), answer))
         text = answer_text(task, answer)
         return await self._note(text=text, state=task.state, task=task.id, names=published)
 
@@ -294,12 +301,10 @@ class _Leg:
             if update.status.state is TaskState.WORKING and said is not None and words(said.parts):
                 await ctx.progress(words(said.parts), remote=task.id)
             return
-        text = words(update.artifact.parts)
+        text = words([part for part in update.artifact.parts if is_speech(part)])
         if not ctx.run.streaming or not text:
             return
         if not update.append and self._is_published(update.artifact):
-            return
-        if update.artifact.parts[0].filename:
             return
         if self._streamed is None or update.artifact.artifact_id == ANSWER:
             self._streamed = update.artifact.artifact_id

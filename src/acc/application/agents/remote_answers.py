@@ -17,11 +17,14 @@ from acc.domain.value_objects.event import (
     words,
 )
 from acc.domain.value_objects.task import Message, Task, TaskArtifact, TaskState
+from acc.domain.value_objects.value import changed
 
 _MOST_REQUESTS = 32
 _MOST_MESSAGE = 10_000
 _KINDS = {kind.value: kind for kind in RequestKind}
 _GO_ON = "continue"
+#: The id of what a task's last status brought along; its name is that of the answer.
+_STATUS = "status"
 #: How a server says over HTTP that something is wrong or missing, where it gives no reason.
 _REFUSALS = frozenset({"400", "404", "INVALID_ARGUMENT", "NOT_FOUND", "CONTEXT_NOT_FOUND"})
 _NO_CONTEXT = re.compile(
@@ -68,9 +71,14 @@ def is_context_refused(message: Message, error: AccError) -> bool:
 
 
 def status_text(task: Task) -> str:
-    """Return what a task's status says."""
+    """Return what a task's status says: its words, or its data where it has no words."""
+    parts = _status_parts(task)
+    return words(parts) or _told(parts)
+
+
+def _status_parts(task: Task) -> tuple[Part, ...]:
     said = task.status.message
-    return "" if said is None else words(said.parts)
+    return () if said is None else said.parts
 
 
 def answer_artifact(task: Task) -> TaskArtifact | None:
@@ -81,35 +89,83 @@ def answer_artifact(task: Task) -> TaskArtifact | None:
     for made in task.artifacts:
         if made.artifact_id == ANSWER:
             return made
-    spoken = [made for made in task.artifacts if made.parts and all(map(_is_speech, made.parts))]
+    spoken = [made for made in task.artifacts if made.parts and all(map(is_speech, made.parts))]
     return spoken[0] if len(spoken) == 1 else None
-
-
-def _is_speech(part: Part) -> bool:
-    return part.text is not None and not part.filename
 
 
 def answer_text(task: Task, answer: TaskArtifact | None) -> str:
     """Return the answer of a task in words; data stand for themselves, as JSON."""
+    status = _status_parts(task)
     if answer is not None:
-        return "".join(map(_as_text, answer.parts))
-    said = status_text(task)
-    if said:
-        return said
+        return _told(answer.parts) or parts_text(status)
+    if words(status):
+        return parts_text(status)
     texts = [_as_text(part) for made in task.artifacts for part in made.parts]
-    return "\n".join(filter(None, texts))
+    return "\n".join(filter(None, texts)) or _told(status)
+
+
+def parts_text(parts: Sequence[Part]) -> str:
+    """Return in words what a message answers; a text with a file's name counts if it is alone."""
+    return _told(parts) or words(parts)
+
+
+def beside_text(found: Task | Message, answer: TaskArtifact | None = None) -> list[TaskArtifact]:
+    """Return what an answer brings besides its text, as artifacts: files, links and data.
+
+    Of the artifact that is the answer, and of messages, that is what is not speech. An artifact
+    called "answer" that is data alone is left out: the text is all of it.
+    """
+    if isinstance(found, Message):
+        return _unspoken(TaskArtifact(artifact_id=ANSWER, name=ANSWER, parts=found.parts))
+    made: list[TaskArtifact] = []
+    for one in found.artifacts:
+        if one is not answer:
+            made.append(one)
+        elif not all(map(_is_data, one.parts)):
+            made += _unspoken(one)
+    if found.state is TaskState.COMPLETED:
+        parts = _status_parts(found)
+        made += _unspoken(TaskArtifact(artifact_id=_STATUS, name=ANSWER, parts=parts))
+    return made
+
+
+def _unspoken(made: TaskArtifact) -> list[TaskArtifact]:
+    parts = tuple(part for part in made.parts if not is_speech(part))
+    return [changed(made, parts=parts)] if parts else []
+
+
+def is_speech(part: Part) -> bool:
+    """Tell whether a part is something said, and neither a file nor data."""
+    return part.text is not None and not part.filename
+
+
+def _is_data(part: Part) -> bool:
+    return part.data is not None or part.is_null
+
+
+def _told(parts: Sequence[Part]) -> str:
+    """Return parts in words: texts as they follow each other, data on lines of their own."""
+    told = ""
+    was_data = False
+    for part in parts:
+        text = _as_text(part)
+        if text and told and (was_data or _is_data(part)) and not told.endswith("\n"):
+            told += "\n"
+        if text:
+            told += text
+            was_data = _is_data(part)
+    return told
 
 
 def _as_text(part: Part) -> str:
-    if part.data is not None or part.is_null:
+    if _is_data(part):
         return msgspec.json.encode(part.data).decode()
     return "" if part.filename else part.text or ""
 
 
 def asked_in(task: Task) -> list[Asked]:
     """Return what a task that waits asks: its structured requests, or its words as one."""
-    said = task.status.message
-    parts = () if said is None else said.parts
+    parts = _status_parts(task)
     found = [
         asked
         for part in parts

@@ -9,8 +9,16 @@ from acc.application.examining.card import is_url, objects
 from acc.application.examining.dialect import Ask, Op
 from acc.application.examining.findings import Finding, fail, judged, ok, skipped, warn
 from acc.application.examining.replies import held, read_json
-from acc.application.examining.visit import CARD_PATH, OLD_CARD_PATH, Visit, origin_of
+from acc.application.examining.visit import (
+    CARD_PATH,
+    MISSING,
+    OLD_CARD_PATH,
+    Visit,
+    card_in,
+    origin_of,
+)
 from acc.domain.errors import RemoteFailed
+from acc.ports.outbound.probe_ports import ProbeAnswer
 
 _REQUIRED = (
     "name",
@@ -26,16 +34,12 @@ _MEDIA_TYPE = re.compile(r"(\*|[\w.+-]+)/(\*|[\w.+-]+)(\s*;.*)?")
 
 async def card_path(visit: Visit) -> Finding:
     """Look for the card where clients look for it."""
-    statuses = {
-        url: answer.status for url, answer in visit.cards.items() if url.endswith(CARD_PATH)
-    }
     answer = visit.cards.get(visit.card_url)
     if answer is None:
-        told = ", ".join(f"{url} gave {status}" for url, status in statuses.items())
-        return fail(f"no card: {told}", f"serve the card as JSON at {CARD_PATH}")
+        return fail(f"no card: {_instead(visit)}", f"serve the card as JSON at {CARD_PATH}")
     if visit.card_url.endswith(OLD_CARD_PATH):
         return fail(
-            f"the card is only at {OLD_CARD_PATH}",
+            f"the card is only at {OLD_CARD_PATH}: {_instead(visit)}",
             f"serve the same card at {CARD_PATH}, where clients of 0.3 and 1.0 look for it",
         )
     kind = answer.headers.get("content-type", "")
@@ -47,6 +51,25 @@ async def card_path(visit: Visit) -> Finding:
     return ok(visit.card_url)
 
 
+def _instead(visit: Visit) -> str:
+    """Tell what is where a card should be; that there is none at its old address goes unsaid."""
+    told = [f"{url} cannot be read: {why}" for url, why in visit.unreadable.items()]
+    told += [
+        _told(url, answer)
+        for url, answer in visit.cards.items()
+        if card_in(answer) is None
+        and not (url.endswith(OLD_CARD_PATH) and answer.status in MISSING)
+    ]
+    return "; ".join(told)
+
+
+def _told(url: str, answer: ProbeAnswer) -> str:
+    if answer.status != 200:
+        return f"{url} gave {answer.status}"
+    kind = answer.headers.get("content-type", "")
+    return f"{url} holds no JSON object (sent as {kind or 'no type at all'})"
+
+
 async def card_old_path(visit: Visit) -> Finding:
     """Look for the card where the first clients look for it."""
     found = [
@@ -56,8 +79,9 @@ async def card_old_path(visit: Visit) -> Finding:
     ]
     if found:
         return ok(found[0])
+    is_there = any(url.endswith(OLD_CARD_PATH) for url in visit.unreadable)
     return warn(
-        f"nothing at {OLD_CARD_PATH}",
+        f"{'nothing that can be read' if is_there else 'nothing'} at {OLD_CARD_PATH}",
         f"serve the card there too: clients older than 0.3 look nowhere but at {OLD_CARD_PATH}",
     )
 

@@ -14,13 +14,16 @@ from acc.application.examining.card import Card, is_url
 from acc.application.examining.dialect import HTTP_JSON, JSONRPC, OLD, ONE, Ask, Interface, Op
 from acc.application.examining.findings import CannotTell
 from acc.application.examining.replies import ENDED, Reply, held, read_json, state_of
-from acc.domain.errors import InvalidInput, RemoteFailed
+from acc.domain.errors import AnswerUnreadable, InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import HttpProbePort, ProbeAnswer, ProbeEvent, ProbeRequest
 from acc.ports.outbound.runtime_ports import IdsPort
 
 MARKER = "acc doctor: please answer with a short greeting"
 CARD_PATH = "/.well-known/agent-card.json"
 OLD_CARD_PATH = "/.well-known/agent.json"
+_CARD_PATHS = (CARD_PATH, OLD_CARD_PATH)
+#: What a server answers where it has no card.
+MISSING = frozenset({404, 405, 410})
 MOST_EVENTS = 500
 _PREFERRED = ((JSONRPC, ONE), (HTTP_JSON, ONE), (JSONRPC, OLD), (HTTP_JSON, OLD))
 _LOOPBACK = frozenset({"localhost", "::1"})
@@ -67,6 +70,12 @@ def is_loopback(url: str) -> bool:
     return host in _LOOPBACK or host.startswith("127.")
 
 
+def card_in(answer: ProbeAnswer) -> Card | None:
+    """Return the card that an answer holds, if it holds one."""
+    document = read_json(answer.body) if answer.status == 200 else None
+    return Card(document) if isinstance(document, dict) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What a stream told until it ended, or until enough of it was seen."""
@@ -101,6 +110,7 @@ class Visit:
     ids: IdsPort
     pause: Pause = asyncio.sleep
     cards: dict[str, ProbeAnswer] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
     card: Card | None = None
     card_url: str = ""
     _first: Reply | RemoteFailed | None = None
@@ -111,25 +121,54 @@ class Visit:
     # The card
 
     async def read_card(self) -> None:
-        """Look for the card where clients do; RemoteFailed if there is no server at all."""
-        for url in self._card_urls():
+        """Look for the card where clients do; RemoteFailed if there is no server at all.
+
+        The card of the root will do for a path that has none. One that is there and broken is not
+        looked for elsewhere: what is there is another agent's.
+        """
+        named, root = self._card_urls()
+        for url in named:
+            await self._read_card_at(url)
+        if self.card is None and not all(map(self._has_none_at, named)):
+            return
+        for url in root:
+            await self._read_card_at(url)
+
+    def _has_none_at(self, url: str) -> bool:
+        return url in self.cards and self.cards[url].status in MISSING
+
+    async def _read_card_at(self, url: str) -> None:
+        try:
             answer = await self.fetch(url)
             if answer.status in (401, 403) and self.target.token:
                 answer = await self.fetch(url, self.bearer())
-            self.cards[url] = answer
-            document = read_json(answer.body)
-            if answer.status == 200 and isinstance(document, dict) and self.card is None:
-                self.card = Card(document)
-                self.card_url = url
+        except AnswerUnreadable as error:
+            self.unreadable[url] = str(error)
+            return
+        self.cards[url] = answer
+        card = card_in(answer)
+        if card is not None and self.card is None:
+            self.card, self.card_url = card, url
 
-    def _card_urls(self) -> list[str]:
-        url = self.target.url
-        parts = urlsplit(url)
+    def _card_urls(self) -> tuple[list[str], list[str]]:
+        """Return where the card of the agent that was named may be, and where the root's is."""
+        parts = urlsplit(self.target.url)
         root = f"{parts.scheme}://{parts.netloc}"
-        if parts.path.endswith(".json"):
-            return list(dict.fromkeys([url, root + CARD_PATH, root + OLD_CARD_PATH]))
-        bases = dict.fromkeys([root + parts.path.rstrip("/"), root])
-        return [base + path for path in (CARD_PATH, OLD_CARD_PATH) for base in bases]
+        base = root + parts.path.rstrip("/")
+        for path in _CARD_PATHS:
+            base = base.removesuffix(path)
+        is_card = base.endswith(".json")
+        named = [base] if is_card else [base + path for path in _CARD_PATHS]
+        return named, [root + path for path in _CARD_PATHS if root + path not in named]
+
+    @property
+    def stand_in(self) -> str:
+        """Return the root if the card is the root's, and not that of the agent that was named."""
+        named, _ = self._card_urls()
+        if not self.card_url or self.card_url in named:
+            return ""
+        parts = urlsplit(self.card_url)
+        return f"{parts.scheme}://{parts.netloc}"
 
     async def fetch(self, url: str, headers: Mapping[str, str] | None = None) -> ProbeAnswer:
         """Return what a GET of a URL gives."""
@@ -233,11 +272,17 @@ class Visit:
     # What several checks need
 
     async def first(self) -> Reply:
-        """Return the answer to the first message, which is sent once."""
+        """Return the answer to the first message, which is sent once.
+
+        That it cannot be read is told to the check that asks first; the others have nothing to see.
+        """
         if self._first is None:
             self.first_message = self.message()
             try:
                 self._first = await self.ask(Ask(op=Op.SEND, message=self.first_message))
+            except AnswerUnreadable as error:
+                self._first = error
+                raise
             except RemoteFailed as error:
                 self._first = error
         if isinstance(self._first, RemoteFailed):
@@ -268,6 +313,9 @@ class Visit:
         if self._told is None:
             try:
                 self._told = await self.stream(Ask(op=Op.STREAM, message=self.message()))
+            except AnswerUnreadable as error:
+                self._told = error
+                raise
             except RemoteFailed as error:
                 self._told = error
         if isinstance(self._told, RemoteFailed):

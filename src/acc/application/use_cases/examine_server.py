@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from acc.application.examining.checklist import CHECKS, UNSEEN, Check, Unseen
 from acc.application.examining.findings import Area, CannotTell, Finding, Verdict, fail, skipped
 from acc.application.examining.visit import Pause, Target, Visit
-from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
+from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import HttpProbePort
 from acc.ports.outbound.runtime_ports import IdsPort
 
@@ -32,6 +32,7 @@ class Examination:
     """What an examination came to.
 
     `unseen` are the duties that no visitor can check; who asked for some checks only is spared.
+    `stand_in` is the root of the server if its agent was examined, as the URL has no card.
     """
 
     url: str
@@ -39,6 +40,7 @@ class Examination:
     over: str
     lines: tuple[Line, ...]
     unseen: tuple[Unseen, ...] = ()
+    stand_in: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """Return how many checks ended with one verdict."""
@@ -95,6 +97,7 @@ class ExamineServer:
             over=visit.main.told if spoken else "",
             lines=tuple(lines),
             unseen=() if only else UNSEEN,
+            stand_in=visit.stand_in,
         )
 
     def chosen(self, only: Collection[str]) -> list[Check]:
@@ -111,6 +114,11 @@ async def _made(check: Check, visit: Visit) -> Finding:
         return await check.run(visit)
     except CannotTell as reason:
         return skipped(str(reason))
+    except AnswerUnreadable as error:
+        return fail(
+            str(error),
+            "send answers as they are, or with gzip, and of a size that clients can take",
+        )
     except RemoteFailed as error:
         return fail(
             f"no answer: {error}",

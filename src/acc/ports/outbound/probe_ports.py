@@ -44,8 +44,8 @@ class ProbeStream:
 class HttpProbePort(Protocol):
     """Sends requests as they are and judges nothing.
 
-    Both raise RemoteFailed if there is no answer, or not in time, and AddressRefused for an address
-    that must not be called.
+    Both raise RemoteFailed if there is no answer, or not in time, AnswerUnreadable for one that
+    cannot be taken, and AddressRefused for an address that must not be called.
     """
 
     async def exchange(self, request: ProbeRequest) -> ProbeAnswer:
