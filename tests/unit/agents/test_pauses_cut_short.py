@@ -1,19 +1,23 @@
 """Runs that waited too long, whose process died, or that do something else when they go on."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from small_agents import WHO, Does, approved, payer, results, says, till
 
 from acc import (
     Agent,
     AgentTool,
     Event,
+    EventKind,
     ParallelAgent,
     RunConfig,
     RunContext,
     Runner,
     ToolContext,
+    approve,
     tool,
 )
 from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
@@ -44,9 +48,16 @@ class Killed(BaseException):
 
 
 class MortalStore(InMemorySessionStore):
-    """A store that stores nothing more once its process is dead."""
+    """A store that stores nothing more once its process is dead.
+
+    With `forgets_beginnings` it holds what an earlier version put on record.
+    """
 
     dead = False
+
+    def __init__(self, *, clock: FrozenClock, forgets_beginnings: bool = False) -> None:
+        super().__init__(clock=clock)
+        self.forgets_beginnings = forgets_beginnings
 
     async def append(
         self,
@@ -60,6 +71,24 @@ class MortalStore(InMemorySessionStore):
         if self.dead:
             raise Killed
         await super().append(key, events, holder=holder, release=release, along=along)
+
+    async def events(self, key: SessionKey, **terms: Any) -> tuple[Event, ...]:
+        found = await super().events(key, **terms)
+        return as_before(found) if self.forgets_beginnings else found
+
+
+def as_before(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Return events as they were put on record before the beginnings of calls were."""
+    begun = {event.step.removesuffix("#1") for event in events if "begun" in event.detail}
+    kept: list[Event] = []
+    for event in events:
+        path, _, number = event.step.partition("#")
+        if "begun" in event.detail:
+            continue
+        step = f"{path}#{int(number) - 1}" if path in begun and number != "0" else event.step
+        detail = {} if event.kind is EventKind.INPUT else event.detail
+        kept.append(replace(event, step=step, detail=detail))
+    return tuple(kept)
 
 
 async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:
@@ -83,6 +112,74 @@ async def test_an_approved_call_in_which_the_process_died_is_not_made_again() ->
     assert results(result) == [
         {"error": "pay: it was begun earlier, and how it ended is not known"}
     ]
+
+
+async def test_approved_calls_that_were_not_begun_when_the_process_died_are_made_afterwards() -> (
+    None
+):
+    paid: list[int] = []
+    store = MortalStore(clock=FrozenClock())
+
+    @tool(confirm=True, parallel=False)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        store.dead = len(paid) == 1
+        return f"paid {amount}"
+
+    runner = Runner(payer("a", pay, 1, 2, 3), store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    result = await runner.resume(**WHO)
+    assert (result.text, paid) == ("done", [1, 2, 3])
+    unknown = {"error": "pay: it was begun earlier, and how it ended is not known"}
+    assert sorted(map(str, results(result))) == ["paid 2", "paid 3", str(unknown)]
+
+
+async def test_a_call_that_was_approved_before_beginnings_were_kept_is_not_made_twice() -> None:
+    paid: list[int] = []
+    store = MortalStore(clock=FrozenClock(), forgets_beginnings=True)
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        store.dead = True
+        return "paid"
+
+    runner = Runner(payer("a", pay, 1), store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    result = await runner.resume(**WHO)
+    assert (result.text, paid) == ("done", [1])
+    assert results(result) == [
+        {"error": "pay: it may have been begun earlier, and how it ended is not known"}
+    ]
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_an_approved_long_running_call_is_begun_once_whichever_version_began_it(
+    before: bool,
+) -> None:
+    began: list[str] = []
+    store = MortalStore(clock=FrozenClock(), forgets_beginnings=before)
+
+    @tool(confirm=True, long_running=True)
+    def export() -> str:
+        """Export."""
+        began.append("export")
+        return "ticket 7"
+
+    model = ScriptedModel(call("export"), "done")
+    agent = Agent(name="a", model=model, tools=[export], memory=None)
+    runner = Runner(agent, store=(store, InMemoryArtifactStore()))
+    waiting = await approved(runner, await runner.run(**WHO, message="go"))
+    result = await runner.resume(**WHO, answers=approve(waiting.requests[0].id, value="exported"))
+    assert (result.text, results(result), began) == ("done", ["exported"], ["export"])
 
 
 async def test_what_a_call_stored_before_the_process_died_stays_stored_once() -> None:

@@ -14,6 +14,7 @@ from acc.application.agents.tool import Tool, ToolContext, as_data
 from acc.application.context import RunContext
 from acc.application.control import OF_THE_RUN, RunPaused, RunRejected, must_pass
 from acc.application.edits import WRONG_ARGUMENTS
+from acc.application.resuming import tells_beginnings
 from acc.application.state import plain
 from acc.domain.errors import (
     StateNotStorable,
@@ -187,6 +188,7 @@ class ToolCalls:
             if found is not None:
                 return Outcome(result=_plain_result(call, found))
         again = self._again
+        answer: InputAnswer | None = None
         question = await self._question(scope, tool, arguments)
         if question:
             answer, approved = await self._approved(scope, tool, arguments, question)
@@ -195,9 +197,11 @@ class ToolCalls:
             again = answer.request_id not in scope.run.fresh
             arguments = approved
         scope.run.ledger.before_tool_call(scope.path)
-        if again and not tool.replayable and await _was_begun(scope):
-            said = f"{tool.name}: it was begun earlier, and how it ended is not known"
+        if again and not tool.replayable and (begun := await _begun(scope, answer)):
+            said = f"{tool.name}: it {begun} begun earlier, and how it ended is not known"
             return Outcome(result=_error(call, said), ran=True)
+        if answer is not None and not tool.replayable and scope.upcoming() is None:
+            await scope.emit(EventKind.STATE, detail={"begun": tool.name})
         return await self._invoke(scope, call, tool, arguments)
 
     async def _question(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -308,14 +312,17 @@ async def _replayed(
     )
 
 
-async def _was_begun(scope: RunContext) -> bool:
-    """Tell whether a process that died may have called the tool already: never twice."""
+async def _begun(scope: RunContext, answer: InputAnswer | None) -> str:
+    """Tell how sure it is that a process that died has called the tool already: never twice."""
     recorded = scope.on_record()
-    if recorded and recorded[-1].request is not None:
-        return False
+    if not recorded:
+        is_told = answer is not None and tells_beginnings(scope.run, answer)
+        return "" if is_told else "may have been"
+    if recorded[-1].request is not None:
+        return ""
     for event in recorded:
         await scope.emit(event.kind)
-    return True
+    return "was"
 
 
 async def _started(scope: RunContext) -> InputRequest | None:
