@@ -1,6 +1,7 @@
 """Tools as a model sees them: from signature and docstring."""
 
 import inspect
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal, TypedDict
@@ -197,6 +198,28 @@ def test_arguments_that_do_not_fit_are_refused_with_the_reason(
 
     with pytest.raises(msgspec.ValidationError, match=fault):
         take.checked(arguments)
+
+
+def test_a_default_that_is_shown_may_be_given_too() -> None:
+    @tool
+    def pay(
+        amount: int,
+        note: str = None,  # type: ignore[assignment]
+        share: Annotated[float, msgspec.Meta(le=1)] = None,  # type: ignore[assignment]
+        most: int = math.inf,  # type: ignore[assignment]
+        parts: list[float] = [math.nan],  # noqa: B006
+    ) -> str:
+        """Pay."""
+        return "paid"
+
+    assert properties(pay)["note"] == {
+        "anyOf": [{"type": "string"}, {"type": "null"}],
+        "default": None,
+    }
+    assert properties(pay)["most"] == {"type": "integer"}
+    assert "default" not in properties(pay)["parts"]
+    given = {"amount": 1, "note": None, "share": None}
+    assert pay.checked(given).items() >= {**given, "most": math.inf}.items()
 
 
 def test_a_default_list_is_new_for_every_call() -> None:

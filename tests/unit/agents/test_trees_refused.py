@@ -3,9 +3,10 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 from small_agents import says, turn
 
 from acc import (
@@ -25,6 +26,10 @@ from acc import (
     tool,
 )
 from acc.domain.errors import AgentFailed, InvalidInput, InvalidTree
+
+
+def modest(amount: Annotated[int, Meta(ge=1)] = 0) -> None:
+    """Ask for less than one may."""
 
 
 def greet(name: str) -> str:
@@ -243,6 +248,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a tool without type hints": (
         lambda: tool(untyped),
         "tool 'untyped': 'name' needs a type hint",
+    ),
+    "a tool whose default does not fit": (
+        lambda: tool(modest),
+        "tool 'modest': the default of 'amount' does not fit its hint: Expected `int` >= 1",
     ),
     "a tool of any number of arguments": (
         lambda: tool(variadic),

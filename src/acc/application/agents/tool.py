@@ -182,6 +182,8 @@ class FunctionTool:
     long_running: bool = False
     parallel: bool = True
     replayable: bool = field(default=False, init=False)
+    #: Defaults that JSON has no words for, as infinity, so that neither models nor people see them.
+    untold: Mapping[str, Any] = field(init=False, repr=False)
     _spec: ToolSpec = field(init=False, repr=False)
     _takes: type[Any] = field(init=False, repr=False)
     _context_name: str = field(init=False, repr=False, default="")
@@ -195,14 +197,23 @@ class FunctionTool:
         text, described = read_docstring(inspect.getdoc(target) or "")
         self.description = self.description or text
         parameters = self._parameters()
-        found = [_field(name, parameter) for name, parameter in parameters.items()]
         try:
+            found = [_field(name, *given) for name, given in parameters.items()]
             self._takes = msgspec.defstruct(
                 "arguments", found, kw_only=True, forbid_unknown_fields=True
             )
             schema = _schema(self._takes, described)
+        except _WrongDefault as error:
+            raise InvalidTree(f"tool {self.name!r}: {error}") from None
         except (TypeError, ValueError, NameError, KeyError) as error:
             raise InvalidTree(f"tool {self.name!r}: its signature has no schema: {error}") from None
+        self.untold = {
+            name: default
+            for name, (_, default) in parameters.items()
+            if default is not inspect.Parameter.empty and not _is_told(default)
+        }
+        for name in self.untold:
+            schema["properties"][name].pop("default", None)
         self._spec = ToolSpec(name=self.name, description=self.description, parameters=schema)
         self._is_async = inspect.iscoroutinefunction(target)
         functools.update_wrapper(self, target, updated=())
@@ -275,13 +286,47 @@ def _check_terms(given: "FunctionTool | AgentTool") -> None:
             raise InvalidTree(f"tool {given.name!r}: {name} cannot be {seconds!r}")
 
 
-def _field(name: str, parameter: tuple[Any, Any]) -> Any:
-    kind, default = parameter
+class _WrongDefault(Exception):
+    """Says which default its own type hint does not take."""
+
+
+def _field(name: str, kind: Any, default: Any) -> Any:
     if default is inspect.Parameter.empty:
         return (name, kind)
+    kind = _kind_with_default(name, kind, default)
     if isinstance(default, list | dict | set):
         return (name, kind, msgspec.field(default_factory=functools.partial(deepcopy, default)))
     return (name, kind, default)
+
+
+def _kind_with_default(name: str, kind: Any, default: Any) -> Any:
+    """Return a hint that takes its default too, as whoever is shown that may give it."""
+    try:
+        msgspec.convert(as_data(default), kind)
+    except msgspec.ValidationError as error:
+        if default is None:
+            return kind | None
+        if _is_told(default):
+            raise _WrongDefault(f"the default of {name!r} does not fit its hint: {error}") from None
+    return kind
+
+
+def _is_told(default: Any) -> bool:
+    """Tell whether JSON has words for a default: there are none for infinity."""
+    data = as_data(default)
+    return bool(msgspec.json.decode(msgspec.json.encode(data)) == data)
+
+
+def as_shown(tool: "Tool", arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as a person is shown them, from whatever record they are read."""
+    untold = tool.untold if isinstance(tool, FunctionTool) else {}
+    told = {
+        name: value
+        for name, value in arguments.items()
+        if name not in untold or value not in (untold[name],)
+    }
+    shown: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(as_data(told)))
+    return shown
 
 
 def as_data(value: Any) -> Any:

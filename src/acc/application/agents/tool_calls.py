@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import Callback, called
-from acc.application.agents.tool import Tool, ToolContext, as_data
+from acc.application.agents.tool import Tool, ToolContext, as_shown
 from acc.application.context import RunContext
 from acc.application.control import OF_THE_RUN, RunPaused, RunRejected, must_pass
 from acc.application.edits import WRONG_ARGUMENTS
@@ -218,28 +218,33 @@ class ToolCalls:
     ) -> tuple[InputAnswer, dict[str, Any] | None]:
         """Return a person's answer and what is to run, None after a no.
 
-        Who edits the arguments so that the tool cannot take them is told why and asked again.
+        Who edits the arguments so that the tool cannot take them is told why and asked again, as
+        is who was shown what it took before the program changed.
         """
         wrong = ""
+        shown = as_shown(tool, arguments)
         while True:
-            request, answer = await self._ask(scope, tool, arguments, wrong + question)
+            request, answer = await self._ask(scope, tool, shown, wrong + question)
             if answer.verdict is not Verdict.APPROVE:
                 return answer, None
-            edited = request.arguments if answer.arguments is None else answer.arguments
+            edited = answer.arguments
+            if edited is None and request.arguments == shown:
+                return answer, dict(arguments)
             try:
-                return answer, tool.checked(edited)
+                return answer, tool.checked(request.arguments if edited is None else edited)
             except WRONG_ARGUMENTS as error:
-                wrong = f"The edited arguments for {tool.name} are wrong: {error}.\n"[:_MOST_FAULT]
+                which = "arguments that were shown" if edited is None else "edited arguments"
+                wrong = f"The {which} for {tool.name} are wrong: {error}.\n"[:_MOST_FAULT]
 
     async def _ask(
-        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any], question: str
+        self, scope: RunContext, tool: Tool, shown: Mapping[str, Any], question: str
     ) -> tuple[InputRequest, InputAnswer]:
         """Return what a person was shown and the answer; what was shown is what will run."""
         return await scope.ask(
             question,
             kind=RequestKind.CONFIRMATION,
             tool=tool.name,
-            arguments=as_data(arguments),
+            arguments=shown,
             schema=tool.spec.parameters,
             expires_after=tool.confirm_expires,
         )
