@@ -1,7 +1,7 @@
 """The agent that reasons with a model: ask, use tools, ask again, answer."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -312,13 +312,19 @@ class _Reasoning:
         ctx, agent = self._ctx, self._agent
         again = event.step in ctx.run.journal
         tools = self._tools
+        offered: Collection[str] = tools
         if self._offered is not None:
             names = event.detail.get("offered", ())
             if again and names:
                 await self._offered.look_again()
+            offered = (*tools, *self._offered.names)
             tools = {**tools, **self._offered.by_name(names)}
         calls = ToolCalls(
-            ctx, tools, before=agent.before_tool_callback, after=agent.after_tool_callback
+            ctx,
+            tools,
+            offered=offered,
+            before=agent.before_tool_callback,
+            after=agent.after_tool_callback,
         )
         outcomes = await calls.run(event.calls, again=again)
         self._note("agent", agent.name, event.parts)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,18 +76,20 @@ class _Batch:
 
 
 class ToolCalls:
-    """Carries out the calls that one agent's model makes."""
+    """Carries out the calls of one agent's model; `offered` is what it could have called."""
 
     def __init__(
         self,
         ctx: RunContext,
         tools: Mapping[str, Tool],
         *,
+        offered: Collection[str],
         before: Callback | None,
         after: Callback | None,
     ) -> None:
         self._ctx = ctx
         self._tools = tools
+        self._offered = offered
         self._before = before
         self._after = after
         self._again = False
@@ -176,7 +178,7 @@ class ToolCalls:
 
     def _fault(self, call: ToolCall, tool: Tool | None) -> str:
         if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
+            known = ", ".join(sorted(self._offered)) or "none"
             return f"there is no tool {call.name!r}; the tools are: {known}"
         return f"the arguments of {call.name} could not be read: {call.fault}" if call.fault else ""
 
