@@ -4,7 +4,7 @@ import inspect
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import msgspec
 import pytest
@@ -245,7 +245,16 @@ def test_the_context_is_no_argument_by_type_or_by_name() -> None:
     def text(context: str) -> None:
         """Three."""
 
+    @tool
+    def at_will(n: int, ctx: ToolContext | None = None) -> None:
+        """Four."""
+
+    @tool
+    def with_a_note(n: int, ctx: Annotated[Optional[ToolContext], "the run"]) -> None:  # noqa: UP045
+        """Five."""
+
     assert list(properties(by_type)) == list(properties(by_name)) == ["n"]
+    assert list(properties(at_will)) == list(properties(with_a_note)) == ["n"]
     assert list(properties(text)) == ["context"]
 
 

@@ -249,6 +249,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tool(untyped),
         "tool 'untyped': 'name' needs a type hint",
     ),
+    "a part of a function": (
+        lambda: Agent(name="a", tools=[functools.partial(greet, "x")]),
+        "'x'\\) has no name to be called by as a tool: give a function with type hints",
+    ),
     "a tool whose default does not fit": (
         lambda: tool(modest),
         "tool 'modest': the default of 'amount' does not fit its hint: Expected `int` >= 1",

@@ -4,11 +4,12 @@ import functools
 import inspect
 import math
 import re
+import types
 import typing
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Annotated, Any, Protocol, overload, runtime_checkable
 
 import msgspec
 
@@ -192,6 +193,11 @@ class FunctionTool:
     def __post_init__(self) -> None:
         target = self.func
         self.name = self.name or getattr(target, "__name__", "")
+        if not self.name:
+            raise InvalidTree(
+                f"{target!r} has no name to be called by as a tool: give a function with type "
+                "hints that calls it"
+            )
         check_name(self.name, "a tool")
         _check_terms(self)
         text, described = read_docstring(inspect.getdoc(target) or "")
@@ -254,7 +260,7 @@ class FunctionTool:
         found: dict[str, tuple[Any, Any]] = {}
         for name, parameter in inspect.signature(self.func).parameters.items():
             kind = hints.get(name, Any)
-            if kind is ToolContext or (kind is Any and name in _CONTEXT_NAMES):
+            if _is_context(kind) or (kind is Any and name in _CONTEXT_NAMES):
                 self._context_name = name
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -263,6 +269,13 @@ class FunctionTool:
                 raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
             found[name] = (kind, parameter.default)
         return found
+
+
+def _is_context(kind: Any) -> bool:
+    """Tell whether a hint asks for the context, with a note on it or with None beside it."""
+    if typing.get_origin(kind) in (Annotated, typing.Union, types.UnionType):
+        return any(map(_is_context, typing.get_args(kind)))
+    return kind is ToolContext
 
 
 def _contained(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
