@@ -71,6 +71,7 @@ async def test_an_answer_goes_to_the_state_under_its_key() -> None:
     [
         '{"title": "Fire", "urgency": "high"}',
         '```json\n{"title": "Fire", "urgency": "high"}\n```',
+        '```JSON\n{"title": "Fire", "urgency": "high"}\n```',
         '```\n{"title": "Fire", "urgency": "high"}\n```\n',
     ],
 )

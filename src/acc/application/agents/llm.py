@@ -34,7 +34,7 @@ from acc.ports.outbound.model_ports import (
     ToolSpec,
 )
 
-_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S)
+_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S | re.I)
 _MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
 _EMPTY = "the answer is empty"
