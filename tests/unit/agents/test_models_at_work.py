@@ -84,6 +84,12 @@ async def test_an_answer_that_fits_its_schema_is_kept_as_data(answer: str) -> No
     assert agent.json_schema is not None
 
 
+async def test_an_answer_with_numbers_as_keys_is_kept_with_texts_as_keys() -> None:
+    model = ScriptedModel('{"1": ["Ann"]}')
+    agent = Agent(name="a", model=model, output_schema=dict[int, list[str]], output_key="seats")
+    assert (await turn(agent)).state == {"seats": {"1": ["Ann"]}}
+
+
 async def test_defaults_of_the_schema_are_filled_in() -> None:
     agent = Agent(name="a", model=ScriptedModel('{"x": 1}'), output_schema=Point, output_key="p")
     assert (await turn(agent)).state == {"p": {"x": 1, "y": 0}}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pytest
@@ -145,6 +146,24 @@ async def test_a_tool_runs_as_approved_whatever_its_defaults_are(
     assert request.arguments == (given if shown is None else shown)
     done = await desk.restarted().approve_all([request])
     assert (done.text, paid) == ("done", [ran])
+
+
+async def test_keys_that_are_no_texts_arrive_as_what_they_are(world: World) -> None:
+    seated: list[Any] = []
+
+    @tool(confirm=True)
+    def seat(guests: dict[int, str], rows: dict[int, dict[date, int]] = {3: {}}) -> str:  # noqa: B006
+        """Seat guests."""
+        seated.append((guests, rows))
+        return "seated"
+
+    guests = {"1": "Ann", "2": "Bo"}
+    desk = world.desk(clerk(ScriptedModel(call("seat", guests=guests), "done"), seat))
+    (request,) = (await desk.say("seat them")).requests
+    assert request.arguments == {"guests": guests, "rows": {"3": {}}}
+    edited = {"guests": {"7": "Cy"}, "rows": {"1": {"2026-11-16": 2}}}
+    await desk.restarted().answer(approve(request.id, arguments=edited))
+    assert seated == [({7: "Cy"}, {1: {date(2026, 11, 16): 2}})]
 
 
 async def test_a_class_may_have_a_default_that_no_record_can_hold(world: World) -> None:

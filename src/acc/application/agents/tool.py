@@ -235,7 +235,8 @@ class FunctionTool:
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function takes them, or raise msgspec.ValidationError."""
-        return msgspec.structs.asdict(msgspec.convert(arguments, self._takes))
+        # The keys of JSON are texts, whatever they stand for.
+        return msgspec.structs.asdict(msgspec.convert(arguments, self._takes, str_keys=True))
 
     async def invoke(
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
@@ -315,7 +316,7 @@ def _field(name: str, kind: Any, default: Any) -> Any:
 def _kind_with_default(name: str, kind: Any, default: Any) -> Any:
     """Return a hint that takes its default too, as whoever is shown that may give it."""
     try:
-        msgspec.convert(as_data(default), kind)
+        msgspec.convert(as_data(default), kind, str_keys=True)
     except msgspec.ValidationError as error:
         if default is None:
             return kind | None
@@ -344,7 +345,7 @@ def as_shown(tool: "Tool", arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_data(value: Any) -> Any:
     """Return what msgspec read as plain data, with the defaults it left to the classes."""
-    return msgspec.to_builtins(_whole(value))
+    return msgspec.to_builtins(_whole(value), str_keys=True)
 
 
 def _whole(value: Any) -> Any:
