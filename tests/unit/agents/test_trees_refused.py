@@ -49,6 +49,10 @@ def by_position(name: str, /) -> str:
     return name
 
 
+def may_take_a_function(work: Callable[[], None] = None) -> None:  # type: ignore[assignment]
+    work()
+
+
 def takes_a_function(work: Callable[[], None]) -> None:
     work()
 
@@ -265,6 +269,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a tool whose argument has no schema": (
         lambda: tool(takes_a_function),
         "tool 'takes_a_function': its signature has no schema",
+    ),
+    "a tool whose argument has no schema and need not be given": (
+        lambda: tool(may_take_a_function),
+        "its signature has no schema: Callable is of no kind that can be read from JSON: take a",
     ),
     "a tool whose type is unknown": (
         lambda: tool(takes_an_unknown),

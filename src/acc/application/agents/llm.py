@@ -16,7 +16,7 @@ from acc.application.agents.base import (
     refuse_unless,
 )
 from acc.application.agents.instruction import Instruction, resolve
-from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool, json_schema
+from acc.application.agents.tool import AgentTool, Tool, as_data, as_model, as_tool, json_schema
 from acc.application.agents.tool_calls import Outcome, ToolCalls
 from acc.application.agents.toolset import OfferedTools, Toolset, check_toolsets
 from acc.application.agents.transfer import TRANSFER, TransferTool
@@ -293,7 +293,7 @@ class _Reasoning:
             fenced = _FENCE.match(answer.text)
             try:
                 body = fenced[1] if fenced else answer.text
-                parsed = msgspec.json.decode(body, type=agent.output_schema)
+                parsed = msgspec.json.decode(body, type=agent.output_schema, dec_hook=as_model)
             except (msgspec.MsgspecError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
             value = as_data(parsed)

@@ -235,8 +235,7 @@ class FunctionTool:
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function takes them, or raise msgspec.ValidationError."""
-        # The keys of JSON are texts, whatever they stand for.
-        return msgspec.structs.asdict(msgspec.convert(arguments, self._takes, str_keys=True))
+        return msgspec.structs.asdict(_read(arguments, self._takes))
 
     async def invoke(
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
@@ -308,7 +307,7 @@ def _field(name: str, kind: Any, default: Any) -> Any:
     if default is inspect.Parameter.empty:
         return (name, kind)
     kind = _kind_with_default(name, kind, default)
-    if isinstance(default, list | dict | set):
+    if isinstance(default, list | dict | set) or _is_model(type(default)):
         return (name, kind, msgspec.field(default_factory=functools.partial(deepcopy, default)))
     return (name, kind, default)
 
@@ -316,7 +315,7 @@ def _field(name: str, kind: Any, default: Any) -> Any:
 def _kind_with_default(name: str, kind: Any, default: Any) -> Any:
     """Return a hint that takes its default too, as whoever is shown that may give it."""
     try:
-        msgspec.convert(as_data(default), kind, str_keys=True)
+        _read(as_data(default), kind)
     except msgspec.ValidationError as error:
         if default is None:
             return kind | None
@@ -345,7 +344,30 @@ def as_shown(tool: "Tool", arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_data(value: Any) -> Any:
     """Return what msgspec read as plain data, with the defaults it left to the classes."""
-    return msgspec.to_builtins(_whole(value), str_keys=True)
+    return msgspec.to_builtins(_whole(value), str_keys=True, enc_hook=model_as_data)
+
+
+def _read(data: Any, kind: Any) -> Any:
+    """Return data of JSON, whose keys are texts whatever they stand for, as a type has it."""
+    return msgspec.convert(data, kind, str_keys=True, dec_hook=as_model)
+
+
+def as_model(kind: type[Any], data: Any) -> Any:
+    """Return data as a class of pydantic's has it, or of another library with such methods."""
+    _check_model(kind)
+    return kind.model_validate_json(msgspec.json.encode(data))
+
+
+def model_as_data(value: Any) -> Any:
+    """Return what such a class holds, under the names that its schema has."""
+    if not _is_model(type(value)):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return value.model_dump(mode="json", by_alias=True)
+
+
+def _is_model(kind: type[Any]) -> bool:
+    methods = ("model_json_schema", "model_validate_json", "model_dump")
+    return all(hasattr(kind, name) for name in methods)
 
 
 def _whole(value: Any) -> Any:
@@ -358,12 +380,38 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def _check_model(kind: type[Any]) -> None:
+    if not _is_model(kind):
+        raise TypeError(
+            f"{kind.__name__} is of no kind that can be read from JSON: take a dataclass, a "
+            "TypedDict, a msgspec.Struct, a pydantic model, or types as str and list[int]"
+        )
+
+
 def json_schema(of: Any) -> dict[str, Any]:
     """Return the JSON schema of a type."""
-    schema = msgspec.json.schema(of)
+    parts: dict[str, Any] = {}
+
+    def of_model(kind: type[Any]) -> dict[str, Any]:
+        _check_model(kind)
+        found = dict(kind.model_json_schema())
+        _add_parts(parts, found.pop("$defs", {}))
+        return found
+
+    schema = msgspec.json.schema(of, schema_hook=of_model)
+    if parts:
+        # What refers to them does so from the top.
+        _add_parts(parts, schema.get("$defs", {}))
+        schema["$defs"] = parts
     # msgspec 0.22 finds fields whose names are not ASCII only once they have been written.
     msgspec.json.encode(schema)
     return schema
+
+
+def _add_parts(parts: dict[str, Any], further: Mapping[str, Any]) -> None:
+    for name, part in further.items():
+        if parts.setdefault(name, part) != part:
+            raise TypeError(f"two of its classes are called {name}")
 
 
 def _schema(takes: type[Any], described: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import Callback, called
-from acc.application.agents.tool import Tool, ToolContext, as_shown
+from acc.application.agents.tool import Tool, ToolContext, as_shown, model_as_data
 from acc.application.context import RunContext
 from acc.application.control import OF_THE_RUN, RunPaused, RunRejected, must_pass
 from acc.application.edits import WRONG_ARGUMENTS
@@ -428,7 +428,7 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
     """Return a result as plain data; what is none is told as an error."""
     try:
         if not isinstance(content, str | int | bool | None):
-            content = msgspec.to_builtins(content)
+            content = msgspec.to_builtins(content, enc_hook=model_as_data)
         content = plain(content, call.name)
         msgspec.json.encode(content)  # half a character, say, has no place in a record
     except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
