@@ -138,6 +138,28 @@ async def test_approved_calls_that_were_not_begun_when_the_process_died_are_made
     assert sorted(map(str, results(result))) == ["paid 2", "paid 3", str(unknown)]
 
 
+async def test_that_a_call_was_begun_is_told_though_its_tool_is_gone() -> None:
+    store = MortalStore(clock=FrozenClock())
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        store.dead = True
+        return "paid"
+
+    model = ScriptedModel(call("pay", amount=1), "done")
+    stores = (store, InMemoryArtifactStore())
+    runner = Runner(Agent(name="a", model=model, tools=[pay], memory=None), store=stores)
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    later = Runner(Agent(name="a", model=model, memory=None), store=stores)
+    result = await later.resume(**WHO)
+    assert "it was begun earlier" in results(result)[0]["error"]
+    assert (result.text, result.usage.tool_calls) == ("done", 1)
+
+
 async def test_a_call_that_was_approved_before_beginnings_were_kept_is_not_made_twice() -> None:
     paid: list[int] = []
     store = MortalStore(clock=FrozenClock(), forgets_beginnings=True)

@@ -165,13 +165,16 @@ class ToolCalls:
         outcome = Outcome(result=_error(call, said), at_fault=at_fault and not recorded)
         for event in recorded:
             await scope.emit(event.kind)
+            if "begun" in event.detail:
+                outcome = Outcome(result=_error(call, _unknown(call.name, "was")), ran=True)
             if (request := event.request) is None:
                 continue
             if (answer := scope.run.answers.get(request.id)) is None:
                 raise RunPaused([request])
             if request.kind is RequestKind.OUTCOME:
-                scope.run.ledger.before_tool_call(scope.path)
                 outcome = Outcome(result=_reported(call, answer), ran=True)
+        if outcome.ran:
+            scope.run.ledger.before_tool_call(scope.path)
         if self._again:
             scope.pass_over()
         return await self._close(scope, outcome)
@@ -200,8 +203,7 @@ class ToolCalls:
             arguments = approved
         scope.run.ledger.before_tool_call(scope.path)
         if again and not tool.replayable and (begun := await _begun(scope, answer)):
-            said = f"{tool.name}: it {begun} begun earlier, and how it ended is not known"
-            return Outcome(result=_error(call, said), ran=True)
+            return Outcome(result=_error(call, _unknown(tool.name, begun)), ran=True)
         if answer is not None and not tool.replayable and scope.upcoming() is None:
             await scope.emit(EventKind.STATE, detail={"begun": tool.name})
         return await self._invoke(scope, call, tool, arguments)
@@ -411,6 +413,10 @@ async def _guarded(
     finally:
         tool_context.close()
     return _plain_result(call, found)
+
+
+def _unknown(name: str, begun: str) -> str:
+    return f"{name}: it {begun} begun earlier, and how it ended is not known"
 
 
 def _too_slow(tool: Tool, limit: float | None) -> str:
