@@ -10,6 +10,15 @@ from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.value_objects.event import Event, InputAnswer, InputRequest
 from acc.domain.value_objects.run import CallContext, RunConfig
 
+#: Stands with an answer of which it will be on record, too, when the call that it allows is begun.
+BEGINNINGS_TOLD: Mapping[str, Any] = {"beginnings": True}
+
+
+def tells_beginnings(run: Run, answer: InputAnswer) -> bool:
+    """Tell whether the call that an answer allowed would be on record had it been begun."""
+    told = (event.detail for event in run.earlier if event.answer == answer)
+    return any(detail.get("beginnings") for detail in told)
+
 
 def settle(run: Run, state: State) -> None:
     """Leave in a run's state what is on record, all of that and nothing else."""

@@ -16,6 +16,7 @@ from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import check_edits
 from acc.application.holding import Holding
 from acc.application.resuming import (
+    BEGINNINGS_TOLD,
     as_answers,
     check_heard,
     open_requests,
@@ -375,7 +376,8 @@ class SessionRunner:
         inputs: list[Event] = []
         for answer in given.values():
             run.seq += 1
-            inputs.append(self._event(run, EventKind.INPUT, answer=answer))
+            told = self._event(run, EventKind.INPUT, answer=answer, detail=BEGINNINGS_TOLD)
+            inputs.append(told)
         if inputs:
             await self._unless_canceled(run, run.record(*inputs))
         return await self._drive(run, state_before(session.state, events, paused.detail))

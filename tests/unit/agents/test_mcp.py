@@ -232,7 +232,24 @@ async def test_only_what_is_wanted_is_taken() -> None:
     source = McpTools(command=["shop"], only=["get_*"])
     runner = runner_of(server, call("put_a"), "no", tools=[source])
     done = await ran(runner)
-    assert "there is no tool 'put_a'" in results(done)[0].content["error"]
+    assert results(done)[0].content == {"error": "there is no tool 'put_a'; the tools are: get_a"}
+
+
+async def test_a_model_that_misspells_a_tool_is_told_of_those_that_a_server_offers_too() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "own"
+
+    server = PaperServer(info("wipe"), info("dry"))
+    source = McpTools(command=["shop"])
+    calls = [call("wip"), call("wipe"), call("look")]
+    done = await ran(runner_of(server, calls, "done", tools=[look, source]))
+    assert {r.name: r.content for r in results(done)} == {
+        "wip": {"error": "there is no tool 'wip'; the tools are: dry, look, wipe"},
+        "wipe": "ok",
+        "look": "own",
+    }
 
 
 async def test_a_tool_that_vanished_says_so_and_one_that_came_is_used() -> None:

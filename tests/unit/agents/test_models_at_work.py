@@ -71,6 +71,7 @@ async def test_an_answer_goes_to_the_state_under_its_key() -> None:
     [
         '{"title": "Fire", "urgency": "high"}',
         '```json\n{"title": "Fire", "urgency": "high"}\n```',
+        '```JSON\n{"title": "Fire", "urgency": "high"}\n```',
         '```\n{"title": "Fire", "urgency": "high"}\n```\n',
     ],
 )
@@ -81,6 +82,12 @@ async def test_an_answer_that_fits_its_schema_is_kept_as_data(answer: str) -> No
     assert result.state == {"ticket": {"title": "Fire", "urgency": "high"}}
     assert model.asked[0].output_schema == agent.json_schema
     assert agent.json_schema is not None
+
+
+async def test_an_answer_with_numbers_as_keys_is_kept_with_texts_as_keys() -> None:
+    model = ScriptedModel('{"1": ["Ann"]}')
+    agent = Agent(name="a", model=model, output_schema=dict[int, list[str]], output_key="seats")
+    assert (await turn(agent)).state == {"seats": {"1": ["Ann"]}}
 
 
 async def test_defaults_of_the_schema_are_filled_in() -> None:

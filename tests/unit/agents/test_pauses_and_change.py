@@ -165,6 +165,30 @@ async def test_a_model_is_told_that_a_tool_takes_other_arguments_now() -> None:
     assert "wrong arguments for pay" in results(result)[0]["error"]
 
 
+async def test_who_approved_what_a_tool_no_longer_takes_is_asked_again() -> None:
+    paid: list[str] = []
+
+    @tool(name="pay", confirm=True)
+    def pay_once(amount: int, note: int = 0) -> str:
+        """Pay."""
+        return "never"
+
+    @tool(name="pay", confirm=True)
+    def pay_now(amount: int, note: str = "rent") -> str:
+        """Pay."""
+        paid.append(f"{amount} for {note}")
+        return "paid"
+
+    runner, waiting = await paused(clerk(pay_once))
+    later = replaced(runner, pay_now)
+    again = await approved(later, waiting)
+    (request,) = again.requests
+    assert request.message.startswith("The arguments that were shown for pay are wrong: Expected")
+    assert request.arguments == {"amount": 1, "note": "rent"}
+    assert (await approved(later, again)).text == "done"
+    assert paid == ["1 for rent"]
+
+
 async def test_what_was_started_is_not_started_again_by_a_tool_that_no_longer_waits() -> None:
     slow, started = till(confirm=False, long_running=True)
     fast, paid = till(confirm=False)

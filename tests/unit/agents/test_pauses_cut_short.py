@@ -1,16 +1,23 @@
 """Runs that waited too long, whose process died, or that do something else when they go on."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 from small_agents import WHO, Does, Killed, MortalStore, approved, payer, results, says, till
 
 from acc import (
     Agent,
     AgentTool,
+    Event,
+    EventKind,
     ParallelAgent,
     RunConfig,
     RunContext,
     Runner,
     ToolContext,
+    approve,
     tool,
 )
 from acc.adapters.stores.in_memory import InMemoryArtifactStore
@@ -35,6 +42,27 @@ async def test_what_nobody_approves_in_time_is_told_to_the_model() -> None:
 KEY = SessionKey(app_name="app", **WHO)
 
 
+class EarlierStore(MortalStore):
+    """A store that holds what an earlier version put on record."""
+
+    async def events(self, key: SessionKey, **terms: Any) -> tuple[Event, ...]:
+        return as_before(await super().events(key, **terms))
+
+
+def as_before(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Return events as they were put on record before the beginnings of calls were."""
+    begun = {event.step.removesuffix("#1") for event in events if "begun" in event.detail}
+    kept: list[Event] = []
+    for event in events:
+        path, _, number = event.step.partition("#")
+        if "begun" in event.detail:
+            continue
+        step = f"{path}#{int(number) - 1}" if path in begun and number != "0" else event.step
+        detail = {} if event.kind is EventKind.INPUT else event.detail
+        kept.append(replace(event, step=step, detail=detail))
+    return tuple(kept)
+
+
 async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:
     paid: list[int] = []
     store = MortalStore(clock=FrozenClock())
@@ -56,6 +84,96 @@ async def test_an_approved_call_in_which_the_process_died_is_not_made_again() ->
     assert results(result) == [
         {"error": "pay: it was begun earlier, and how it ended is not known"}
     ]
+
+
+async def test_approved_calls_that_were_not_begun_when_the_process_died_are_made_afterwards() -> (
+    None
+):
+    paid: list[int] = []
+    store = MortalStore(clock=FrozenClock())
+
+    @tool(confirm=True, parallel=False)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        store.dead = len(paid) == 1
+        return f"paid {amount}"
+
+    runner = Runner(payer("a", pay, 1, 2, 3), store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    result = await runner.resume(**WHO)
+    assert (result.text, paid) == ("done", [1, 2, 3])
+    unknown = {"error": "pay: it was begun earlier, and how it ended is not known"}
+    assert sorted(map(str, results(result))) == ["paid 2", "paid 3", str(unknown)]
+
+
+async def test_that_a_call_was_begun_is_told_though_its_tool_is_gone() -> None:
+    store = MortalStore(clock=FrozenClock())
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        store.dead = True
+        return "paid"
+
+    model = ScriptedModel(call("pay", amount=1), "done")
+    stores = (store, InMemoryArtifactStore())
+    runner = Runner(Agent(name="a", model=model, tools=[pay], memory=None), store=stores)
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    later = Runner(Agent(name="a", model=model, memory=None), store=stores)
+    result = await later.resume(**WHO)
+    assert "it was begun earlier" in results(result)[0]["error"]
+    assert (result.text, result.usage.tool_calls) == ("done", 1)
+
+
+async def test_a_call_that_was_approved_before_beginnings_were_kept_is_not_made_twice() -> None:
+    paid: list[int] = []
+    store = EarlierStore(clock=FrozenClock())
+
+    @tool(confirm=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        store.dead = True
+        return "paid"
+
+    runner = Runner(payer("a", pay, 1), store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    result = await runner.resume(**WHO)
+    assert (result.text, paid) == ("done", [1])
+    assert results(result) == [
+        {"error": "pay: it may have been begun earlier, and how it ended is not known"}
+    ]
+
+
+@pytest.mark.parametrize("before", [False, True])
+async def test_an_approved_long_running_call_is_begun_once_whichever_version_began_it(
+    before: bool,
+) -> None:
+    began: list[str] = []
+    store = (EarlierStore if before else MortalStore)(clock=FrozenClock())
+
+    @tool(confirm=True, long_running=True)
+    def export() -> str:
+        """Export."""
+        began.append("export")
+        return "ticket 7"
+
+    model = ScriptedModel(call("export"), "done")
+    agent = Agent(name="a", model=model, tools=[export], memory=None)
+    runner = Runner(agent, store=(store, InMemoryArtifactStore()))
+    waiting = await approved(runner, await runner.run(**WHO, message="go"))
+    result = await runner.resume(**WHO, answers=approve(waiting.requests[0].id, value="exported"))
+    assert (result.text, results(result), began) == ("done", ["exported"], ["export"])
 
 
 async def test_what_a_call_stored_before_the_process_died_stays_stored_once() -> None:

@@ -1,9 +1,10 @@
 """Tools as a model sees them: from signature and docstring."""
 
 import inspect
+import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import msgspec
 import pytest
@@ -199,6 +200,28 @@ def test_arguments_that_do_not_fit_are_refused_with_the_reason(
         take.checked(arguments)
 
 
+def test_a_default_that_is_shown_may_be_given_too() -> None:
+    @tool
+    def pay(
+        amount: int,
+        note: str = None,  # type: ignore[assignment]
+        share: Annotated[float, msgspec.Meta(le=1)] = None,  # type: ignore[assignment]
+        most: int = math.inf,  # type: ignore[assignment]
+        parts: list[float] = [math.nan],  # noqa: B006
+    ) -> str:
+        """Pay."""
+        return "paid"
+
+    assert properties(pay)["note"] == {
+        "anyOf": [{"type": "string"}, {"type": "null"}],
+        "default": None,
+    }
+    assert properties(pay)["most"] == {"type": "integer"}
+    assert "default" not in properties(pay)["parts"]
+    given = {"amount": 1, "note": None, "share": None}
+    assert pay.checked(given).items() >= {**given, "most": math.inf}.items()
+
+
 def test_a_default_list_is_new_for_every_call() -> None:
     @tool
     def take(items: list[list[int]] = [[1]]) -> None:  # noqa: B006 - that is the point
@@ -222,7 +245,16 @@ def test_the_context_is_no_argument_by_type_or_by_name() -> None:
     def text(context: str) -> None:
         """Three."""
 
+    @tool
+    def at_will(n: int, ctx: ToolContext | None = None) -> None:
+        """Four."""
+
+    @tool
+    def with_a_note(n: int, ctx: Annotated[Optional[ToolContext], "the run"]) -> None:  # noqa: UP045
+        """Five."""
+
     assert list(properties(by_type)) == list(properties(by_name)) == ["n"]
+    assert list(properties(at_will)) == list(properties(with_a_note)) == ["n"]
     assert list(properties(text)) == ["context"]
 
 

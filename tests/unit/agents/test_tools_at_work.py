@@ -205,6 +205,17 @@ async def test_without_a_limit_a_tool_may_take_its_time() -> None:
     assert results(result) == [{"error": "work failed: TimeoutError: its own"}]
 
 
+async def test_a_tool_that_could_do_without_the_context_is_given_it() -> None:
+    @tool
+    def note(x: int, ctx: ToolContext | None = None) -> str:
+        """Note."""
+        return "no context" if ctx is None else ctx.agent_name
+
+    agent = Agent(name="a", model=ScriptedModel(call("note", x=1), "done"), tools=[note])
+    assert results(await turn(agent)) == ["a"]
+    assert note(1) == "no context"
+
+
 async def test_an_unknown_tool_and_wrong_arguments_are_told_and_chosen_again() -> None:
     @tool
     def add(x: int) -> int:

@@ -3,9 +3,10 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 from small_agents import says, turn
 
 from acc import (
@@ -27,6 +28,10 @@ from acc import (
 from acc.domain.errors import AgentFailed, InvalidInput, InvalidTree
 
 
+def modest(amount: Annotated[int, Meta(ge=1)] = 0) -> None:
+    """Ask for less than one may."""
+
+
 def greet(name: str) -> str:
     """Greet someone."""
     return name
@@ -42,6 +47,10 @@ def variadic(*names: str) -> str:
 
 def by_position(name: str, /) -> str:
     return name
+
+
+def may_take_a_function(work: Callable[[], None] = None) -> None:  # type: ignore[assignment]
+    work()
 
 
 def takes_a_function(work: Callable[[], None]) -> None:
@@ -248,6 +257,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tool(untyped),
         "tool 'untyped': 'name' needs a type hint",
     ),
+    "a part of a function": (
+        lambda: Agent(name="a", tools=[functools.partial(greet, "x")]),
+        "'x'\\) has no name to be called by as a tool: give a function with type hints",
+    ),
+    "a tool whose default does not fit": (
+        lambda: tool(modest),
+        "tool 'modest': the default of 'amount' does not fit its hint: Expected `int` >= 1",
+    ),
     "a tool of any number of arguments": (
         lambda: tool(variadic),
         "'names' cannot be given by its name",
@@ -256,6 +273,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a tool whose argument has no schema": (
         lambda: tool(takes_a_function),
         "tool 'takes_a_function': its signature has no schema",
+    ),
+    "a tool whose argument has no schema and need not be given": (
+        lambda: tool(may_take_a_function),
+        "its signature has no schema: Callable is of no kind that can be read from JSON: take a",
     ),
     "a tool whose type is unknown": (
         lambda: tool(takes_an_unknown),

@@ -335,11 +335,16 @@ async def test_a_model_that_returns_no_answer_is_no_judge() -> None:
     assert "returned no text" in result.unscored["Answer A"]
 
 
-async def test_json_in_a_code_fence_is_read_and_repairs_are_bounded() -> None:
-    update = '```json\n{"facts": [], "superseded": [], "constraints": [], "lifted": []}\n```'
-    model = ScriptedModel(update)
+@pytest.mark.parametrize("name", ["json", "JSON", ""])
+async def test_json_in_a_code_fence_is_read(name: str) -> None:
+    update = '{"facts": [], "superseded": [], "constraints": [], "lifted": []}'
+    model = ScriptedModel(f"```{name}\n{update}\n```")
     result = await judge_of(model).evaluate_turn(asked("Hello?"), {}, ())
     assert result == JudgeTurnResult(canonical_memory=result.canonical_memory, evaluations=())
+    assert len(model.asked) == 1
+
+
+async def test_repairs_are_bounded() -> None:
     model = ScriptedModel("no", repeat=True)
     await judge_of(model).evaluate_turn(asked("Hello?"), {}, ())
     assert len(model.asked) == 3

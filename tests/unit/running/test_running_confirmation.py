@@ -1,12 +1,15 @@
 """A person's word before a tool runs: yes, no, other arguments, too late, one by one."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pytest
 from running_world import Desk, Till, World, check_record, clerk
 
-from acc import Agent, RunContext, RunStatus, SequentialAgent, approve, deny
+from acc import Agent, RunContext, RunStatus, SequentialAgent, approve, deny, tool
 from acc.application.agents.tool import Tool
 from acc.domain.errors import AgentFailed, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.event import EventKind, InputAnswer, RequestKind, Verdict
@@ -106,6 +109,76 @@ async def test_edited_arguments_are_checked_for_the_tool_of_an_agent_that_is_a_t
         await desk.answer(approve(request.id, arguments={"amount": "much"}))
     assert (await desk.approve_all([request])).text == "done"
     assert till.paid == [12_000]
+
+
+@dataclass
+class Order:
+    item: str
+    most: float = math.inf
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "ran"),
+    [
+        ({"amount": 1}, {"amount": 1, "note": None}, (1, None, math.inf, [math.inf])),
+        ({"amount": 1, "note": None, "most": 3}, None, (1, None, 3, [math.inf])),
+        ({"amount": 1, "note": "x", "each": [2.0]}, None, (1, "x", math.inf, [2.0])),
+    ],
+)
+async def test_a_tool_runs_as_approved_whatever_its_defaults_are(
+    world: World, given: dict[str, Any], shown: dict[str, Any] | None, ran: tuple[Any, ...]
+) -> None:
+    paid: list[Any] = []
+
+    @tool(confirm=True)
+    def pay(
+        amount: int,
+        note: str = None,  # type: ignore[assignment]
+        most: float = math.inf,
+        each: list[float] = [math.inf],  # noqa: B006
+    ) -> str:
+        """Pay."""
+        paid.append((amount, note, most, each))
+        return "paid"
+
+    desk = world.desk(clerk(ScriptedModel(call("pay", **given), "done"), pay))
+    (request,) = (await desk.say("pay")).requests
+    assert request.arguments == (given if shown is None else shown)
+    done = await desk.restarted().approve_all([request])
+    assert (done.text, paid) == ("done", [ran])
+
+
+async def test_keys_that_are_no_texts_arrive_as_what_they_are(world: World) -> None:
+    seated: list[Any] = []
+
+    @tool(confirm=True)
+    def seat(guests: dict[int, str], rows: dict[int, dict[date, int]] = {3: {}}) -> str:  # noqa: B006
+        """Seat guests."""
+        seated.append((guests, rows))
+        return "seated"
+
+    guests = {"1": "Ann", "2": "Bo"}
+    desk = world.desk(clerk(ScriptedModel(call("seat", guests=guests), "done"), seat))
+    (request,) = (await desk.say("seat them")).requests
+    assert request.arguments == {"guests": guests, "rows": {"3": {}}}
+    edited = {"guests": {"7": "Cy"}, "rows": {"1": {"2026-11-16": 2}}}
+    await desk.restarted().answer(approve(request.id, arguments=edited))
+    assert seated == [({7: "Cy"}, {1: {date(2026, 11, 16): 2}})]
+
+
+async def test_a_class_may_have_a_default_that_no_record_can_hold(world: World) -> None:
+    ordered: list[Order] = []
+
+    @tool(confirm=True)
+    def buy(order: Order) -> str:
+        """Buy."""
+        ordered.append(order)
+        return "bought"
+
+    desk = world.desk(clerk(ScriptedModel(call("buy", order={"item": "ink"}), "done"), buy))
+    waiting = await desk.say("ink")
+    assert (await desk.restarted().approve_all(waiting.requests)).text == "done"
+    assert ordered == [Order(item="ink")]
 
 
 class Counter:

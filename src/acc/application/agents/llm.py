@@ -1,7 +1,7 @@
 """The agent that reasons with a model: ask, use tools, ask again, answer."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from acc.application.agents.base import (
     refuse_unless,
 )
 from acc.application.agents.instruction import Instruction, resolve
-from acc.application.agents.tool import AgentTool, Tool, as_data, as_tool, json_schema
+from acc.application.agents.tool import AgentTool, Tool, as_data, as_model, as_tool, json_schema
 from acc.application.agents.tool_calls import Outcome, ToolCalls
 from acc.application.agents.toolset import OfferedTools, Toolset, check_toolsets
 from acc.application.agents.transfer import TRANSFER, TransferTool
@@ -34,7 +34,7 @@ from acc.ports.outbound.model_ports import (
     ToolSpec,
 )
 
-_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S)
+_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S | re.I)
 _MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
 _EMPTY = "the answer is empty"
@@ -293,7 +293,7 @@ class _Reasoning:
             fenced = _FENCE.match(answer.text)
             try:
                 body = fenced[1] if fenced else answer.text
-                parsed = msgspec.json.decode(body, type=agent.output_schema)
+                parsed = msgspec.json.decode(body, type=agent.output_schema, dec_hook=as_model)
             except (msgspec.MsgspecError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
             value = as_data(parsed)
@@ -312,13 +312,19 @@ class _Reasoning:
         ctx, agent = self._ctx, self._agent
         again = event.step in ctx.run.journal
         tools = self._tools
+        offered: Collection[str] = tools
         if self._offered is not None:
             names = event.detail.get("offered", ())
             if again and names:
                 await self._offered.look_again()
+            offered = (*tools, *self._offered.names)
             tools = {**tools, **self._offered.by_name(names)}
         calls = ToolCalls(
-            ctx, tools, before=agent.before_tool_callback, after=agent.after_tool_callback
+            ctx,
+            tools,
+            offered=offered,
+            before=agent.before_tool_callback,
+            after=agent.after_tool_callback,
         )
         outcomes = await calls.run(event.calls, again=again)
         self._note("agent", agent.name, event.parts)

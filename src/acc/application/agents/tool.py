@@ -4,11 +4,12 @@ import functools
 import inspect
 import math
 import re
+import types
 import typing
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Annotated, Any, Protocol, overload, runtime_checkable
 
 import msgspec
 
@@ -182,6 +183,8 @@ class FunctionTool:
     long_running: bool = False
     parallel: bool = True
     replayable: bool = field(default=False, init=False)
+    #: Defaults that JSON has no words for, as infinity, so that neither models nor people see them.
+    untold: Mapping[str, Any] = field(init=False, repr=False)
     _spec: ToolSpec = field(init=False, repr=False)
     _takes: type[Any] = field(init=False, repr=False)
     _context_name: str = field(init=False, repr=False, default="")
@@ -190,19 +193,33 @@ class FunctionTool:
     def __post_init__(self) -> None:
         target = self.func
         self.name = self.name or getattr(target, "__name__", "")
+        if not self.name:
+            raise InvalidTree(
+                f"{target!r} has no name to be called by as a tool: give a function with type "
+                "hints that calls it"
+            )
         check_name(self.name, "a tool")
         _check_terms(self)
         text, described = read_docstring(inspect.getdoc(target) or "")
         self.description = self.description or text
         parameters = self._parameters()
-        found = [_field(name, parameter) for name, parameter in parameters.items()]
         try:
+            found = [_field(name, *given) for name, given in parameters.items()]
             self._takes = msgspec.defstruct(
                 "arguments", found, kw_only=True, forbid_unknown_fields=True
             )
             schema = _schema(self._takes, described)
+        except _WrongDefault as error:
+            raise InvalidTree(f"tool {self.name!r}: {error}") from None
         except (TypeError, ValueError, NameError, KeyError) as error:
             raise InvalidTree(f"tool {self.name!r}: its signature has no schema: {error}") from None
+        self.untold = {
+            name: default
+            for name, (_, default) in parameters.items()
+            if default is not inspect.Parameter.empty and not _is_told(default)
+        }
+        for name in self.untold:
+            schema["properties"][name].pop("default", None)
         self._spec = ToolSpec(name=self.name, description=self.description, parameters=schema)
         self._is_async = inspect.iscoroutinefunction(target)
         functools.update_wrapper(self, target, updated=())
@@ -218,7 +235,7 @@ class FunctionTool:
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function takes them, or raise msgspec.ValidationError."""
-        return msgspec.structs.asdict(msgspec.convert(arguments, self._takes))
+        return msgspec.structs.asdict(_read(arguments, self._takes))
 
     async def invoke(
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
@@ -243,7 +260,7 @@ class FunctionTool:
         found: dict[str, tuple[Any, Any]] = {}
         for name, parameter in inspect.signature(self.func).parameters.items():
             kind = hints.get(name, Any)
-            if kind is ToolContext or (kind is Any and name in _CONTEXT_NAMES):
+            if _is_context(kind) or (kind is Any and name in _CONTEXT_NAMES):
                 self._context_name = name
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -252,6 +269,13 @@ class FunctionTool:
                 raise InvalidTree(f"tool {self.name!r}: {name!r} needs a type hint")
             found[name] = (kind, parameter.default)
         return found
+
+
+def _is_context(kind: Any) -> bool:
+    """Tell whether a hint asks for the context, with a note on it or with None beside it."""
+    if typing.get_origin(kind) in (Annotated, typing.Union, types.UnionType):
+        return any(map(_is_context, typing.get_args(kind)))
+    return kind is ToolContext
 
 
 def _contained(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
@@ -275,18 +299,75 @@ def _check_terms(given: "FunctionTool | AgentTool") -> None:
             raise InvalidTree(f"tool {given.name!r}: {name} cannot be {seconds!r}")
 
 
-def _field(name: str, parameter: tuple[Any, Any]) -> Any:
-    kind, default = parameter
+class _WrongDefault(Exception):
+    """Says which default its own type hint does not take."""
+
+
+def _field(name: str, kind: Any, default: Any) -> Any:
     if default is inspect.Parameter.empty:
         return (name, kind)
-    if isinstance(default, list | dict | set):
+    kind = _kind_with_default(name, kind, default)
+    if isinstance(default, list | dict | set) or _is_model(type(default)):
         return (name, kind, msgspec.field(default_factory=functools.partial(deepcopy, default)))
     return (name, kind, default)
 
 
+def _kind_with_default(name: str, kind: Any, default: Any) -> Any:
+    """Return a hint that takes its default too, as whoever is shown that may give it."""
+    try:
+        _read(as_data(default), kind)
+    except msgspec.ValidationError as error:
+        if default is None:
+            return kind | None
+        if _is_told(default):
+            raise _WrongDefault(f"the default of {name!r} does not fit its hint: {error}") from None
+    return kind
+
+
+def _is_told(default: Any) -> bool:
+    """Tell whether JSON has words for a default: there are none for infinity."""
+    data = as_data(default)
+    return bool(msgspec.json.decode(msgspec.json.encode(data)) == data)
+
+
+def as_shown(tool: "Tool", arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as a person is shown them, from whatever record they are read."""
+    untold = tool.untold if isinstance(tool, FunctionTool) else {}
+    told = {
+        name: value
+        for name, value in arguments.items()
+        if name not in untold or value not in (untold[name],)
+    }
+    shown: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(as_data(told)))
+    return shown
+
+
 def as_data(value: Any) -> Any:
     """Return what msgspec read as plain data, with the defaults it left to the classes."""
-    return msgspec.to_builtins(_whole(value))
+    return msgspec.to_builtins(_whole(value), str_keys=True, enc_hook=model_as_data)
+
+
+def _read(data: Any, kind: Any) -> Any:
+    """Return data of JSON, whose keys are texts whatever they stand for, as a type has it."""
+    return msgspec.convert(data, kind, str_keys=True, dec_hook=as_model)
+
+
+def as_model(kind: type[Any], data: Any) -> Any:
+    """Return data as a class of pydantic's has it, or of another library with such methods."""
+    _check_model(kind)
+    return kind.model_validate_json(msgspec.json.encode(data))
+
+
+def model_as_data(value: Any) -> Any:
+    """Return what such a class holds, under the names that its schema has."""
+    if not _is_model(type(value)):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return value.model_dump(mode="json", by_alias=True)
+
+
+def _is_model(kind: type[Any]) -> bool:
+    methods = ("model_json_schema", "model_validate_json", "model_dump")
+    return all(hasattr(kind, name) for name in methods)
 
 
 def _whole(value: Any) -> Any:
@@ -299,12 +380,38 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def _check_model(kind: type[Any]) -> None:
+    if not _is_model(kind):
+        raise TypeError(
+            f"{kind.__name__} is of no kind that can be read from JSON: take a dataclass, a "
+            "TypedDict, a msgspec.Struct, a pydantic model, or types as str and list[int]"
+        )
+
+
 def json_schema(of: Any) -> dict[str, Any]:
     """Return the JSON schema of a type."""
-    schema = msgspec.json.schema(of)
+    parts: dict[str, Any] = {}
+
+    def of_model(kind: type[Any]) -> dict[str, Any]:
+        _check_model(kind)
+        found = dict(kind.model_json_schema())
+        _add_parts(parts, found.pop("$defs", {}))
+        return found
+
+    schema = msgspec.json.schema(of, schema_hook=of_model)
+    if parts:
+        # What refers to them does so from the top.
+        _add_parts(parts, schema.get("$defs", {}))
+        schema["$defs"] = parts
     # msgspec 0.22 finds fields whose names are not ASCII only once they have been written.
     msgspec.json.encode(schema)
     return schema
+
+
+def _add_parts(parts: dict[str, Any], further: Mapping[str, Any]) -> None:
+    for name, part in further.items():
+        if parts.setdefault(name, part) != part:
+            raise TypeError(f"two of its classes are called {name}")
 
 
 def _schema(takes: type[Any], described: Mapping[str, str]) -> dict[str, Any]:

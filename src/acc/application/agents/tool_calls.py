@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import math
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from acc.application.agents.base import Callback, called
-from acc.application.agents.tool import Tool, ToolContext, as_data
+from acc.application.agents.tool import Tool, ToolContext, as_shown, model_as_data
 from acc.application.context import RunContext
 from acc.application.control import OF_THE_RUN, RunPaused, RunRejected, must_pass
 from acc.application.edits import WRONG_ARGUMENTS
+from acc.application.resuming import tells_beginnings
 from acc.application.state import plain
 from acc.domain.errors import (
     StateNotStorable,
@@ -75,18 +76,20 @@ class _Batch:
 
 
 class ToolCalls:
-    """Carries out the calls that one agent's model makes."""
+    """Carries out the calls of one agent's model; `offered` is what it could have called."""
 
     def __init__(
         self,
         ctx: RunContext,
         tools: Mapping[str, Tool],
         *,
+        offered: Collection[str],
         before: Callback | None,
         after: Callback | None,
     ) -> None:
         self._ctx = ctx
         self._tools = tools
+        self._offered = offered
         self._before = before
         self._after = after
         self._again = False
@@ -162,20 +165,23 @@ class ToolCalls:
         outcome = Outcome(result=_error(call, said), at_fault=at_fault and not recorded)
         for event in recorded:
             await scope.emit(event.kind)
+            if "begun" in event.detail:
+                outcome = Outcome(result=_error(call, _unknown(call.name, "was")), ran=True)
             if (request := event.request) is None:
                 continue
             if (answer := scope.run.answers.get(request.id)) is None:
                 raise RunPaused([request])
             if request.kind is RequestKind.OUTCOME:
-                scope.run.ledger.before_tool_call(scope.path)
                 outcome = Outcome(result=_reported(call, answer), ran=True)
+        if outcome.ran:
+            scope.run.ledger.before_tool_call(scope.path)
         if self._again:
             scope.pass_over()
         return await self._close(scope, outcome)
 
     def _fault(self, call: ToolCall, tool: Tool | None) -> str:
         if tool is None:
-            known = ", ".join(sorted(self._tools)) or "none"
+            known = ", ".join(sorted(self._offered)) or "none"
             return f"there is no tool {call.name!r}; the tools are: {known}"
         return f"the arguments of {call.name} could not be read: {call.fault}" if call.fault else ""
 
@@ -187,6 +193,7 @@ class ToolCalls:
             if found is not None:
                 return Outcome(result=_plain_result(call, found))
         again = self._again
+        answer: InputAnswer | None = None
         question = await self._question(scope, tool, arguments)
         if question:
             answer, approved = await self._approved(scope, tool, arguments, question)
@@ -195,9 +202,10 @@ class ToolCalls:
             again = answer.request_id not in scope.run.fresh
             arguments = approved
         scope.run.ledger.before_tool_call(scope.path)
-        if again and not tool.replayable and await _was_begun(scope):
-            said = f"{tool.name}: it was begun earlier, and how it ended is not known"
-            return Outcome(result=_error(call, said), ran=True)
+        if again and not tool.replayable and (begun := await _begun(scope, answer)):
+            return Outcome(result=_error(call, _unknown(tool.name, begun)), ran=True)
+        if answer is not None and not tool.replayable and scope.upcoming() is None:
+            await scope.emit(EventKind.STATE, detail={"begun": tool.name})
         return await self._invoke(scope, call, tool, arguments)
 
     async def _question(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -214,28 +222,33 @@ class ToolCalls:
     ) -> tuple[InputAnswer, dict[str, Any] | None]:
         """Return a person's answer and what is to run, None after a no.
 
-        Who edits the arguments so that the tool cannot take them is told why and asked again.
+        Who edits the arguments so that the tool cannot take them is told why and asked again, as
+        is who was shown what it took before the program changed.
         """
         wrong = ""
+        shown = as_shown(tool, arguments)
         while True:
-            request, answer = await self._ask(scope, tool, arguments, wrong + question)
+            request, answer = await self._ask(scope, tool, shown, wrong + question)
             if answer.verdict is not Verdict.APPROVE:
                 return answer, None
-            edited = request.arguments if answer.arguments is None else answer.arguments
+            edited = answer.arguments
+            if edited is None and request.arguments == shown:
+                return answer, dict(arguments)
             try:
-                return answer, tool.checked(edited)
+                return answer, tool.checked(request.arguments if edited is None else edited)
             except WRONG_ARGUMENTS as error:
-                wrong = f"The edited arguments for {tool.name} are wrong: {error}.\n"[:_MOST_FAULT]
+                which = "arguments that were shown" if edited is None else "edited arguments"
+                wrong = f"The {which} for {tool.name} are wrong: {error}.\n"[:_MOST_FAULT]
 
     async def _ask(
-        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any], question: str
+        self, scope: RunContext, tool: Tool, shown: Mapping[str, Any], question: str
     ) -> tuple[InputRequest, InputAnswer]:
         """Return what a person was shown and the answer; what was shown is what will run."""
         return await scope.ask(
             question,
             kind=RequestKind.CONFIRMATION,
             tool=tool.name,
-            arguments=as_data(arguments),
+            arguments=shown,
             schema=tool.spec.parameters,
             expires_after=tool.confirm_expires,
         )
@@ -308,14 +321,17 @@ async def _replayed(
     )
 
 
-async def _was_begun(scope: RunContext) -> bool:
-    """Tell whether a process that died may have called the tool already: never twice."""
+async def _begun(scope: RunContext, answer: InputAnswer | None) -> str:
+    """Tell how sure it is that a process that died has called the tool already: never twice."""
     recorded = scope.on_record()
-    if recorded and recorded[-1].request is not None:
-        return False
+    if not recorded:
+        is_told = answer is not None and tells_beginnings(scope.run, answer)
+        return "" if is_told else "may have been"
+    if recorded[-1].request is not None:
+        return ""
     for event in recorded:
         await scope.emit(event.kind)
-    return True
+    return "was"
 
 
 async def _started(scope: RunContext) -> InputRequest | None:
@@ -399,6 +415,10 @@ async def _guarded(
     return _plain_result(call, found)
 
 
+def _unknown(name: str, begun: str) -> str:
+    return f"{name}: it {begun} begun earlier, and how it ended is not known"
+
+
 def _too_slow(tool: Tool, limit: float | None) -> str:
     return f"{tool.name} did not finish within {limit:g} seconds"
 
@@ -414,7 +434,7 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
     """Return a result as plain data; what is none is told as an error."""
     try:
         if not isinstance(content, str | int | bool | None):
-            content = msgspec.to_builtins(content)
+            content = msgspec.to_builtins(content, enc_hook=model_as_data)
         content = plain(content, call.name)
         msgspec.json.encode(content)  # half a character, say, has no place in a record
     except (TypeError, ValueError, StateNotStorable, RecursionError) as error:

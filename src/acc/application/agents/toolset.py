@@ -1,6 +1,6 @@
 """Tools that are not known when an agent is built, because somebody else offers them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from acc.application.agents.base import Confirm
@@ -80,6 +80,11 @@ class OfferedTools:
         self._now: dict[str, Tool] = {}
         self._seen: set[str] = set()
         self._fault = "it is no longer offered; use another tool"
+
+    @property
+    def names(self) -> Collection[str]:
+        """Return what the tools that are offered now are called."""
+        return self._now
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:

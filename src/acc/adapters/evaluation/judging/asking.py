@@ -13,7 +13,7 @@ from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
 from acc.domain.value_objects.event import text_part
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt, PromptMessage
 
-_FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n\s*```\s*$", re.S)
+_FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n\s*```\s*$", re.S | re.I)
 _LONGEST_ANSWER = 400_000
 _LONGEST_SHOWN = 8_000
 
