@@ -39,6 +39,8 @@ PUBLIC = {
     "LlmAgent",
     "LoopAgent",
     "McpTools",
+    "MemoryPort",
+    "MemoryView",
     "ModelAnswer",
     "ModelFailed",
     "ModelOutputInvalid",

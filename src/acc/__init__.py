@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from acc.domain.value_objects.run import CallContext, Grant, RunConfig
     from acc.domain.value_objects.turn import Decision, TurnSignal
+    from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
     from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
 
 _HOMES = {
@@ -98,6 +99,8 @@ _HOMES = {
     "LlmAgent": "acc.application.agents.llm",
     "LoopAgent": "acc.application.agents.workflow",
     "McpTools": "acc.application.agents.mcp",
+    "MemoryPort": "acc.ports.outbound.memory_ports",
+    "MemoryView": "acc.ports.outbound.memory_ports",
     "ModelAnswer": "acc.ports.outbound.model_ports",
     "ModelFailed": "acc.domain.errors",
     "ModelOutputInvalid": "acc.domain.errors",
@@ -175,6 +178,8 @@ __all__ = [
     "LlmAgent",
     "LoopAgent",
     "McpTools",
+    "MemoryPort",
+    "MemoryView",
     "ModelAnswer",
     "ModelFailed",
     "ModelOutputInvalid",

@@ -221,11 +221,12 @@ def test_verbose_logs_json_lines_and_nothing_that_was_said() -> None:
 def test_ctrl_c_ends_a_run_with_130() -> None:
     process = start("run", "shop:slow", "sleep", "--json", cwd=HERE)
     assert process.stdout is not None
-    assert process.stdout.readline()
+    begun = json.loads(process.stdout.readline())
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert json.loads(out.splitlines()[-1])["status"] == "canceled"
+    result = json.loads(out.splitlines()[-1])
+    assert (result["status"], result["run_id"]) == ("canceled", begun["run_id"])
     assert err.splitlines()[-1] == "canceled"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,3 +73,30 @@ def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_byte
         for line in path.read_text().splitlines():
             assert [agent.get("error", "") for agent in json.loads(line)["agents"]] == ["", ""]
     assert run_to_its_end(server, cut) == run_to_its_end(server, tmp_path / "whole")
+
+
+def test_a_run_whose_judge_stands_in_a_long_line_tells_so_and_can_be_stopped(
+    tmp_path: Path,
+) -> None:
+    with ProviderStandIn() as server:
+        # One call of each worker goes out at once, and the next in almost an hour.
+        judge = f"model:openai-compatible:j@{server.url}?requests_per_minute=0.02"
+        options = ["--scenario", "it-operations", "--episodes", "3", "--workers", "3"]
+        options += ["--agents", "baseline,acc", "--judge", judge, "--out", str(tmp_path / "run")]
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [sys.executable, "-m", "acc", "eval", *options],
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with process:
+            assert process.stderr is not None
+            told = next(line for line in process.stderr if "held back" in line)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            took = time.monotonic() - began
+    assert re.search(r"is held back by its limits: a call waits (29\d\d|3000) s for its turn", told)
+    assert process.returncode == 130
+    assert "repeat the command to continue" in errors
+    assert took < 14  # and not five seconds for each worker

@@ -8,6 +8,7 @@ import pytest
 
 from acc.application.use_cases import live_multi_agent_evaluation
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
+from acc.application.waiting.patience import held
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import TurnStatus
 from acc.domain.value_objects.live_evaluation import (
@@ -218,6 +219,55 @@ async def test_an_agent_that_ignores_cancellation_is_abandoned(
     assert fine.status is TurnStatus.SCORED
     assert [r.status for r in result.records["steady"]] == [TurnStatus.SCORED] * 2
     assert asyncio.all_tasks() == before
+
+
+async def test_time_in_which_an_agents_model_is_held_back_is_none_of_the_agents() -> None:
+    class InLine(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            with held():
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(60 if query.turn_id == 2 else 0)
+            return await super().run_turn(query, canonical_memory)
+
+    result = await LiveMultiAgentEvaluationUseCase(
+        agents=[InLine("patient", ["one", "two"])], judge=ScriptedJudge(), agent_timeout=0.3
+    ).run_episode(queries("one", "two"))
+    answered, late = result.records["patient"]
+    assert answered.status is TurnStatus.SCORED
+    assert late.error == "no answer within 0.3 s"
+
+
+async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stubborn(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            while True:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(3600)
+
+    class InLine(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            with held():
+                await asyncio.sleep(0.6)
+            return await super().run_turn(query, canonical_memory)
+
+    monkeypatch.setattr(live_multi_agent_evaluation, "_GRACE", 0.05)
+    use_case = LiveMultiAgentEvaluationUseCase(
+        agents=[Stubborn("stubborn", []), InLine("patient", ["one"])],
+        judge=ScriptedJudge(),
+        agent_timeout=0.3,
+    )
+    async with asyncio.timeout(10):
+        result = await use_case.run_episode(queries("one"))
+    assert "did not stop when told to" in result.records["stubborn"][0].error
+    assert result.records["patient"][0].status is TurnStatus.SCORED
 
 
 async def test_a_runtime_error_outside_the_agents_is_not_swallowed() -> None:

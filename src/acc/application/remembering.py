@@ -80,7 +80,7 @@ class MemoryShelf:
             return Kept(run.services.memories(choice))
         # A class has the methods of what it makes, and is none itself.
         if isinstance(choice, type) or not isinstance(choice, MemoryPort):
-            return Kept(choice())
+            return Kept(_checked(choice()))
         # It cannot be made anew, so what it has been told is told only once.
         owner, kept = self._owned.setdefault(id(choice), (run.key, Kept(choice)))
         if owner != run.key:
@@ -89,6 +89,21 @@ class MemoryShelf:
                 f" to {run.key.session_id!r}; give the agent a function that makes one"
             )
         return kept
+
+
+def _checked(made: object) -> MemoryPort:
+    """Return what a function of anyone's made, if it is a memory."""
+    if isinstance(made, type) or not isinstance(made, MemoryPort):
+        raise TypeError(
+            f"the function that makes its memory returned {_kind(made)}: a MemoryPort is wanted, "
+            "with `async view(signal)` and `async keep(signal, decision)`"
+        )
+    return made
+
+
+def _kind(found: object) -> str:
+    """Return what something is, in words for whoever wrote what returned it."""
+    return f"the class {found.__name__}" if isinstance(found, type) else type(found).__name__
 
 
 async def _catch_up(run: Run, agent_name: str, kept: Kept, *, before: int) -> None:
@@ -188,6 +203,9 @@ class Remembering:
         if context.upcoming() is not None:
             return ""  # the model's answer is on record too, so nobody will read this
         view = await self._kept.memory.view(self._signals[-1])
+        if not isinstance(view, MemoryView):
+            wanted = "MemoryView(text=..., tokens=...)"
+            raise TypeError(f"its memory's view returned {_kind(view)}: {wanted} is wanted")
         self.tokens = view.tokens
         usage = view.spent if view.spent.llm_calls else None
         if usage is not None:

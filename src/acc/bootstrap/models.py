@@ -375,7 +375,7 @@ def _limiter(choice: "ModelChoice") -> "Limiter | None":
         requests_per_minute=choice.requests_per_minute,
         tokens_per_minute=choice.tokens_per_minute,
     )
-    return None if limits.are_none else Limiter(limits)
+    return None if limits.are_none else Limiter(limits, name=choice.name)
 
 
 def check_cache(folder: Path) -> None:

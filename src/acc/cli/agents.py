@@ -186,6 +186,7 @@ class _OneTurn:
         self._out = out
         self._console = console_on(out)
         self._asks = can_ask(out) and not show.json
+        self._seen: list[Event] = []
         self._speaker = Speaker(
             self._console,
             stream=conversation.options.streams(out),
@@ -199,7 +200,7 @@ class _OneTurn:
         except KeyboardInterrupt:
             self._speaker.interrupted()
             if self._show.json:
-                turn = Turn(status=RunStatus.CANCELED)
+                turn = Turn(status=RunStatus.CANCELED, events=self._seen)
                 self._conversation.write_result(self._out, turn, ())
             say_error("canceled")
             return 130
@@ -231,6 +232,7 @@ class _OneTurn:
         return self._finish(turn)
 
     def _event(self, event: Event) -> None:
+        self._seen.append(event)
         if not self._show.json:
             self._speaker.show(event)
         elif not event.partial or self._conversation.options.stream:

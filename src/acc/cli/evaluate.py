@@ -115,7 +115,13 @@ class EvaluationOptions:
         int, Parameter(help="Tokens that transcript replay may fill before it cuts the oldest.")
     ] = 4096
     budget: Annotated[int, Parameter(help="Tokens that an ACC state may have.")] = 512
-    timeout: Annotated[float | None, Parameter(help="Seconds an agent may take for a turn.")] = 60.0
+    timeout: Annotated[
+        float | None,
+        Parameter(
+            help="Seconds an agent may take for a turn; while its models are held back, by their "
+            "limits or until another attempt, they do not count."
+        ),
+    ] = 60.0
 
 
 @Parameter(name="*")

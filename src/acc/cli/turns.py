@@ -93,6 +93,11 @@ class Turn:
         """Return the event that ended it."""
         return next((event for event in reversed(self.events) if event.status is not None), None)
 
+    @property
+    def run_id(self) -> str:
+        """Return the id of its run, empty if nothing was heard of it."""
+        return self.events[-1].run_id if self.events else ""
+
 
 def stand_ins(events: Sequence[Event]) -> dict[str, str]:
     """Return why rules wrote an agent's memory in place of its model, by agent."""
@@ -207,7 +212,7 @@ class Conversation:
             "type": "result",
             "status": turn.status.value,
             "text": turn.text if turn.error is None else "",
-            "run_id": ended.run_id if ended else "",
+            "run_id": turn.run_id,
             "session_id": self.options.session,
             "user_id": self.options.user,
             "usage": compact(ended.usage) if ended else {},

@@ -135,7 +135,10 @@ class Price:
 
     def __post_init__(self) -> None:
         if not (0 <= self.input < _MILLION and 0 <= self.output < _MILLION):
-            raise InvalidInput(f"a price of {self.input}/{self.output} cannot be")
+            raise InvalidInput(
+                f"a price of {self.input:.15g}/{self.output:.15g} cannot be: both are from 0 to "
+                f"below {_MILLION:,} US dollars for a million tokens"
+            )
 
     def cost(self, input_tokens: int, output_tokens: int) -> float:
         """Return what so many tokens cost in US dollars."""
@@ -151,15 +154,15 @@ def parse_price(text: str) -> tuple[str, Price]:
     model, _, figures = text.rpartition("=")
     before, _, after = figures.partition("/")
     try:
-        price = Price(input=float(before), output=float(after))
+        amounts = (float(before), float(after))
     except ValueError:
-        model = ""
+        model, amounts = "", (0.0, 0.0)
     if not model.strip():
         raise InvalidInput(
             f"--price {text!r} must be MODEL=IN/OUT, US dollars for a million tokens read and "
             "written, as in openai-compatible:qwen3@http://127.0.0.1:8080/v1=0.10/0.40"
         )
-    return model.strip(), price
+    return model.strip(), Price(input=amounts[0], output=amounts[1])
 
 
 def spender(part: Part, agent: str) -> str:

@@ -387,3 +387,17 @@ def test_what_looks_like_a_key_is_cut_from_the_words_of_others() -> None:
     )
     told = without_secrets(said, ["秘密の鍵", "of", ""])
     assert told == "skipped-because-of api_key=*** and ***, Bearer ***, 鍵は***"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "zebra%2Fquilt%209 鍵",
+        "zebra/quilt+9+%E9%8D%B5",
+        "%7aebra%2fquilt%209%20鍵",
+        "zebra%252Fquilt%25209%2520%25E9%258D%25B5",
+    ],
+)
+def test_a_secret_is_cut_however_a_url_writes_it(written: str) -> None:
+    told = without_secrets(f"100% of ?key={written}&n=1", ["zebra/quilt 9 鍵"])
+    assert told == "100% of ?key=***&n=1"

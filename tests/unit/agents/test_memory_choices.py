@@ -1,5 +1,6 @@
 """What an agent remembers of a session, by the memory it was given."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,8 +8,11 @@ from small_agents import WHO, of_kind, turn
 
 from acc import (
     Agent,
+    AgentFailed,
     Decision,
     EventKind,
+    InvalidTree,
+    MemoryView,
     RouterAgent,
     Runner,
     SequentialAgent,
@@ -18,7 +22,6 @@ from acc import (
 )
 from acc.application.remembering import MemoryChoice
 from acc.domain.errors import InvalidInput
-from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedModel, call
 
 
@@ -53,6 +56,35 @@ async def test_a_transcript_is_the_memory_unless_told_otherwise() -> None:
         [""],
         ["user: one", "assistant: noted\n"],
     ]
+
+
+class TextMemory(NoteMemory):
+    """Shows a text as it is."""
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        return "only text"  # type: ignore[return-value] # a memory that breaks its contract
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        (TextMemory, "its memory's view returned str: MemoryView(text=..., tokens=...) is wanted"),
+        (lambda: 3, "makes its memory returned int: a MemoryPort is wanted"),
+        (lambda: NoteMemory, "makes its memory returned the class NoteMemory: a MemoryPort"),
+    ],
+)
+async def test_a_memory_that_is_none_is_told_with_what_is_wanted(memory: Any, told: str) -> None:
+    with pytest.raises(AgentFailed, match=re.escape(told)):
+        await seen_by_model(memory, "one")
+
+
+def test_an_object_that_only_looks_is_no_memory() -> None:
+    class Looking:
+        async def view(self, signal: TurnSignal) -> MemoryView:
+            raise AssertionError
+
+    with pytest.raises(InvalidTree, match="a MemoryPort"):
+        Agent(name="a", memory=Looking())  # type: ignore[arg-type] # it cannot keep anything
 
 
 async def test_without_memory_every_turn_is_the_first() -> None:

@@ -85,7 +85,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: agent(model=object()),
         "'a': model is a name, or an object with `async complete",
     ),
-    "a memory that is none": (lambda: agent(memory=3), "'a': memory is a name, a function"),
+    "a memory that is none": (
+        lambda: agent(memory=3),
+        "'a': memory is a name, a MemoryPort, a function",
+    ),
     "an instruction that is none": (lambda: agent(instruction=3), "'a': instruction is a text"),
     "a key that is no text": (lambda: agent(output_key=3), "output_key is the name of a key"),
     "an empty key": (lambda: agent(output_key="  "), "output_key is the name of a key"),

@@ -140,3 +140,10 @@ def test_a_price_that_is_none_is_refused(text: str) -> None:
         parse_price(text)
     with pytest.raises(InvalidInput):
         Price(input=-1, output=0)
+
+
+@pytest.mark.parametrize("figures", ["1000000/1000000", "-1/2", "1/nan", "1/inf"])
+def test_a_price_that_cannot_be_is_told_with_what_can(figures: str) -> None:
+    told = f"a price of {figures} cannot be: both are from 0 to below 1,000,000 US dollars"
+    with pytest.raises(InvalidInput, match=told):
+        parse_price(f"m={figures}")

@@ -11,6 +11,7 @@ from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.judging.auditing import settled_claim, settled_rule
 from acc.adapters.evaluation.judging.shapes import Kept, Verdict
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
+from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.evaluation import TurnStatus
 from acc.domain.value_objects.live_evaluation import (
@@ -324,6 +325,21 @@ async def test_a_model_that_hangs_leaves_the_turn_unscored() -> None:
     judge = ModelJudge(Hanging(), configuration=configuration)
     result = await judge.evaluate_turn(asked("The disk is full."), {}, answers("Yes."))
     assert "no answer in 0.01 s" in result.unscored["Answer A"]
+
+
+async def test_a_model_that_is_held_back_by_its_limits_has_not_failed_to_answer() -> None:
+    from dataclasses import replace
+
+    limiter = Limiter(Limits(requests_per_minute=120))
+    for _ in range(120):
+        async with limiter.turn(Prompt(query="used up")):
+            pass
+    update = '{"facts": [], "superseded": [], "constraints": [], "lifted": []}'
+    model = LimitedModel(ScriptedModel(update), limiter)  # the next may go out in 500 ms
+    configuration = replace(judge_configuration("limited"), timeout=0.3)
+    judge = ModelJudge(model, configuration=configuration)
+    result = await judge.evaluate_turn(asked("The disk is full."), {}, ())
+    assert result.canonical_memory["unread"] == {}
 
 
 async def test_a_model_that_returns_no_answer_is_no_judge() -> None:

@@ -18,6 +18,7 @@ from proposals import (
 
 from acc.adapters.memory.compressor import RuleCompressor
 from acc.adapters.memory.model_compressor import ModelCompressor
+from acc.adapters.providers.trying import RetryingModel
 from acc.bootstrap.parts import token_counter
 from acc.domain.ccs_schema import json_schema
 from acc.domain.errors import InvalidInput, ModelFailed
@@ -159,6 +160,20 @@ async def test_a_model_that_hangs_is_given_up() -> None:
     trace = await say(memory, TURN)
     assert trace.fallback == "no answer within 0.02 s"
     assert rules(memory) == ["Never restart db-1."]
+
+
+async def test_a_model_that_has_to_come_back_later_is_not_given_up() -> None:
+    class Busy:
+        asked = 0
+
+        async def complete(self, prompt: Prompt) -> ModelAnswer:
+            self.asked += 1
+            if self.asked == 1:
+                raise ModelFailed("busy", reason="rate_limit", retryable=True, retry_after=0.6)
+            return await ScriptedModel(faithful).complete(prompt)
+
+    trace = await say(memory_on(RetryingModel(Busy()), timeout=0.3), TURN)
+    assert trace.fallback == ""
 
 
 async def test_a_run_that_is_cancelled_leaves_the_state_as_it_was() -> None:

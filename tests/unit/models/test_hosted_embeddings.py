@@ -148,7 +148,9 @@ async def test_nobody_there_is_told_with_the_address() -> None:
         (refusal(401, f"Incorrect API key provided: {KEY}"), f"check {COMPATIBLE_KEY}"),
         (refusal(403, KEY), f"check {COMPATIBLE_KEY}"),
         (refusal(404, "model not found"), "no such model at http://127"),
-        (refusal(400, f"bad input for {KEY}"), "HTTP 400: bad input for …"),
+        (refusal(400, f"bad input for {KEY}"), "HTTP 400: bad input for ***"),
+        (refusal(400, "of key " + KEY.replace("-", "%2d")), "HTTP 400: of key ***"),
+        (lambda _: (400, {}, b"x" * 190 + KEY.encode()), f"HTTP 400: {'x' * 190}***"),
         (raw(b'{"data": [{"index": 0, "embedding": "text"}]}'), "cannot be read"),
     ],
 )

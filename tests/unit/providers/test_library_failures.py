@@ -33,3 +33,11 @@ def test_a_refused_key_that_is_called_a_bad_request_is_told_as_such(body: object
 def test_the_message_is_found_wherever_it_is_kept(body: object, words: str) -> None:
     error = theirs.ModelRequestRejectedError("gemini", "no", body=body)
     assert words in str(failure(error, FAULTS))
+
+
+def test_no_part_of_a_key_is_left_where_long_words_are_cut() -> None:
+    key = "zebra-quilt-9971"
+    faults = Faults(parse_choice("openai:m"), key)
+    for length in range(280, 305):
+        told = str(faults.because("rejected", told="x" * length + key.replace("-", "%2D")))
+        assert "zeb" not in told and "quilt" not in told

@@ -5,7 +5,6 @@ is bounded, so that a late turn costs what an early one does. What the user said
 shown are told apart before the model is asked, and again when its answer is checked.
 """
 
-import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acc.adapters.memory.vouching import Turn, turn_of, vouched, wrong_language
+from acc.application.waiting.patience import Patience
 from acc.domain.ccs_schema import as_payload, json_schema, parse_state
 from acc.domain.errors import InvalidInput, InvalidState
 from acc.domain.language import one_line, within_reach
@@ -66,8 +66,8 @@ class ModelCompressor:
     """Implements CompressorPort with a model under the schema, and with rules that stand by.
 
     An answer that cannot be used is told to the model `repairs` times. After that, or where the
-    model fails or takes longer than `timeout` seconds, the rules write the state from the earlier
-    one, and the compression says why.
+    model fails or takes longer than `timeout` seconds, those aside for which its limits hold it
+    back, the rules write the state from the earlier one, and the compression says why.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ModelCompressor:
 
     async def _ask(self, prompt: Prompt) -> ModelAnswer:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with Patience(self._timeout):
                 answer = await self._model.complete(prompt)
         except TimeoutError:
             raise _Failed(f"no answer within {self._timeout:g} s") from None

@@ -15,6 +15,7 @@ import msgspec
 from acc.adapters.chat.keys import held_key, is_clear, is_variable
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.language import one_line
+from acc.domain.value_objects.remote import without_secrets
 
 #: Where a provider's embeddings are, and which variables may hold its key.
 PROVIDERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -38,6 +39,8 @@ _MOST_CHARACTERS = 8_000
 _MOST_KEPT = 4_096
 _MOST_BYTES = 64_000_000
 _FIRST_WAIT = 0.5
+#: Characters of what a server says: that are read, and that are told, once they hold no key.
+_MOST_READ = 4_000
 _MOST_TOLD = 200
 
 
@@ -191,9 +194,7 @@ class HostedEmbedder:
 
     def _refused(self, response: httpx.Response, data: bytes, key: str) -> Exception:
         choice, status = self._choice, response.status_code
-        told = _told(data)
-        if key:
-            told = told.replace(key, "…")
+        told = without_secrets(_told(data), [key])[:_MOST_TOLD]
         if status in _WORTH_RETRYING:
             return _Passing(f"HTTP {status}: {told}", _seconds(response.headers))
         if status in (401, 403):
@@ -281,7 +282,7 @@ def _told(data: bytes) -> str:
     try:
         body: Any = msgspec.json.decode(data)
     except msgspec.MsgspecError:
-        body = data[:_MOST_TOLD].decode("utf-8", "replace")
+        body = data[:_MOST_READ].decode("utf-8", "replace")
     error = body.get("error", body) if isinstance(body, dict) else body
     said = error.get("message", error) if isinstance(error, dict) else error
-    return one_line(str(said))[:_MOST_TOLD]
+    return one_line(str(said)[:_MOST_READ])

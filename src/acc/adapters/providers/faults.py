@@ -59,7 +59,8 @@ class Faults:
         retryable, advice = _KINDS.get(reason, (False, reason))
         if reason == "key_refused" and not self._key and self._choice.key_variables:
             advice = _NAMED if self._choice.sends_only_named_key else _WANTED
-        words = "" if reason == "key_refused" else " ".join(told.split())
+        # Before it is cut, or a part of a key could be left at its end.
+        words = "" if reason == "key_refused" else self.cleaned(" ".join(told.split()))
         number = f" ({status})" if status else ""
         said = f": {words[:_MOST]}{'…' if len(words) > _MOST else ''}" if words else ""
         return self.made(

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from acc.application.waiting.patience import held
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
@@ -37,7 +38,8 @@ class RetryingModel:
     """Asks again after failures that may pass, each time later.
 
     A provider that says how long to wait is obeyed, unless that is more than `max_wait` seconds:
-    then the failure is told at once. A stream is begun again only while nothing of it was shown.
+    then the failure is told at once. The clocks of those who wait for an answer stand still between
+    two attempts. A stream is begun again only while nothing of it was shown.
     """
 
     def __init__(
@@ -97,7 +99,8 @@ class RetryingModel:
         backoff = min(_LONGEST_BACKOFF, self._max_wait, _FIRST_WAIT * 2 ** (attempt - 1))
         # Clients that failed together must not come back together.
         backoff *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, protects nothing
-        await self._sleep(max(backoff, wanted or 0.0))
+        with held():
+            await self._sleep(max(backoff, wanted or 0.0))
 
 
 class FallbackModel:

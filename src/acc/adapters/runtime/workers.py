@@ -7,6 +7,7 @@ itself; a process pool would leave its workers waiting for ever.
 import multiprocessing
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -146,8 +147,11 @@ class WorkerPool:
     def stop(self, *, patience: float = 5.0) -> None:
         """Ask the workers to stop after their turn, then end those that do not."""
         self._tell_all()
+        # All of them may stand in line for a model, and nobody is to wait for one after the other.
+        until = time.monotonic() + patience
         for process in self._seats.values():
-            process.join(timeout=patience)
+            process.join(timeout=max(0.0, until - time.monotonic()))
+        for process in self._seats.values():
             if process.is_alive():
                 process.terminate()
                 process.join(timeout=patience)

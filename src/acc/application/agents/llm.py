@@ -48,9 +48,9 @@ class LlmAgent(BaseAgent):
     `instruction` may hold placeholders such as `{email}`, or be a function of the context. What it
     answers goes to the state under `output_key`; with `output_schema`, a type such as a dataclass,
     the answer must be JSON of that type. `memory` is transcript, retrieval, acc, None, or a
-    function that makes one. Sub-agents, the parent and peers can be transferred to, unless it is
-    disallowed; a `returns_control` agent that was transferred to hands its answer back, any other
-    keeps the conversation.
+    function that makes a MemoryPort. Sub-agents, the parent and peers can be transferred to, unless
+    it is disallowed; a `returns_control` agent that was transferred to hands its answer back, any
+    other keeps the conversation.
 
     `before_model_callback(ctx, prompt)` may return a text, a ModelAnswer or another Prompt,
     `after_model_callback(ctx, answer)` another text or answer,
@@ -117,7 +117,9 @@ class LlmAgent(BaseAgent):
         refuse_unless(fits, self, "output_key", "the name of a key")
         held = self.memory
         fits = held is None or isinstance(held, str | MemoryPort) or callable(held)
-        refuse_unless(fits, self, "memory", "a name, a function that makes one, or None")
+        refuse_unless(
+            fits, self, "memory", "a name, a MemoryPort, a function that makes one, or None"
+        )
         refuse_unless(isinstance(self.tools, Iterable), self, "tools", "a list")
         self.tools = tuple(self.tools)
 

@@ -6,6 +6,7 @@ import marshal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
+from acc.application.waiting.patience import Patience
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import AgentTurnEvaluationRecord, TurnStatus
 from acc.domain.value_objects.live_evaluation import (
@@ -26,16 +27,17 @@ from acc.ports.outbound.live_evaluation_ports import (
 _GRACE = 2.0
 
 OnTurn = Callable[[TurnResult], Awaitable[None]]
+_Answering = asyncio.Task[AgentTurnResponse]
 
 
 class LiveMultiAgentEvaluationUseCase:
     """Drives several agents through the same turns and has a judge score each turn.
 
     Agents of one turn answer at the same time. An agent that raises, times out or returns nothing
-    is recorded as failed for that turn. A judge that raises is asked again up to `judge_attempts`
-    times; after that the turn is unscored and the canonical memory stays as it was. `check` is
-    called before a judge is asked and once more after that: what it raises ends the episode, and
-    nothing of the turn is told.
+    is recorded as failed for that turn; its time stands still while its models are held back. A
+    judge that raises is asked again up to `judge_attempts` times; after that the turn is unscored
+    and the canonical memory stays as it was. `check` is called before a judge is asked and once
+    more after that: what it raises ends the episode, and nothing of the turn is told.
     """
 
     def __init__(
@@ -103,16 +105,16 @@ class LiveMultiAgentEvaluationUseCase:
         self, query: EvaluationTurnQuery, memory: Mapping[str, object]
     ) -> TurnResult:
         copy_of_memory = _copies(memory)
-        stuck: set[asyncio.Task[AgentTurnResponse]] = set()
+        stuck: set[_Answering] = set()
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._answer(agent, query, copy_of_memory()))
-                    for agent in self._agents
-                ]
+                tasks: dict[_Answering, Patience] = {}
+                for agent in self._agents:
+                    patience = Patience(self._agent_timeout)
+                    answering = self._answer(agent, query, copy_of_memory(), patience)
+                    tasks[group.create_task(answering)] = patience
                 if self._agent_timeout is not None:
-                    patience = self._agent_timeout + _GRACE
-                    _, stuck = await asyncio.wait(tasks, timeout=patience)
+                    stuck = await _overstaying(tasks)
                     for task in stuck:
                         _abandon(task)
         except* RuntimeError:
@@ -139,13 +141,17 @@ class LiveMultiAgentEvaluationUseCase:
         )
 
     async def _answer(
-        self, agent: AgentRunnerPort, query: EvaluationTurnQuery, memory: Mapping[str, object]
+        self,
+        agent: AgentRunnerPort,
+        query: EvaluationTurnQuery,
+        memory: Mapping[str, object],
+        patience: Patience,
     ) -> AgentTurnResponse:
         name = agent.agent_name
         error = ""
         response: object = None
         try:
-            async with asyncio.timeout(self._agent_timeout):
+            async with patience:
                 response = await agent.run_turn(query, memory)
         except TimeoutError:
             error = f"no answer within {self._agent_timeout} s"
@@ -247,7 +253,15 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _abandon(task: asyncio.Task[AgentTurnResponse]) -> None:
+async def _overstaying(tasks: Mapping[_Answering, Patience]) -> set[_Answering]:
+    """Wait for all tasks but those that do not stop when their time is up, and return these."""
+    waiting = set(tasks)
+    while waiting and (left := max(tasks[task].left for task in waiting) + _GRACE) > 0:
+        _, waiting = await asyncio.wait(waiting, timeout=left)
+    return waiting
+
+
+def _abandon(task: _Answering) -> None:
     """End a task whose agent ignores cancellation: its coroutine is closed under it."""
     task.get_coro().close()
     task.cancel()

@@ -23,11 +23,24 @@ _SCRIPTS = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb", ".sh"
 
 
 def without_secrets(text: str, known: Iterable[str] = ()) -> str:
-    """Return a text without the secrets that are known, and without what looks like a key."""
+    """Return a text without the secrets that are known, and without what looks like a key.
+
+    Known ones are cut also where they are written as URLs write them, in whole or in part.
+    """
     for secret in sorted(known, key=len, reverse=True):
-        if len(secret) >= _LEAST_SECRET:
-            text = text.replace(secret, "***")
+        if len(secret) < _LEAST_SECRET:
+            continue
+        text = text.replace(secret, "***")
+        if "%" in text or "+" in text:
+            text = re.sub("".join(map(_as_in_urls, secret)), "***", text)
     return _KEY_LIKE.sub("***", _BEARER.sub(r"\1\2***", text))
+
+
+def _as_in_urls(letter: str) -> str:
+    """Return a pattern for a letter as it is, and as a URL or a URL within one writes it."""
+    codes = (f"%(?:25)*(?i:{byte:02x})" for byte in letter.encode("utf-8", "replace"))
+    forms = [re.escape(letter), "".join(codes), *([r"\+"] if letter == " " else [])]
+    return f"(?:{'|'.join(forms)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

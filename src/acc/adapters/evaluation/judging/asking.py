@@ -1,6 +1,5 @@
 """Asking a judge's model for a value of a schema, with a bounded number of repairs."""
 
-import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from acc.adapters.evaluation.judging.shapes import SCHEMAS
+from acc.application.waiting.patience import Patience
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
 from acc.domain.value_objects.event import text_part
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt, PromptMessage
@@ -30,7 +30,10 @@ class Question:
 
 
 class SchemaAsker:
-    """Asks until an answer fits its schema and passes its check, or the repairs are used up."""
+    """Asks until an answer fits its schema and passes its check, or the repairs are used up.
+
+    A call may take `timeout` seconds, without those for which the model's limits hold it back.
+    """
 
     def __init__(
         self, model: LanguageModelPort, *, repairs: int = 2, timeout: float | None = 120.0
@@ -77,7 +80,7 @@ class SchemaAsker:
 
     async def _complete(self, prompt: Prompt) -> ModelAnswer:
         try:
-            async with asyncio.timeout(self._timeout):
+            async with Patience(self._timeout):
                 answer = await self._model.complete(prompt)
         except TimeoutError as error:
             raise ModelFailed(f"the judge's model gave no answer in {self._timeout} s") from error
