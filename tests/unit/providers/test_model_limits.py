@@ -105,14 +105,15 @@ async def in_line(model: LimitedModel, seconds: float) -> None:
 
 async def test_one_who_gives_up_in_line_makes_room_for_those_behind() -> None:
     inner = ScriptedModel("a", repeat=True)
-    limits = Limits(requests_per_minute=600, tokens_per_minute=6_000)
-    model = LimitedModel(inner, Limiter(limits))
+    limits, clock = Limits(requests_per_minute=600, tokens_per_minute=6_000), Clock()
+    model = LimitedModel(inner, Limiter(limits, now=clock.now))
     for _ in range(600):
         await model.complete(Prompt(query="q"))
     async with asyncio.TaskGroup() as group:
         for _ in range(40):
             group.create_task(in_line(model, 0.01))
     assert len(inner.asked) == 600
+    await clock.sleep(0.2)
     async with asyncio.timeout(2):  # with the places of all forty it would take four seconds
         await model.complete(Prompt(query="q"))
 
