@@ -60,7 +60,7 @@ def _not_an_id(ids: tuple[str, str, str]) -> InvalidInput:
 
 def media_type(part: Part) -> str:
     """Return the media type of a part, without its parameters."""
-    told = part.media_type.partition(";")[0].strip().lower()
+    told = part.media_type and part.media_type.partition(";")[0].strip().lower()
     if told:
         return told
     if part.text is not None:

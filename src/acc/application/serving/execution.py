@@ -245,7 +245,7 @@ class Execution:
         # An answer may have begun the next piece of work on the task already.
         if self._works.get(work.task_id) is work:
             del self._works[work.task_id]
-        if work.task.state in INTERRUPTED:
+        if work.whole().state in INTERRUPTED:
             self._asking.add(work.principal.owner)
         del work.teller  # it knows the work, which would else stay until cycles are looked for
         for over in work.waiting:
@@ -310,7 +310,7 @@ class Execution:
         """Run the agents and return what the task ends with."""
         try:
             result = await self._run(work, message, answers)
-            return [] if work.task.reply is not None else work.teller.ending(result)
+            return [] if work.whole().reply is not None else work.teller.ending(result)
         except Exception as error:
             if not isinstance(error, AccError):
                 log.exception("internal error", extra={"task_id": work.task_id})
@@ -461,6 +461,8 @@ def _beside(context_id: str, task_id: str) -> str:
 
 def trace_of(message: Message, otherwise: str) -> str:
     """Return the trace that a message says it belongs to."""
+    if not message.metadata:
+        return otherwise
     told = message.metadata.get("traceId", message.metadata.get("trace_id"))
     return told if isinstance(told, str) and 0 < len(told) <= 128 else otherwise
 

@@ -305,7 +305,7 @@ class ServeTasks:
         most = self.limits.history if history_length is None else max(history_length, 0)
         most = min(most, self.limits.history)
         shown = task.history[-most:] if most else ()
-        return changed(task, history=tuple(_placed(message, task) for message in shown))
+        return changed(task, history=tuple([_placed(message, task) for message in shown]))
 
 
 def _placed(message: Message, task: Task) -> Message:

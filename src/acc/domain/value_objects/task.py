@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.value import Value, changed
@@ -164,25 +164,22 @@ def applied(task: Task, event: TaskEvent) -> Task:
     seq, update = event
     if isinstance(update, ArtifactUpdate):
         return changed(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
-    if isinstance(update, StatusUpdate) and task.status.message is None and not update.metadata:
-        return changed(task, status=update.status, seq=seq)
-    said: list[Message] = []
-    task = _moved(task, event, said)
-    return changed(task, history=(*task.history, *said)) if said else task
+    said = [task.status.message] if task.status.message is not None else []
+    if isinstance(update, MessageAdded):
+        said.append(update.message)
+    task = _moved(task, event)
+    is_said = said and not isinstance(update, DirectReply)
+    return changed(task, history=(*task.history, *said)) if is_said else task
 
 
-def _moved(task: Task, event: TaskEvent, said: list[Message]) -> Task:
-    """Return where a task stands after an event; what the event adds to its history is `said`."""
+def _moved(task: Task, event: TaskEvent) -> Task:
+    """Return where a task stands after an event."""
     seq, update = event
-    left = task.status.message
     if isinstance(update, ArtifactUpdate):
         return changed(task, seq=seq)
     if isinstance(update, DirectReply):
         return changed(task, status=_DONE_DIRECTLY, reply=update.message, seq=seq)
-    if left is not None:
-        said.append(left)  # what was said with a status that is left behind
     if isinstance(update, MessageAdded):
-        said.append(update.message)
         return changed(task, status=changed(task.status, message=None), seq=seq)
     metadata = {**task.metadata, **update.metadata} if update.metadata else task.metadata
     return changed(task, status=update.status, metadata=metadata, seq=seq)
@@ -218,28 +215,44 @@ def folded(task: Task, events: Iterable[TaskEvent]) -> Task:
     Messages and the pieces of artifacts are collected and joined once: what came in ten thousand
     pieces would otherwise be copied ten thousand times.
     """
+    status, metadata, reply, seq = task.status, task.metadata, task.reply, task.seq
     said: list[Message] = []
-    made: dict[str, _Pieces] = {}
-    for event in events:
-        task = _moved(task, event, said)
-        if isinstance(event.update, ArtifactUpdate):
-            _collect(made, task.artifacts, event.update)
-    if said:
-        task = changed(task, history=(*task.history, *said))
-    return changed(task, artifacts=_with_all(task.artifacts, made)) if made else task
+    made: _Made = {}
+    for seq, update in events:  # noqa: B007 - the last one counts
+        if isinstance(update, ArtifactUpdate):
+            _collect(made, task.artifacts, update)
+        elif isinstance(update, DirectReply):
+            status, reply = _DONE_DIRECTLY, update.message
+        else:
+            if status.message is not None:
+                said.append(status.message)  # what was said with a status that is left behind
+            if isinstance(update, MessageAdded):
+                said.append(update.message)
+                status = changed(status, message=None)
+            else:
+                status = update.status
+                metadata = {**metadata, **update.metadata} if update.metadata else metadata
+    return changed(
+        task,
+        status=status,
+        metadata=metadata,
+        reply=reply,
+        history=(*task.history, *said) if said else task.history,
+        artifacts=_with_all(task.artifacts, made) if made else task.artifacts,
+        seq=seq,
+    )
 
 
-def _collect(
-    made: dict[str, "_Pieces"], artifacts: tuple[TaskArtifact, ...], update: ArtifactUpdate
-) -> None:
+def _collect(made: "_Made", artifacts: tuple[TaskArtifact, ...], update: ArtifactUpdate) -> None:
     name = update.artifact.artifact_id
     if not update.append:
-        made[name] = _Pieces(update.artifact)
+        made[name] = update.artifact
         return
-    if name not in made:
-        held = (one for one in artifacts if one.artifact_id == name)
-        made[name] = _Pieces(next(held, None))
-    made[name].add(update.artifact)
+    held = made.get(name)
+    if not isinstance(held, _Pieces):
+        known = (one for one in artifacts if one.artifact_id == name)
+        held = made[name] = _Pieces(held or next(known, None))
+    held.add(update.artifact)
 
 
 class _Pieces:
@@ -278,44 +291,45 @@ class _Pieces:
             self._texts.clear()
 
 
-def _with_all(
-    artifacts: tuple[TaskArtifact, ...], made: dict[str, _Pieces]
-) -> tuple[TaskArtifact, ...]:
+#: Artifacts that were made by events, by their ids.
+_Made: TypeAlias = dict[str, TaskArtifact | _Pieces]
+
+
+def _with_all(artifacts: tuple[TaskArtifact, ...], made: _Made) -> tuple[TaskArtifact, ...]:
     """Return artifacts with those that were made: in their places, or after all others."""
-    found: list[TaskArtifact] = []
-    for held in artifacts:
-        pieces = made.pop(held.artifact_id, None)
-        found.append(held if pieces is None else pieces.whole())
-    return (*found, *(pieces.whole() for pieces in made.values()))
-
-
-_FEW = 16
+    found = [made.pop(held.artifact_id, held) for held in artifacts]
+    found += made.values()
+    return tuple([one.whole() if isinstance(one, _Pieces) else one for one in found])
 
 
 class Growing:
     """A task that events are added to one by one, and that is put together when it is asked for."""
 
-    __slots__ = ("_events", "_known", "head")
+    __slots__ = ("_events", "_head", "_known", "_seen")
 
     def __init__(self, task: Task) -> None:
         self._known = task
         self._events: list[TaskEvent] = []
-        #: Where the task stands; its artifacts and its history may lack what came last.
-        self.head = task
+        self._head = task
+        self._seen = 0
 
     def add(self, event: TaskEvent) -> None:
         """Add an event, which the table of moves has allowed already."""
-        if event.seq <= _FEW:  # most tasks have no more, and those are soon put together
-            self.head = self._known = applied(self._known, event)
-            return
         self._events.append(event)
-        self.head = _moved(self.head, event, [])
+
+    @property
+    def head(self) -> Task:
+        """Return where the task stands; its artifacts and its history may lack what came last."""
+        for event in self._events[self._seen :]:
+            self._head = _moved(self._head, event)
+        self._seen = len(self._events)
+        return self._head
 
     def whole(self) -> Task:
         """Return the task with all that was added."""
         if self._events:
-            self.head = self._known = folded(self._known, self._events)
-            self._events = []
+            self._head = self._known = folded(self._known, self._events)
+            self._events, self._seen = [], 0
         return self._known
 
 

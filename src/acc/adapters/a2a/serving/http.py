@@ -112,8 +112,8 @@ class HttpRequest:
 
     def check_json(self) -> None:
         """Refuse a body that does not say it is JSON, as a form of a web page would be."""
-        kind = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind not in _JSON_TYPES:
+        kind = self.headers.get(b"content-type", b"")
+        if kind not in _JSON_TYPES and kind.partition(b";")[0].strip().lower() not in _JSON_TYPES:
             raise HttpFault(415, "send the body as application/json")
         if self.headers.get(b"content-encoding", b"identity") != b"identity":
             raise HttpFault(415, "send the body without content-encoding")

@@ -87,9 +87,11 @@ class Reception:
 
     def extensions(self, request: HttpRequest) -> Headers:
         """Return the header that says which of the extensions asked for are used."""
-        asked = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
-        if not asked and not self.documents.required_extensions:
+        told = request.headers
+        names_none = b"a2a-extensions" not in told and b"x-a2a-extensions" not in told
+        if names_none and not self.documents.required_extensions:
             return []
+        asked = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
         wanted = {uri.strip() for uri in asked.split(",")}
         for uri in self.documents.required_extensions:
             if uri not in wanted:
@@ -153,6 +155,8 @@ class Reception:
 def asked_version(request: HttpRequest) -> str:
     """Return the generation that a request names; patches do not count, nothing means 0.3."""
     asked = request.header(b"a2a-version")
+    if asked in WIRES:
+        return asked
     if not asked and b"A2A-Version" in request.scope["query_string"]:
         asked = request.query().get("A2A-Version", "")
     return ".".join(asked.split(".")[:2])[:20] or "0.3"

@@ -13,6 +13,7 @@ from acc.domain.errors import VersionNotSupported
 
 #: What is told by the HTTP status in JSON-RPC too, for those who stand in between.
 _NEVER_200 = frozenset({401, 403, 429})
+_encode = msgspec.json.Encoder().encode
 _STREAMED = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 
 
@@ -42,7 +43,7 @@ async def answer_rpc(reception: Reception, request: HttpRequest, send: Send) -> 
         name = call_id(body) if name is None else name
         await send_rpc_error(send, error, name=name, wire=wire, operation=operation)
         return
-    prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(name)
+    prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % _encode(name)
     if isinstance(answer, TaskStream):
         await send_events(request, send, wire, answer, around=(prefix, b"}"), headers=headers)
     else:
