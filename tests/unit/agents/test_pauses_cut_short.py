@@ -63,9 +63,15 @@ def as_before(events: Sequence[Event]) -> tuple[Event, ...]:
     return tuple(kept)
 
 
-async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:
+@pytest.mark.parametrize(
+    ("kept_by", "told"),
+    [(MortalStore, "it was begun earlier"), (EarlierStore, "it may have been begun earlier")],
+)
+async def test_an_approved_call_in_which_the_process_died_is_not_made_again(
+    kept_by: type[MortalStore], told: str
+) -> None:
     paid: list[int] = []
-    store = MortalStore(clock=FrozenClock())
+    store = kept_by(clock=FrozenClock())
 
     @tool(confirm=True)
     def pay(amount: int) -> str:
@@ -81,9 +87,7 @@ async def test_an_approved_call_in_which_the_process_died_is_not_made_again() ->
     store.dead = False
     result = await runner.resume(**WHO)
     assert (result.text, paid) == ("done", [1])
-    assert results(result) == [
-        {"error": "pay: it was begun earlier, and how it ended is not known"}
-    ]
+    assert results(result) == [{"error": f"pay: {told}, and how it ended is not known"}]
 
 
 async def test_approved_calls_that_were_not_begun_when_the_process_died_are_made_afterwards() -> (
@@ -130,29 +134,6 @@ async def test_that_a_call_was_begun_is_told_though_its_tool_is_gone() -> None:
     result = await later.resume(**WHO)
     assert "it was begun earlier" in results(result)[0]["error"]
     assert (result.text, result.usage.tool_calls) == ("done", 1)
-
-
-async def test_a_call_that_was_approved_before_beginnings_were_kept_is_not_made_twice() -> None:
-    paid: list[int] = []
-    store = EarlierStore(clock=FrozenClock())
-
-    @tool(confirm=True)
-    def pay(amount: int) -> str:
-        """Pay."""
-        paid.append(amount)
-        store.dead = True
-        return "paid"
-
-    runner = Runner(payer("a", pay, 1), store=(store, InMemoryArtifactStore()))
-    paused = await runner.run(**WHO, message="go")
-    with pytest.raises(Killed):
-        await approved(runner, paused)
-    store.dead = False
-    result = await runner.resume(**WHO)
-    assert (result.text, paid) == ("done", [1])
-    assert results(result) == [
-        {"error": "pay: it may have been begun earlier, and how it ended is not known"}
-    ]
 
 
 @pytest.mark.parametrize("before", [False, True])
