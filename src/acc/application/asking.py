@@ -17,14 +17,22 @@ _ONE_CALL = Usage(llm_calls=1)
 
 
 async def ask_model(
-    ctx: RunContext, model: LanguageModelPort, prompt: Prompt, *, memory_tokens: int = 0
+    ctx: RunContext,
+    model: LanguageModelPort,
+    prompt: Prompt,
+    *,
+    memory_tokens: int = 0,
+    in_pieces: bool = True,
 ) -> tuple[ModelAnswer, Usage]:
-    """Return a model's answer and what it cost, counted against the run's budget."""
+    """Return a model's answer and what it cost, counted against the run's budget.
+
+    It is shown as it comes where that is wanted, but for one that may be replaced before it counts.
+    """
     run = ctx.run
     run.ledger.before_model_call(ctx.path)
     run.ledger.asking += 1
     try:
-        if run.streaming and isinstance(model, StreamingModelPort):
+        if run.streaming and in_pieces and isinstance(model, StreamingModelPort):
             answer = await _streamed(ctx, model, prompt)
         else:
             answer = await model.complete(prompt)

@@ -53,6 +53,7 @@ class RunContext:
         "files",
         "history",
         "identity",
+        "is_draft",
         "line",
         "message",
         "path",
@@ -78,6 +79,8 @@ class RunContext:
         self.path = path
         self.message = message
         self.text = ""
+        #: Whether the text is on record and has not been said yet.
+        self.is_draft = False
         self.escalated = False
         self.transfer_to: BaseAgent | None = None
         self.state: MutableMapping[str, Any] = line.state
@@ -235,15 +238,24 @@ class RunContext:
 
     async def conclude(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer with nothing to be done after it: this may be stored with how the run ends."""
-        agent = self.agent
+        if self.agent.after_agent_callback is not None:
+            return await self._conclude_later(text, usage)
         is_outermost = self.path.rfind("/") == 0 and self.transfer_to is None
-        self._is_last_word = (
-            is_outermost and agent.after_agent_callback is None and not self.run.journal
-        )
+        self._is_last_word = is_outermost and not self.run.journal
         try:
             return await self.say(text, usage=usage)
         finally:
             self._is_last_word = False
+
+    async def _conclude_later(self, text: str, usage: Usage | None) -> Event:
+        """Put down an answer that a callback may still replace: it is on record, and not said."""
+        recorded = self.upcoming()
+        if recorded is not None and recorded.kind is EventKind.MESSAGE:
+            return await self.say(text, usage=usage)  # earlier versions said it at once
+        self._check_text(text)
+        event = await self.emit(EventKind.DRAFT, parts=text_part(text), usage=usage)
+        self.text, self.is_draft = event.text, True
+        return event
 
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""

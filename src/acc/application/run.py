@@ -153,8 +153,6 @@ class Run:
         #: Whether the session was let go of with the last event.
         self.is_released = False
         self.ledger = Ledger(config)
-        #: Who was transferred to last, and so keeps the conversation.
-        self.active: BaseAgent | None = None
         self.message: tuple[Part, ...] = ()
         self.turn_id = 0
         self.seq = 0

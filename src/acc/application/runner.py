@@ -470,8 +470,8 @@ class SessionRunner:
         if run.journal:
             run.catch_up(top.line)
             check_heard(run)
-        if run.active is not None:
-            self._remember_active(run.active, state)
+        if done.agent is not start:
+            self._remember_active(done.agent, state)
         return done.text
 
     def _start(self, state: State) -> BaseAgent:

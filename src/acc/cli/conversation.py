@@ -259,6 +259,7 @@ def _hands_over(event: Event) -> bool:
 
 _SILENT = frozenset(
     {
+        EventKind.DRAFT,
         EventKind.STATE,
         EventKind.MEMORY,
         EventKind.INPUT,

@@ -77,6 +77,9 @@ class BaseAgent:
         """Do the work; a returned text is the agent's answer."""
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
 
+    def keep_answer(self, ctx: RunContext, text: str) -> None:
+        """Put what was said in place of this agent where others look for its answer."""
+
     def walk(self) -> Iterator["BaseAgent"]:
         """Give this agent and everyone below it, top down."""
         yield self
@@ -134,11 +137,12 @@ class BaseAgent:
             before = self.before_agent_callback
             if before is not None and await _said_instead(ctx, before):
                 return
+            heard = len(ctx.line.thread)
             text = await self.run(ctx)
             if text is not None:
                 await ctx.conclude(text)
             if self.after_agent_callback is not None:
-                await _said_instead(ctx, self.after_agent_callback, ctx.text)
+                await _say_or_replace(ctx, self.after_agent_callback, heard)
         except AccError:
             raise
         except BaseException as error:
@@ -227,13 +231,33 @@ async def called(callback: Callback, *arguments: Any) -> Any:
     return await found if inspect.isawaitable(found) else found
 
 
-async def _said_instead(ctx: RunContext, callback: Callback, *arguments: Any) -> bool:
+async def _said_instead(ctx: RunContext, callback: Callback) -> bool:
     """Say what a callback returns in place of the agent, and tell whether there was anything."""
-    found = await called(callback, ctx, *arguments)
+    found = await called(callback, ctx)
     if found is None:
         return False
-    await ctx.say(str(found))
+    await _say_instead(ctx, callback, found)
     return True
+
+
+async def _say_or_replace(ctx: RunContext, callback: Callback, heard: int) -> None:
+    """Say an answer, or what a callback returns in its place: then nobody hears the answer."""
+    thread = ctx.line.thread
+    said = len(thread)
+    found = await called(callback, ctx, ctx.text)
+    if found is not None:
+        del thread[heard:said]
+        await _say_instead(ctx, callback, found)
+    elif ctx.is_draft:
+        await ctx.say(ctx.text)
+
+
+async def _say_instead(ctx: RunContext, callback: Callback, found: object) -> None:
+    if not isinstance(found, str):
+        name = getattr(callback, "__name__", "a callback")
+        raise TypeError(f"{name} returned a {type(found).__name__}, which is no text")
+    ctx.agent.keep_answer(ctx, found)
+    await ctx.say(found)
 
 
 async def flush_state(ctx: RunContext) -> None:

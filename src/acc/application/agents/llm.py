@@ -35,8 +35,10 @@ from acc.ports.outbound.model_ports import (
 )
 
 _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S | re.I)
-_MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
+_LAST_WORDS = (EventKind.MESSAGE, EventKind.DRAFT)
+_MODEL_ANSWERS = (*_LAST_WORDS, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
+_UNFIT = (msgspec.MsgspecError, UnicodeEncodeError)
 _EMPTY = "the answer is empty"
 _UNSOUND = "a call needs an id and a name, which are texts, and named arguments"
 
@@ -160,6 +162,22 @@ class LlmAgent(BaseAgent):
         if not self.disallow_transfer_to_peers and not parent.disallow_transfer_to_sub_agents:
             yield from (peer for peer in parent.sub_agents if peer is not self)
 
+    def read(self, text: str) -> Any:
+        """Return an answer as the state has it, of which the schema must be kept to."""
+        if self.output_schema is None:
+            return text
+        fenced = _FENCE.match(text)
+        body = fenced[1] if fenced else text
+        return as_data(msgspec.json.decode(body, type=self.output_schema, dec_hook=as_model))
+
+    def keep_answer(self, ctx: RunContext, text: str) -> None:
+        """Put what was said in place of this agent into the state; as a text, if it is no more."""
+        if self.output_key:
+            try:
+                ctx.state[self.output_key] = self.read(text)
+            except _UNFIT:
+                ctx.state[self.output_key] = text
+
     async def run(self, ctx: RunContext) -> None:
         """Reason until there is an answer, a transfer or an escalation."""
         await _Reasoning(self, ctx).run()
@@ -216,7 +234,7 @@ class _Reasoning:
             self._memory = await ctx.services.shelf.take(ctx, agent.memory)
         while True:
             event = await self._ask()
-            if event.kind is EventKind.MESSAGE:
+            if event.kind in _LAST_WORDS:
                 if self._memory is not None:
                     self._memory.finish()
                 return
@@ -233,8 +251,8 @@ class _Reasoning:
         if recorded is not None and recorded.kind in _MODEL_ANSWERS:
             ctx.run.ledger.before_model_call(ctx.path)
             ctx.run.ledger.spent(recorded.usage or Usage(llm_calls=1))
-            if recorded.kind is EventKind.MESSAGE:
-                return await ctx.say("")
+            if recorded.kind in _LAST_WORDS:
+                return await ctx.conclude("")
             return await ctx.emit(recorded.kind)
         if self._offered is not None:
             await self._offered.look()
@@ -277,7 +295,10 @@ class _Reasoning:
                 answer = _given("before_model_callback", found)
         if answer is None:
             tokens = 0 if self._memory is None else self._memory.tokens
-            answer, usage = await ask_model(ctx, self._model, prompt, memory_tokens=tokens)
+            held = agent.after_model_callback is not None or agent.after_agent_callback is not None
+            answer, usage = await ask_model(
+                ctx, self._model, prompt, memory_tokens=tokens, in_pieces=not held
+            )
         if agent.after_model_callback is not None:
             found = await called(agent.after_model_callback, ctx, answer)
             answer = _given("after_model_callback", found) or answer
@@ -290,15 +311,12 @@ class _Reasoning:
         if not answer.text.strip():
             return _EMPTY
         agent = self._agent
-        value: Any = answer.text
-        if agent.output_schema is not None:
-            fenced = _FENCE.match(answer.text)
-            try:
-                body = fenced[1] if fenced else answer.text
-                parsed = msgspec.json.decode(body, type=agent.output_schema, dec_hook=as_model)
-            except (msgspec.MsgspecError, UnicodeEncodeError) as error:
-                return f"the answer must be JSON that fits the schema: {error}"
-            value = as_data(parsed)
+        if not agent.output_key and agent.output_schema is None:
+            return ""
+        try:
+            value = agent.read(answer.text)
+        except _UNFIT as error:
+            return f"the answer must be JSON that fits the schema: {error}"
         if agent.output_key:
             self._ctx.state[agent.output_key] = value
         return ""

@@ -524,10 +524,7 @@ class AgentTool:
         quiet = context.fork("alone")
         quiet.history = False
         quiet.line = context.line.alone()
-        kept = context.run.active
-        done = await quiet.run_agent(self.agent, message=arguments["request"])
-        context.run.active = kept  # a transfer inside it ends with it
-        return done.text
+        return (await quiet.run_agent(self.agent, message=arguments["request"])).text
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):

@@ -72,11 +72,8 @@ class TransferTool:
         handed = EventActions(transfer_to_agent=target.name)
         await context.emit(EventKind.TRANSFER, actions=handed, detail={"path": list(path)})
         if getattr(target, "returns_control", False):
-            kept = run.active
-            done = await context.run_agent(target)
-            run.active = kept  # control comes back, whomever it was handed to meanwhile
-            return done.text
-        owner.transfer_to = run.active = target
+            return (await context.run_agent(target)).text
+        owner.transfer_to = target
         return f"{target.name} takes over."
 
 

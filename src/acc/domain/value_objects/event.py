@@ -127,6 +127,7 @@ class EventKind(StrEnum):
     """What an event tells. The last three are shown as they happen and never stored."""
 
     MESSAGE = "message"
+    DRAFT = "draft"
     TOOL_CALLS = "tool_calls"
     TOOL_RESULT = "tool_result"
     STATE = "state"

@@ -1,0 +1,230 @@
+"""What callbacks and stand-ins say in place of an agent, and who hears what they replaced."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from small_agents import WHO, Does, Writes, of_kind, said, says, turn
+
+from acc import (
+    Agent,
+    AgentFailed,
+    Event,
+    EventKind,
+    ParallelAgent,
+    RunConfig,
+    RunContext,
+    Runner,
+    RunStatus,
+    SequentialAgent,
+    Verdict,
+    approve,
+)
+from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.testing import FrozenClock, ScriptedModel, call
+
+SECRET = "the code is 1234"
+
+
+def redacting(*script: Any, **fields: Any) -> Agent:
+    return Agent(
+        name="a",
+        model=ScriptedModel(*(script or (SECRET,))),
+        after_agent_callback=lambda ctx, text: "[redacted]",
+        output_key="out",
+        **fields,
+    )
+
+
+def heard_by(model: ScriptedModel) -> list[str]:
+    return [part.text for one in model.asked[0].messages for part in one.parts]
+
+
+async def test_what_a_callback_took_back_is_said_to_nobody() -> None:
+    model = ScriptedModel("fine")
+    tree = SequentialAgent(name="s", sub_agents=[redacting(), Agent(name="b", model=model)])
+    result = await turn(tree)
+    assert said(result) == [("a", "[redacted]"), ("b", "fine")]
+    assert heard_by(model) == ["[redacted]"]
+    assert result.state["out"] == "[redacted]"
+    (draft,) = of_kind(result, EventKind.DRAFT)
+    assert draft.text == SECRET and draft.usage is not None and draft.usage.llm_calls == 1
+    assert result.usage.llm_calls == 2
+
+
+async def test_what_a_callback_lets_pass_is_said_once() -> None:
+    looked: list[str] = []
+    tree = SequentialAgent(
+        name="s",
+        sub_agents=[
+            says("a", "one", after_agent_callback=lambda ctx, text: looked.append(text)),
+            says("b", "two"),
+        ],
+    )
+    result = await turn(tree)
+    assert looked == ["one"]
+    assert said(result) == [("a", "one"), ("b", "two")]
+
+
+async def test_what_stands_for_a_whole_team_is_all_that_later_agents_hear() -> None:
+    model = ScriptedModel("fine")
+    team = SequentialAgent(
+        name="team",
+        sub_agents=[says("x", "draft"), says("y", SECRET)],
+        after_agent_callback=lambda ctx, text: f"{len(text)} letters",
+    )
+    tree = SequentialAgent(
+        name="s", sub_agents=[says("first", "hello"), team, Agent(name="b", model=model)]
+    )
+    assert (await turn(tree)).text == "fine"
+    assert heard_by(model) == ["hello", f"{len(SECRET)} letters"]
+
+
+async def test_in_a_branch_too_only_what_counts_is_heard() -> None:
+    model = ScriptedModel("fine")
+    beside = ParallelAgent(name="p", sub_agents=[redacting(), says("x", "other")])
+    await turn(SequentialAgent(name="s", sub_agents=[beside, Agent(name="b", model=model)]))
+    assert heard_by(model) == ["[redacted]", "other"]
+
+
+@pytest.mark.parametrize("kept_by", ["after_agent_callback", "after_model_callback"])
+async def test_an_answer_that_may_be_replaced_is_not_shown_in_pieces(kept_by: str) -> None:
+    fields: dict[str, Any] = {kept_by: lambda ctx, found: "[redacted]"}
+    agent = Agent(name="a", model=ScriptedModel(SECRET), **fields)
+    shown = [event async for event in Runner(agent).stream(**WHO, message="go")]
+    assert not [event for event in shown if event.kind is EventKind.DELTA]
+    assert [e.text for e in shown if e.kind is EventKind.MESSAGE] == ["go", "[redacted]"]
+
+
+async def test_a_callback_may_ask_a_person_about_the_answer_and_the_model_is_asked_once() -> None:
+    async def released(ctx: RunContext, text: str) -> str:
+        answer = await ctx.ask_person(f"May I say {text!r}?")
+        return text if answer.verdict is Verdict.APPROVE else "no comment"
+
+    model = ScriptedModel("profits are up")
+    agent = Agent(name="a", model=model, after_agent_callback=released)
+    runner = Runner(agent)
+    paused = await runner.run(**WHO, message="news?")
+    assert paused.requests[0].message == "May I say 'profits are up'?"
+    assert not said(paused)
+    done = await runner.resume(**WHO, answers=approve(paused.requests[0].id))
+    assert done.text == "profits are up" and len(model.asked) == 1
+
+
+class BeforeDrafts(InMemorySessionStore):
+    """Gives runs as they were recorded when an answer was said before its callback ran."""
+
+    async def events(self, *given: Any, **terms: Any) -> tuple[Event, ...]:
+        found = await super().events(*given, **terms)
+        return tuple(
+            replace(event, kind=EventKind.MESSAGE) if event.kind is EventKind.DRAFT else event
+            for event in found
+        )
+
+
+async def test_a_run_recorded_when_answers_were_said_at_once_is_resumed() -> None:
+    async def ask(ctx: RunContext) -> str:
+        await ctx.ask_person("?")
+        return "done"
+
+    plain = says("b", "two", after_agent_callback=lambda ctx, text: text.upper())
+    tree = SequentialAgent(name="s", sub_agents=[redacting(), plain, Does(name="c", do=ask)])
+    store = BeforeDrafts(clock=FrozenClock())
+    runner = Runner(tree, store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    done = await runner.resume(**WHO, answers=approve(paused.requests[0].id))
+    assert done.status is RunStatus.COMPLETED and done.text == "done"
+    assert done.state["out"] == "[redacted]" and done.usage.llm_calls == 1
+
+
+@pytest.mark.parametrize("found", [{"a": 1}, 5, b"x"])
+async def test_what_is_no_text_cannot_be_said_in_place_of_an_agent(found: object) -> None:
+    def check(ctx: RunContext, text: str = "") -> object:
+        return found
+
+    for fields in ({"after_agent_callback": check}, {"before_agent_callback": check}):
+        with pytest.raises(AgentFailed, match=f"check returned a {type(found).__name__}, which is"):
+            await turn(says("a", **fields))
+
+
+# What stands in for an agent is kept where its answer would have been.
+
+
+@dataclass
+class Order:
+    item: str
+    count: int
+
+
+def reader() -> Agent:
+    return Agent(name="reader", model=ScriptedModel("ok"), instruction="Check {email}.")
+
+
+async def test_what_stands_in_for_an_agent_is_found_under_its_key() -> None:
+    collector = Agent(name="collector", model=ScriptedModel(), output_key="email")
+    tree = SequentialAgent(name="s", sub_agents=[collector, reader()])
+    config = RunConfig(stand_ins={"collector": "mio@example.com"})
+    assert (await turn(tree, config=config)).state["email"] == "mio@example.com"
+    debugged = await turn(tree, config=RunConfig(debug=True))
+    assert debugged.state["email"] == "[debug] collector would answer: hello"
+
+
+async def test_what_a_callback_says_before_an_agent_is_found_under_its_key() -> None:
+    first = Agent(
+        name="collector",
+        model=ScriptedModel(),
+        output_key="email",
+        before_agent_callback=lambda ctx: "mio@example.com",
+    )
+    assert (await turn(first)).state["email"] == "mio@example.com"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('{"item": "お茶", "count": 2}', {"item": "お茶", "count": 2}),
+        ("sold out", "sold out"),
+    ],
+)
+async def test_it_is_kept_as_the_schema_has_it_where_it_fits(text: str, kept: object) -> None:
+    agent = Agent(name="a", model=ScriptedModel(), output_key="order", output_schema=Order)
+    config = RunConfig(stand_ins={"a": text})
+    assert (await turn(agent, config=config)).state["order"] == kept
+
+
+# Who keeps the conversation.
+
+
+async def test_agents_that_are_tools_never_take_the_conversation_with_them() -> None:
+    leaf = Agent(name="leaf", description="leaf", model=ScriptedModel("from the leaf"))
+    first = Agent(
+        name="first",
+        description="first",
+        model=ScriptedModel(call("transfer_to_agent", agent_name="leaf")),
+        sub_agents=[leaf],
+    )
+    second = Agent(name="second", description="second", model=ScriptedModel("from the second"))
+    both = [call("first", request="x"), call("second", request="y")]
+    boss = Agent(
+        name="boss",
+        description="boss",
+        model=ScriptedModel("mine now", both, "done", "still mine"),
+        tools=[first, second],
+    )
+    root = Agent(
+        name="root",
+        model=ScriptedModel(call("transfer_to_agent", agent_name="boss"), "back at the root"),
+        sub_agents=[boss],
+    )
+    runner = Runner(root)
+    texts = [(await runner.run(**WHO, message=word)).text for word in ("a", "b", "c")]
+    assert texts == ["mine now", "done", "still mine"]
+
+
+async def test_an_agent_without_a_key_keeps_nothing() -> None:
+    config = RunConfig(stand_ins={"a": "x", "w": "y"})
+    tree = SequentialAgent(
+        name="s", sub_agents=[Agent(name="a", model=ScriptedModel()), Writes(name="w")]
+    )
+    assert not (await turn(tree, config=config)).state
