@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 PARTS = msgspec.json.Decoder(tuple[Part, ...])
 _REQUESTS = msgspec.json.Decoder(InputRequest)
+#: So often others get their turn, and the clock its say, in a run where nothing else is waited for.
+_BREATHE_EVERY = 64
 
 
 class RunContext:
@@ -185,6 +187,8 @@ class RunContext:
             run.hold(event)
         else:
             await run.record(event)
+            if not seq % _BREATHE_EVERY:
+                await asyncio.sleep(0)
         return event
 
     def _replay(self, recorded: Event, kind: EventKind) -> Event:
@@ -311,7 +315,9 @@ class RunContext:
         event = self.upcoming()
         request = None if event is None else event.request
         if request is None:
-            ttl = expires_after if expires_after is not None else run.config.approval_ttl
+            ttl = expires_after
+            if ttl is None and kind is RequestKind.CONFIRMATION:
+                ttl = run.config.approval_ttl
             request = InputRequest(
                 id=run.next_request_id(),
                 kind=kind,

@@ -1,6 +1,8 @@
-"""Checking the arguments that a person puts in the place of a model's, before they count."""
+"""Checking what a person answers, before it counts: edited arguments, and values asked for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -8,34 +10,64 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.tool import Tool
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import InputAnswer, InputRequest, RequestKind, Verdict
+from acc.ports.outbound.runtime_ports import FaultIn
 
 #: What a tool raises for arguments that it cannot take.
 WRONG_ARGUMENTS = (msgspec.ValidationError, TypeError, ValueError)
 
 
-def check_edits(
-    root: BaseAgent, requests: Sequence[InputRequest], answers: Iterable[InputAnswer]
-) -> None:
-    """Refuse answers whose edited arguments their tool could not take, naming what is wrong.
+def checked_answers(
+    root: BaseAgent,
+    requests: Sequence[InputRequest],
+    answers: Iterable[InputAnswer],
+    fault_in: FaultIn,
+) -> tuple[InputAnswer, ...]:
+    """Return answers that will do for what was asked, or refuse one and name what is wrong.
 
     Whatever was asked goes on waiting then. A tool that is known only while its agent runs, as one
-    of an MCP server, checks them itself, and asks again.
+    of an MCP server, checks its arguments itself, and asks again.
     """
     asked = {request.id: request for request in requests}
+    found: list[InputAnswer] = []
     for answer in answers:
         request = asked.get(answer.request_id)
-        if request is None or answer.arguments is None or answer.verdict is not Verdict.APPROVE:
-            continue
-        tool = _tool_of(root, request)
-        if tool is None:
-            continue
+        if request is not None and answer.verdict is Verdict.APPROVE:
+            if answer.arguments is not None:
+                _check_edited(root, request, answer.arguments)
+            if request.kind is RequestKind.INPUT and request.schema:
+                answer = _fitting(request, answer, fault_in)
+        found.append(answer)
+    return tuple(found)
+
+
+def _fitting(request: InputRequest, answer: InputAnswer, fault_in: FaultIn) -> InputAnswer:
+    """Return an answer whose value fits; words that are JSON of what is asked for are read so."""
+    fault = fault_in(request.schema, answer.value)
+    if not fault:
+        return answer
+    if isinstance(answer.value, str):
         try:
-            tool.checked(answer.arguments)
-        except WRONG_ARGUMENTS as error:
-            raise InvalidInput(
-                f"the edited arguments for {tool.name} are wrong: {error}; give all of them as it "
-                f"takes them. Nothing was done, and {request.id} still waits"
-            ) from None
+            read = msgspec.json.decode(answer.value)
+        except msgspec.DecodeError:
+            read = None
+        if read is not None and not fault_in(request.schema, read):
+            return replace(answer, value=read)
+    raise InvalidInput(
+        f"the value for {request.id} is not what was asked for: {fault}. It still waits for one"
+    )
+
+
+def _check_edited(root: BaseAgent, request: InputRequest, arguments: Mapping[str, Any]) -> None:
+    tool = _tool_of(root, request)
+    if tool is None:
+        return
+    try:
+        tool.checked(arguments)
+    except WRONG_ARGUMENTS as error:
+        raise InvalidInput(
+            f"the edited arguments for {tool.name} are wrong: {error}; give all of them as it "
+            f"takes them. Nothing was done, and {request.id} still waits"
+        ) from None
 
 
 def _tool_of(root: BaseAgent, request: InputRequest) -> Tool | None:

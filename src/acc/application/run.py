@@ -20,7 +20,7 @@ from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
-from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
+from acc.ports.outbound.runtime_ports import ClockPort, FaultIn, IdsPort, ThreadsPort
 from acc.ports.outbound.store_ports import AlongPort, ArtifactStorePort, SessionStorePort
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Services:
     """The ports that a run may use.
 
     `models`, `memories` and `remote` turn names into things, `fetch` a URL into a file. `watched`
-    is put around a model that an agent holds itself, so that its calls can be counted.
+    is put around a model that an agent holds itself, so that its calls can be counted; `fault_in`
+    tells what is wrong with a value by a JSON schema.
     """
 
     sessions: SessionStorePort
@@ -45,6 +46,7 @@ class Services:
     clock: ClockPort
     ids: IdsPort
     shelf: "MemoryShelf"
+    fault_in: FaultIn
     remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
     fetch: FetchFile | None = None
     mcp: McpConnectionsPort | None = None

@@ -13,7 +13,7 @@ from acc.application.agents.llm import can_keep
 from acc.application.agents.remote_waiting import cancel_waiting
 from acc.application.context import PARTS, RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
-from acc.application.edits import check_edits
+from acc.application.edits import checked_answers
 from acc.application.holding import Holding
 from acc.application.resuming import (
     BEGINNINGS_TOLD,
@@ -402,8 +402,8 @@ class SessionRunner:
         for request in waiting:
             if request.expires_at is not None and now >= request.expires_at:
                 given[request.id] = InputAnswer(request_id=request.id, verdict=Verdict.EXPIRED)
-        check_edits(self.agent, waiting, given.values())
-        return given
+        good = checked_answers(self.agent, waiting, given.values(), self.services.fault_in)
+        return {answer.request_id: answer for answer in good}
 
     def _check_waits(self, session: Session) -> None:
         if session.status is not RunStatus.INPUT_REQUIRED:
@@ -457,15 +457,16 @@ class SessionRunner:
         if run.config.timeout is None:
             done = await top.run_agent(start)
         else:
+            ends = asyncio.get_running_loop().time() + run.config.timeout
             try:
-                async with asyncio.timeout(run.config.timeout) as bound:
+                async with asyncio.timeout_at(ends) as bound:
                     done = await top.run_agent(start)
             except TimeoutError as error:
                 if not bound.expired():
                     raise AgentFailed(start.name, "TimeoutError") from error
                 raise RunTimedOut("timeout", run.config.timeout, start.name) from None
-            # Somebody swallowed the cancellation, after which Python 3.11 traces no line here.
-            if bound.expired():  # pragma: no cover
+            # Somebody blocked, or swallowed the cancellation: Python 3.11 traces no line here then.
+            if asyncio.get_running_loop().time() >= ends:  # pragma: no cover
                 raise RunTimedOut("timeout", run.config.timeout, start.name)
         if run.journal:
             run.catch_up(top.line)

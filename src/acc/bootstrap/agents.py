@@ -154,10 +154,17 @@ def make_services(
         remote=_remotes(tuple(allow)),
         fetch=_files(tuple(allow)),
         mcp=LateMcpConnections(allow),
+        fault_in=_fault_in,
     )
     # A compressor's model is one of the run's, so that sessions share its connections.
     services.memories = partial(make_conversation_memory, models=services.model)
     return services
+
+
+def _fault_in(schema: Mapping[str, Any], value: Any) -> str:
+    from acc.adapters.mcp_tools.schemas import fault_in
+
+    return fault_in(schema, value)
 
 
 def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPort]:

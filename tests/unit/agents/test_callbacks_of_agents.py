@@ -37,7 +37,7 @@ def redacting(*script: Any, **fields: Any) -> Agent:
     )
 
 
-def heard_by(model: ScriptedModel) -> list[str]:
+def heard_by(model: ScriptedModel) -> list[str | None]:
     return [part.text for one in model.asked[0].messages for part in one.parts]
 
 
@@ -143,9 +143,10 @@ async def test_what_is_no_text_cannot_be_said_in_place_of_an_agent(found: object
     def check(ctx: RunContext, text: str = "") -> object:
         return found
 
-    for fields in ({"after_agent_callback": check}, {"before_agent_callback": check}):
-        with pytest.raises(AgentFailed, match=f"check returned a {type(found).__name__}, which is"):
-            await turn(says("a", **fields))
+    no_text = f"check returned a {type(found).__name__}, which is no text"
+    for agent in (says("a", after_agent_callback=check), says("a", before_agent_callback=check)):
+        with pytest.raises(AgentFailed, match=no_text):
+            await turn(agent)
 
 
 # What stands in for an agent is kept where its answer would have been.

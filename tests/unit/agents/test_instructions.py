@@ -7,7 +7,7 @@ from small_agents import Does, Writes, turn
 
 from acc import Agent, RunContext, Runner, SequentialAgent
 from acc.application.agents.instruction import placeholders
-from acc.domain.errors import AgentFailed, StateMissing
+from acc.domain.errors import AgentFailed, InvalidInput, StateMissing
 from acc.testing import ScriptedModel
 
 
@@ -34,7 +34,11 @@ async def resolved(instruction: Any, **state: Any) -> str:
             '{"key": 1} and { spaced } and {1} and {a-b}',
             '{"key": 1} and { spaced } and {1} and {a-b}',
         ),
-        ("}}", "}"),
+        ("}}", "}}"),
+        ('{"a": {"b": 1}}', '{"a": {"b": 1}}'),
+        ("f(){ return {x:1}}", "f(){ return {x:1}}"),
+        ('{{"a": {{"b": "{email}"}}}}', '{"a": {"b": "ann@example.org"}}'),
+        ('{"to": {email}} {{x}} }}', '{"to": ann@example.org} {x} }}'),
         ("no braces", "no braces"),
     ],
 )
@@ -81,6 +85,20 @@ async def test_an_artifact_that_is_not_there_is_named() -> None:
     agent = Agent(name="a", model=ScriptedModel("x"), instruction="{artifact.notes.md}")
     with pytest.raises(StateMissing, match=r"\{artifact\.notes\.md\}"):
         await turn(agent)
+
+
+async def test_an_artifact_that_is_no_text_is_told_as_such() -> None:
+    async def save(ctx: RunContext) -> None:
+        await ctx.artifacts.save("photo.png", b"\x89PNG", media_type="image/png")
+
+    agent = Agent(name="a", model=ScriptedModel("x"), instruction="See {artifact.photo.png}")
+    with pytest.raises(InvalidInput, match=r"\{artifact.photo.png\} .* is image/png that is none"):
+        await turn(SequentialAgent(name="s", sub_agents=[Does(name="w", do=save), agent]))
+
+
+async def test_an_instruction_function_must_return_a_text() -> None:
+    with pytest.raises(AgentFailed, match="a function, which returned a NoneType and no text"):
+        await resolved(lambda ctx: None)
 
 
 async def test_an_instruction_may_be_a_function_that_may_wait() -> None:

@@ -8,7 +8,8 @@ import mcp_types
 import pytest
 
 from acc.adapters.mcp_tools.process import minimal_environment
-from acc.adapters.mcp_tools.reading import fault_in, read_answer, read_tools
+from acc.adapters.mcp_tools.reading import read_answer, read_tools
+from acc.adapters.mcp_tools.schemas import fault_in
 from acc.bootstrap.mcp import LateMcpConnections
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.event import Part

@@ -1,10 +1,13 @@
 """Questions of an agent's own, and work that someone outside finishes later."""
 
+from functools import partial
 from typing import Any
 
+import pytest
 from running_world import World, check_record, clerk
 
 from acc import BaseAgent, RunContext, ToolContext, approve, deny, tool
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import RequestKind, Verdict
 from acc.testing import ScriptedModel, call
 
@@ -50,6 +53,54 @@ async def test_an_agent_of_ones_own_hears_that_time_ran_out(world: World) -> Non
     await desk.say("hi")
     world.clock.time += 60
     assert (await desk.answer()).text == "no name: expired"
+
+
+class Counting(BaseAgent):
+    """Asks for a number."""
+
+    async def run(self, ctx: RunContext) -> str:
+        schema = {"type": "integer", "minimum": 1}
+        answer = await ctx.ask_person("How many?", schema=schema)
+        return f"{answer.verdict.value} {answer.value!r}"
+
+
+@pytest.mark.parametrize("given", ["abc", None, 0, 1.5, {"n": 1}, "0", "null"])
+async def test_a_value_that_is_not_what_was_asked_for_is_refused_and_the_question_waits(
+    world: World, given: Any
+) -> None:
+    desk = world.desk(Counting(name="counting"))
+    (asked,) = (await desk.say("hi")).requests
+    with pytest.raises(InvalidInput, match=f"value for {asked.id} is not what was asked for: "):
+        await desk.answer(approve(asked.id, value=given))
+    with pytest.raises(InvalidInput, match="It still waits for one"):
+        await desk.answer(approve(asked.id, arguments={"n": 3}))
+    assert (await desk.restarted().answer(approve(asked.id, value=3))).text == "approve 3"
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (partial(approve, value=3), "approve 3"),
+        (partial(approve, value=" 3 "), "approve 3"),
+        (deny, "deny None"),
+    ],
+)
+async def test_a_value_that_fits_counts_also_as_the_text_of_it(
+    world: World, answer: Any, text: str
+) -> None:
+    desk = world.desk(Counting(name="counting"))
+    (asked,) = (await desk.say("hi")).requests
+    assert (await desk.answer(answer(asked.id))).text == text
+
+
+async def test_only_approvals_have_the_time_that_is_set_for_approvals(world: World) -> None:
+    model = ScriptedModel(call("export", what="x"), "done")
+    desk = world.desk(clerk(model, export([])), approval_ttl=60)
+    (asked,) = (await desk.say("hi")).requests
+    assert asked.kind is RequestKind.OUTCOME and asked.expires_at is None
+    world.clock.time += 3600
+    await desk.answer(approve(asked.id, value={"rows": 7}))
+    assert results(model)[-1] == {"rows": 7}
 
 
 def export(started: list[str], **options: Any) -> Any:

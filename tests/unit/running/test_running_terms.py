@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -334,3 +335,35 @@ async def test_a_group_with_a_failure_in_it_is_a_failure() -> None:
     tree = Both(name="both", sub_agents=[Fails(name="f")])
     with pytest.raises(AccError, match="'both' failed: ExceptionGroup"):
         await Runner(tree).run(**WHO, message="go")
+
+
+async def test_the_clock_has_its_say_where_nothing_is_waited_for() -> None:
+    class Endless(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            return "again"
+
+    loop = LoopAgent(name="l", sub_agents=[Endless(name="a")], max_iterations=1_000_000)
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    async with asyncio.TaskGroup() as group:
+        beside = group.create_task(count())
+        with pytest.raises(RunTimedOut):
+            await Runner(loop).run(**WHO, message="go", config=RunConfig(timeout=0.2))
+        beside.cancel()
+    assert others > 1
+
+
+async def test_a_run_whose_steps_block_until_its_time_is_over_has_timed_out() -> None:
+    class Blocks(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            time.sleep(0.05)  # noqa: ASYNC251 - somebody's agent does so
+            return "late"
+
+    with pytest.raises(RunTimedOut):
+        await Runner(Blocks(name="a")).run(**WHO, message="go", config=RunConfig(timeout=0.01))

@@ -3,16 +3,12 @@
 import logging
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jsonschema
 import mcp_types
 import msgspec
 from mcp_types.methods import parse_server_result
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.event import Part
@@ -25,11 +21,6 @@ _MOST_SCHEMA = 100_000
 _MOST_WORDS = 8_000
 _MOST_FAULT = 500
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
-# A pattern of a server's may take for ever on a text of a model's; the server can check it itself.
-_UNCHECKED = ("pattern", "patternProperties", "format")
-_Validator = jsonschema.validators.extend(
-    jsonschema.Draft202012Validator, dict.fromkeys(_UNCHECKED)
-)
 
 
 def read_tools(listed: Iterable[mcp_types.Tool]) -> tuple[McpToolInfo, ...]:
@@ -72,41 +63,6 @@ def _is_listing(result: dict[str, Any], version: str) -> bool:
     except (ValueError, KeyError, RecursionError):
         return False
     return True
-
-
-def fault_in(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-    """Return what is wrong with arguments by a schema, or nothing.
-
-    A schema that is none, or that refers to somewhere else, is left to the server to check: nothing
-    is ever fetched for it.
-    """
-    check = _checker(msgspec.json.encode(schema))
-    if check is None:
-        return ""
-    try:
-        faults = [_told(error) for error in check(dict(arguments))]
-    except (Unresolvable, RecursionError, TypeError, ValueError):
-        return ""
-    return "; ".join(faults[:5])[:_MOST_FAULT]
-
-
-Checker = Callable[[Any], Iterable[jsonschema.ValidationError]]
-
-
-@lru_cache(maxsize=512)
-def _checker(schema: bytes) -> Checker | None:
-    written = msgspec.json.decode(schema)
-    try:
-        _Validator.check_schema(written)
-    except (jsonschema.SchemaError, RecursionError):
-        return None
-    checker: Checker = _Validator(written, registry=Registry()).iter_errors
-    return checker
-
-
-def _told(error: jsonschema.ValidationError) -> str:
-    place = ".".join(str(step) for step in error.absolute_path)
-    return f"{place}: {error.message[:200]}" if place else error.message[:200]
 
 
 def read_answer(result: mcp_types.CallToolResult) -> McpAnswer:

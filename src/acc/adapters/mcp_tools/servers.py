@@ -9,7 +9,8 @@ from mcp import InputRequiredRoundsExceededError, MCPError
 from pydantic import ValidationError
 
 from acc.adapters.mcp_tools.link import Link, Source
-from acc.adapters.mcp_tools.reading import MOST_TOOLS, fault_in, read_answer, read_tools
+from acc.adapters.mcp_tools.reading import MOST_TOOLS, read_answer, read_tools
+from acc.adapters.mcp_tools.schemas import fault_in
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 from acc.domain.value_objects.remote import McpAddress, McpAnswer, McpToolInfo
 from acc.ports.outbound.mcp_ports import HearProgress

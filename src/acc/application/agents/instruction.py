@@ -8,7 +8,8 @@ import msgspec
 
 from acc.application.agents.base import called
 from acc.application.context import RunContext
-from acc.domain.errors import StateMissing
+from acc.domain.errors import InvalidInput, StateMissing
+from acc.domain.value_objects.session import StoredArtifact
 
 #: A text, or a function from the context to one.
 Instruction = str | Callable[[RunContext], Any]
@@ -29,24 +30,34 @@ def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:
 async def resolve(ctx: RunContext, instruction: Instruction) -> str:
     """Return the instruction with its placeholders filled from state and artifacts."""
     if not isinstance(instruction, str):
-        return str(await called(instruction, ctx))
+        found = await called(instruction, ctx)
+        if not isinstance(found, str):
+            kind = type(found).__name__
+            raise TypeError(f"its instruction is a function, which returned a {kind} and no text")
+        return found
     pieces: list[str] = []
-    end = 0
+    end = opened = 0
     for match in _PLACEHOLDER.finditer(instruction):
         pieces.append(instruction[end : match.start()])
-        pieces.append(await _filled(ctx, match))
         end = match.end()
+        if match[0] == "{{":
+            opened += 1
+            pieces.append("{")
+        elif match[0] == "}}":
+            # What nobody opened is no escape: two things end here, as in JSON.
+            pieces.append("}" if opened else "}}")
+            opened = max(opened - 1, 0)
+        else:
+            pieces.append(await _filled(ctx, match))
     pieces.append(instruction[end:])
     return "".join(pieces)
 
 
 async def _filled(ctx: RunContext, match: re.Match[str]) -> str:
-    if match[0] in ("{{", "}}"):
-        return match[0][0]
     if match[1] is not None:
         stored = await ctx.artifacts.load(match[1])
         if stored is not None:
-            return stored.text
+            return _text_of(stored)
         if match[3]:
             return ""
         raise StateMissing(ctx.agent.name, f"artifact.{match[1]}", await ctx.artifacts.names())
@@ -57,3 +68,13 @@ async def _filled(ctx: RunContext, match: re.Match[str]) -> str:
         raise StateMissing(ctx.agent.name, key, list(ctx.state))
     value = ctx.state[key]
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _text_of(stored: StoredArtifact) -> str:
+    try:
+        return stored.text
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{{artifact.{stored.name}}} in an instruction stands for text, and the file is "
+            f"{stored.media_type} that is none"
+        ) from None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from acc.application.agents.llm import remembers
-from acc.application.edits import check_edits
+from acc.application.edits import checked_answers
 from acc.application.runner import SessionRunner
 from acc.application.serving.admission import check_message, wants_data
 from acc.application.serving.answering import read_answers
@@ -199,7 +199,8 @@ class Sending:
             _, waiting = await self._execution.waiting(sender, task)
             try:
                 read = read_answers(message.parts, waiting, by=sender.caller)
-                check_edits(self._runner.agent, waiting, read)
+                fault_in = self._runner.services.fault_in
+                read = checked_answers(self._runner.agent, waiting, read, fault_in)
             except InvalidInput:
                 known = await self._known(task, sender, message)
                 if known is None:

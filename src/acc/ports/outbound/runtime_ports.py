@@ -1,9 +1,12 @@
 """What a run needs of the machine: time, identifiers, and threads for code that blocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+
+#: Tells what is wrong with a value by a JSON schema, or nothing.
+FaultIn = Callable[[Mapping[str, Any], Any], str]
 
 
 class ClockPort(Protocol):
