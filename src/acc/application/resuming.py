@@ -107,15 +107,25 @@ def paused_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> d
             if item.name != "stand_ins"
         }
         | {"stand_ins": {n: s for n, s in config.stand_ins.items() if isinstance(s, str)}},
+        "stand_in_functions": _functions(config),
     }
 
 
+def _functions(config: RunConfig) -> list[str]:
+    """Return for whom functions stand in, of which a record can hold the names alone."""
+    return [name for name, found in config.stand_ins.items() if not isinstance(found, str)]
+
+
 def resumed_terms(
-    detail: Mapping[str, Any], config: RunConfig | None, context: CallContext | None
+    detail: Mapping[str, Any],
+    ours: RunConfig,
+    config: RunConfig | None,
+    context: CallContext | None,
 ) -> tuple[RunConfig, CallContext]:
     """Return the terms of a resumed run: those it began with, unless others are given.
 
-    Whoever resumes a run may bring fewer permissions to it and never more.
+    Whoever resumes a run may bring fewer permissions to it and never more. `ours` are the terms of
+    whoever runs it now.
     """
     call = CallContext(**detail["call"])
     if context is not None:
@@ -130,7 +140,26 @@ def resumed_terms(
             message_id=call.message_id,
             metadata=call.metadata,
         )
-    return config or RunConfig(**detail["config"]), call
+    return config or _as_it_began(detail, ours), call
+
+
+def _as_it_began(detail: Mapping[str, Any], ours: RunConfig) -> RunConfig:
+    """Return the limits that a run began with; the functions that stand in are ours.
+
+    Earlier versions did not put down for whom they did: all of ours stand in then, for an agent
+    that runs by mistake cannot be taken back.
+    """
+    names = detail.get("stand_in_functions", _functions(ours))
+    lost = [name for name in names if name not in ours.stand_ins]
+    if lost:
+        raise InvalidInput(
+            f"the run began with functions that stand in for {', '.join(lost)}, and no record can "
+            "hold a function: give them again, to the runner or with resume(config=...). Nothing "
+            "was done, and the run still waits"
+        )
+    texts = detail["config"]["stand_ins"]
+    functions = {name: ours.stand_ins[name] for name in names}
+    return RunConfig(**{**detail["config"], "stand_ins": {**functions, **texts}})
 
 
 def state_before(

@@ -15,6 +15,7 @@ from acc.application.context import PARTS, RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import check_edits
 from acc.application.holding import Holding
+from acc.application.remembering import tell_memories
 from acc.application.resuming import (
     BEGINNINGS_TOLD,
     as_answers,
@@ -366,7 +367,7 @@ class SessionRunner:
         run.run_id = session.run_id
         events = await self.services.sessions.events(run.key, run_id=run.run_id)
         paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
-        run.take_over(*resumed_terms(paused.detail, *given_anew))
+        run.take_over(*resumed_terms(paused.detail, self.config, *given_anew))
         run.load_journal(events)
         first = events[0]
         run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
@@ -439,7 +440,7 @@ class SessionRunner:
                     self.services.shelf.forget(run.key, name)
             await self._close(run, status, text, detail, state)
         if status is RunStatus.COMPLETED:
-            await self._tell_memories(run)
+            await tell_memories(run)
         return RunResult(
             run_id=run.run_id,
             status=status,
@@ -533,20 +534,6 @@ class SessionRunner:
             call = run.call
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
             log.info("run ended", extra={**extra, "run_id": run.run_id, "caller": call.caller})
-
-    async def _tell_memories(self, run: Run) -> None:
-        for name, remembering in run.finished.items():
-            try:
-                await remembering.tell()
-            except BaseException as error:
-                # It was told half of the turn: the next one finds it made anew.
-                self.services.shelf.forget(run.key, name)
-                if not isinstance(error, Exception):
-                    raise
-                log.exception("the memory of %s failed; the answer is on record", name)
-        # They hold on to the run, which would else stay until cycles are looked for.
-        run.finished.clear()
-        run.taken.clear()
 
     def _event(self, run: Run, kind: EventKind, **fields: Any) -> Event:
         call = run.call
