@@ -331,3 +331,20 @@ def written_by(event: Event, line: Line) -> Written:
     if line.main:
         return actions.state_delta, actions.state_removed
     return actions.branch_delta, actions.branch_removed
+
+
+def check_terms(root: "BaseAgent", config: object, context: object) -> None:
+    """Refuse terms that a run of this tree cannot have."""
+    if not isinstance(config, RunConfig | None):
+        raise InvalidInput(f"config is a RunConfig, not {config!r}")
+    if not isinstance(context, CallContext | None):
+        raise InvalidInput(f"context is a CallContext, not {context!r}")
+    if config is not None and config.stand_ins:
+        known = sorted({agent.name for agent in root.everyone()})
+        lost = [str(name) for name in config.stand_ins if name not in known]
+        if lost:
+            raise InvalidInput(
+                f"nobody under {root.name!r} is called {', '.join(lost)}, for whom something would "
+                f"stand in; there are {', '.join(known)}. An agent that code of yours runs is "
+                "known where it stands in sub_agents"
+            )

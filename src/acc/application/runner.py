@@ -26,7 +26,7 @@ from acc.application.resuming import (
     settle,
     state_before,
 )
-from acc.application.run import Foreseen, Line, Listener, Run, Services
+from acc.application.run import Foreseen, Line, Listener, Run, Services, check_terms
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -92,7 +92,7 @@ class SessionRunner:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
-        _check_terms(config, None)
+        check_terms(agent, config, None)
         self.agent = agent
         self.app_name = app_name
         self.services = services
@@ -262,7 +262,7 @@ class SessionRunner:
         context: CallContext | None,
     ) -> Run:
         if config is not None or context is not None:
-            _check_terms(config, context)
+            check_terms(self.agent, config, context)
         key = self._key(user_id, session_id)
         run_id = self.services.ids.new()
         if context is None:
@@ -548,13 +548,6 @@ class SessionRunner:
             caller=call.caller,
             **fields,
         )
-
-
-def _check_terms(config: object, context: object) -> None:
-    if not isinstance(config, RunConfig | None):
-        raise InvalidInput(f"config is a RunConfig, not {config!r}")
-    if not isinstance(context, CallContext | None):
-        raise InvalidInput(f"context is a CallContext, not {context!r}")
 
 
 def _parts(message: Message) -> tuple[Part, ...]:
