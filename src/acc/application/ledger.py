@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from acc.domain.errors import BudgetExceeded, TransferLoop
-from acc.domain.value_objects.event import NO_USAGE, Event, Usage
+from acc.domain.value_objects.event import NO_USAGE, Event, EventKind, Usage
 from acc.domain.value_objects.run import RunConfig
 
 
@@ -63,6 +63,8 @@ class Ledger:
             self.spent(event.usage)
         if event.result is not None and event.detail.get("ran", True):
             self._tools += 1
+        if event.kind is EventKind.TRANSFER:
+            self.hops += 1
 
     @property
     def handed_over(self) -> frozenset[str]:

@@ -234,9 +234,11 @@ class Run:
         state.is_complete = True
 
     def leave_behind(self, line: "Line", *, before: int) -> None:
-        """Let what is on record of a line that failed be nothing to those that come after it."""
-        on_record = (event for event in self.journal.values() if line.holds(event))
-        self.replayed.update(event.seq for event in on_record if event.seq < before)
+        """Let what is on record of a line that failed be nothing to others but what it cost."""
+        for event in self.journal.values():
+            if line.holds(event) and event.seq < before and event.seq not in self.replayed:
+                self.replayed.add(event.seq)
+                self.ledger.passed_over(event)
 
     async def record(self, *events: Event, release: bool = False) -> None:
         """Store events, all or none, then show them; `release` lets go of the session too."""
