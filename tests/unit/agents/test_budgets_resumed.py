@@ -1,21 +1,28 @@
 """What a run has spent is spent when it is resumed, and what is on record is not refused."""
 
+import asyncio
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, approved, says
+from msgspec.structs import replace
+from small_agents import WHO, Does, approved, says, till
 
 from acc import (
     Agent,
     BaseAgent,
     BudgetExceeded,
     GraphAgent,
+    ModelAnswer,
     ParallelAgent,
+    Prompt,
     RunConfig,
     RunContext,
     Runner,
     SequentialAgent,
     TransferLoop,
+    Usage,
+    approve,
+    tool,
 )
 from acc.testing import ScriptedModel, call
 
@@ -109,3 +116,78 @@ async def test_the_transfers_of_a_branch_that_failed_count_after_a_pause_too() -
     runner = Runner(SequentialAgent(name="s", sub_agents=steps), config=RunConfig(max_hops=1))
     with pytest.raises(TransferLoop):
         await approved(runner, await runner.run(**WHO, message="go"))
+
+
+class Slow:
+    """A model that takes its time and a thousand tokens for each answer."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._scripted = ScriptedModel(*answers)
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        await asyncio.sleep(0.001)
+        answer = await self._scripted.complete(prompt)
+        return replace(answer, usage=Usage(input_tokens=900, output_tokens=100))
+
+
+async def test_branches_that_were_asked_within_the_budget_are_not_refused_after_a_pause() -> None:
+    pay, paid = till()
+    agents = [Agent(name=name, model=Slow(name), memory=None) for name in ("a", "b")]
+    payer = Agent(name="c", model=Slow(call("pay", amount=5)), tools=[pay], memory=None)
+    tree = ParallelAgent(name="p", sub_agents=[*agents, payer])
+    runner = Runner(tree, config=RunConfig(token_budget=2_000))
+    paused = await runner.run(**WHO, message="go")
+    assert paused.usage.input_tokens + paused.usage.output_tokens == 3_000
+    with pytest.raises(BudgetExceeded, match="token_budget"):  # for the next answer and no other
+        await approved(runner, paused)
+    assert paid == [5]
+
+
+async def test_an_answer_for_which_no_model_was_asked_is_not_refused_after_a_pause() -> None:
+    cached = speaks("cached", before_model_callback=lambda ctx, prompt: "known")
+    tree = SequentialAgent(name="s", sub_agents=[speaks("asked"), cached, asks()])
+    runner = Runner(tree, config=RunConfig(max_llm_calls=1))
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert (result.text, result.usage.llm_calls) == ("asks done", 1)
+
+
+@tool
+def look(at: str) -> str:
+    """Look."""
+    return f"seen {at}"
+
+
+TWO_LOOKS = [call("look", at="a"), call("look", at="b")]
+
+
+async def test_calls_that_never_ran_are_not_refused_after_a_pause() -> None:
+    ran = Agent(name="ran", model=Slow(TWO_LOOKS, "ran"), tools=[look], memory=None)
+    spared = speaks(
+        "spared", TWO_LOOKS, "spared", tools=[look], before_tool_callback=lambda *_: "as before"
+    )
+    tree = ParallelAgent(name="p", sub_agents=[ran, spared, asks()])
+    runner = Runner(tree, config=RunConfig(max_tool_calls=2))
+    result = await approved(runner, await runner.run(**WHO, message="go"))
+    assert (result.text, result.usage.tool_calls) == (
+        "ran: ran\nspared: spared\nasks: asks done",
+        2,
+    )
+
+
+async def test_limits_brought_to_a_resumed_run_are_for_what_is_new() -> None:
+    used = says("used", description="Helps.")
+    other = says("other", description="Takes over.")
+    worker = speaks(
+        "worker",
+        TWO_LOOKS,
+        call("used", request="x"),
+        call("transfer_to_agent", agent_name="other"),
+        tools=[look, used],
+        sub_agents=[other],
+    )
+    runner = Runner(SequentialAgent(name="s", sub_agents=[worker, asks(), speaks("end")]))
+    paused = await runner.run(**WHO, message="go")
+    least = RunConfig(max_llm_calls=4, max_tool_calls=0, max_hops=0)
+    answers = [approve(paused.requests[0].id)]
+    result = await runner.resume(**WHO, answers=answers, config=least)
+    assert (result.text, result.usage.llm_calls, result.usage.tool_calls) == ("end", 4, 4)
