@@ -43,6 +43,18 @@ def open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     return tuple(request for request in asked if request.id not in answered)
 
 
+def check_begun_by(run: Run, name: str) -> None:
+    """Refuse to resume a run with another agent than the one that began it."""
+    first = next(iter(run.journal), f"/{name}#0")
+    if not first.startswith((f"/{name}#", f"/{name}/")):
+        begun_by = first[1:].partition("#")[0].partition("/")[0]
+        raise ReplayMismatch(
+            f"session {run.key.session_id!r} waits for {begun_by!r} to go on, and {name!r} would "
+            "run: resume it with the agents that it was begun with. Nothing was done, and the run "
+            "still waits"
+        )
+
+
 def check_heard(run: Run) -> None:
     """Refuse the end of a run that went another way, where what a person said was not heard."""
     for event in _unheard(run):

@@ -19,6 +19,7 @@ from acc.application.remembering import tell_memories
 from acc.application.resuming import (
     BEGINNINGS_TOLD,
     as_answers,
+    check_begun_by,
     check_heard,
     open_requests,
     paused_detail,
@@ -371,6 +372,8 @@ class SessionRunner:
         run.load_journal(events)
         first = events[0]
         run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
+        state = state_before(session.state, events, paused.detail)
+        check_begun_by(run, self._start(state).name)
         given = self._checked(run, open_requests(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
@@ -381,7 +384,7 @@ class SessionRunner:
             inputs.append(told)
         if inputs:
             await self._unless_canceled(run, run.record(*inputs))
-        return await self._drive(run, state_before(session.state, events, paused.detail))
+        return await self._drive(run, state)
 
     def _checked(
         self, run: Run, waiting: Sequence[InputRequest], answers: Sequence[InputAnswer]

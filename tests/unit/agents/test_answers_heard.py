@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, Killed, MortalStore, approved, says
+from small_agents import WHO, Does, Killed, MortalStore, approved, payer, says, till
 
 from acc import (
     Agent,
@@ -21,7 +22,7 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
 from acc.domain.errors import AccError, ReplayMismatch
 from acc.testing import FrozenClock, ScriptedModel, call
 
@@ -197,3 +198,42 @@ async def test_a_task_that_another_pause_cancels_is_heard_when_it_is_come_to() -
     while result.status is RunStatus.INPUT_REQUIRED:
         result = await approved(runner, result)
     assert result.text == "root done"
+
+
+async def test_a_run_is_not_resumed_with_another_agent_and_goes_on_waiting(tmp_path: Path) -> None:
+    store = tmp_path / "sessions.db"
+    pay, paid = till()
+    right = Runner(payer("payer", pay, 5), store=store)
+    paused = await right.run(**WHO, message="go")
+    answer = approve(paused.requests[0].id)
+    for other in (says("other"), SequentialAgent(name="pay", sub_agents=[payer("payer", pay, 5)])):
+        wrong = Runner(other, store=store)
+        told = f"'s1' waits for 'payer' to go on, and '{other.name}' would run.*still waits"
+        with pytest.raises(ReplayMismatch, match=told):
+            await wrong.resume(**WHO, answers=answer)
+    assert ((await right.resume(**WHO, answers=answer)).text, paid) == ("done", [5])
+
+
+async def test_who_keeps_the_conversation_goes_on_under_a_root_with_another_name() -> None:
+    def tree(name: str) -> Agent:
+        clerk = Agent(
+            name="clerk",
+            description="Pays.",
+            model=ScriptedModel("yes?", call("pay", amount=5), "done"),
+            tools=[pay],
+            memory=None,
+        )
+        hand_over = call("transfer_to_agent", agent_name="clerk")
+        return Agent(name=name, model=ScriptedModel(hand_over), sub_agents=[clerk], memory=None)
+
+    pay, paid = till()
+    store = (InMemorySessionStore(clock=FrozenClock()), InMemoryArtifactStore())
+    runner = Runner(tree("desk"), store=store)
+    await runner.run(**WHO, message="hello")
+    paused = await runner.run(**WHO, message="pay")
+    renamed = tree("front")
+    found = renamed.find("clerk")
+    assert isinstance(found, Agent)
+    found.model = ScriptedModel("done")
+    result = await approved(Runner(renamed, store=store), paused)
+    assert (result.text, paid) == ("done", [5])
