@@ -100,6 +100,8 @@ def paused_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> d
     return {
         "undo": undo,
         "undo_removed": list(removed),
+        "beside": _beside(run, state),
+        "foreign": dict(state.foreign),
         "edges": not run.is_old,
         "waiting": [
             *(request.id for request in requests),
@@ -121,6 +123,18 @@ def paused_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> d
         | {"stand_ins": {n: s for n, s in config.stand_ins.items() if isinstance(s, str)}},
         "stand_in_functions": _functions(config),
     }
+
+
+def _beside(run: Run, state: State) -> dict[str, list[Any]]:
+    """Return the keys that branches wrote, each with the value it has outside of them, or nothing.
+
+    What branches wrote is not in the session's state until they have joined, so that only this
+    tells whether others have written there since.
+    """
+    keys: dict[str, None] = {}
+    for event in (*run.earlier, *run.events):
+        keys |= dict.fromkeys((*event.actions.branch_delta, *event.actions.branch_removed))
+    return {key: [state[key]] if key in state else [] for key in keys}
 
 
 def _functions(config: RunConfig) -> list[str]:
@@ -174,22 +188,36 @@ def _as_it_began(detail: Mapping[str, Any], ours: RunConfig) -> RunConfig:
     return RunConfig(**{**detail["config"], "stand_ins": {**functions, **texts}})
 
 
-def state_before(
-    values: Mapping[str, Any], events: Sequence[Event], detail: Mapping[str, Any]
-) -> State:
+def state_before(values: Mapping[str, Any], events: Sequence[Event], paused: Event) -> State:
     """Return the state as the run found it; what others have written since stays as it is."""
-    wrote: dict[str, Any] = {}
-    for event in events:
-        wrote |= event.actions.state_delta
-        wrote |= dict.fromkeys(event.actions.state_removed, ABSENT)
-    foreign = frozenset(
+    detail = paused.detail
+    known = detail.get("foreign", {})
+    left = _left(events, paused)
+    changed = [
         key
-        for key, value in wrote.items()
+        for key, value in left.items()
         if not key.startswith("temp:") and values.get(key, ABSENT) != value
-    )
+    ]
     before = dict(values)
-    before |= {key: value for key, value in detail["undo"].items() if key not in foreign}
+    before |= {key: value for key, value in detail["undo"].items() if key not in changed}
     for key in detail["undo_removed"]:
-        if key not in foreign:
+        if key not in changed:
             before.pop(key, None)
-    return State(before, foreign)
+    return State(before, {**known, **dict.fromkeys(changed, paused.seq)})
+
+
+def _left(events: Sequence[Event], paused: Event) -> dict[str, Any]:
+    """Return what a run left where it wrote, ABSENT for nothing, unless others had written there.
+
+    Earlier versions did not put down what there was beside their branches.
+    """
+    known = paused.detail.get("foreign", {})
+    left: dict[str, Any] = {}
+    for event in events:
+        wrote = dict(event.actions.state_delta)
+        wrote |= dict.fromkeys(event.actions.state_removed, ABSENT)
+        left |= {key: value for key, value in wrote.items() if event.seq > known.get(key, 0)}
+        if event is paused:
+            found = paused.detail.get("beside", {})
+            left |= {key: values[0] if values else ABSENT for key, values in found.items()}
+    return left

@@ -372,7 +372,7 @@ class SessionRunner:
         run.load_journal(events)
         first = events[0]
         run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
-        state = state_before(session.state, events, paused.detail)
+        state = state_before(session.state, events, paused)
         check_begun_by(run, self._start(state).name)
         given = self._checked(run, open_requests(events), answers)
         run.fresh = frozenset(given)

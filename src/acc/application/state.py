@@ -20,6 +20,8 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 #: Stands for the value of a key that is not there.
 ABSENT: Any = object()
 
+_NOTHING_FOREIGN: Mapping[str, int] = {}
+
 #: What a branch wrote: new values, and the keys it took away.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
 MergeRule = str | Callable[[Any, Sequence[Any]], Any]
@@ -109,20 +111,22 @@ class State(_Mapping):
         "_applied",
         "_before",
         "_below",
-        "_foreign",
         "_lent",
         "_pending",
         "_removed",
         "_values",
         "_written",
+        "foreign",
         "is_complete",
     )
 
-    def __init__(self, values: Mapping[str, Any], foreign: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], foreign: Mapping[str, int] = _NOTHING_FOREIGN
+    ) -> None:
         self.lock = RLock()
         self._values = dict(values)
-        #: Keys that others have written since, so that what is on record no longer holds.
-        self._foreign = foreign
+        #: Keys that others wrote, with the number up to which what is on record no longer holds.
+        self.foreign = foreign
         #: Whether all that is on record has been learned, so that whatever is written now is new.
         self.is_complete = False
         self._applied: dict[str, int] = {}
@@ -198,7 +202,7 @@ class State(_Mapping):
         """Return a state that starts as this one is now and goes its own way."""
         with self.lock:
             self._notice_changes_in_place()
-            return State(self._values)
+            return State(self._values, self.foreign)
 
     @property
     def pending(self) -> bool:
@@ -261,7 +265,7 @@ class State(_Mapping):
             self._settle(key, value)
 
     def _is_due(self, key: str, seq: int) -> bool:
-        if self.is_complete or key in self._foreign:
+        if self.is_complete or (key in self.foreign and seq <= self.foreign[key]):
             return False
         return self._applied.get(key, 0) <= seq
 
