@@ -7,7 +7,7 @@ import pytest
 from small_agents import Does, Writes, turn
 
 from acc import ParallelAgent, RunContext
-from acc.application.state import MergeRule, State, StateView, merge_branches
+from acc.application.state import ABSENT, MergeRule, State, StateView, merge_branches
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 
@@ -129,6 +129,62 @@ def test_a_key_removed_in_one_branch_and_written_in_another_needs_a_rule() -> No
     with pytest.raises(StateConflict, match="a and b"):
         merge_branches({"key": 1}, wrote, {})
     assert merge_branches({"key": 1}, wrote, {"key": "last"}) == ({"key": 2}, ())
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "values", "kept"),
+    [
+        ("first", 1, [ABSENT, 5], ABSENT),
+        ("first", 1, [5, ABSENT], 5),
+        ("last", 1, [5, ABSENT], ABSENT),
+        ("last", 1, [ABSENT, 5], 5),
+        ("list", 1, [ABSENT, 5, 6], [5, 6]),
+        ("sum", 10, [ABSENT, 11], 1),
+        ("union", ["z"], [["z", "a"], ABSENT], ["a"]),
+        ("union", {"z": 0}, [ABSENT, {"z": 0, "a": 1}], {"a": 1}),
+        (lambda before, values: [before, *values], 1, [5, ABSENT], [1, 5, None]),
+    ],
+)
+def test_a_rule_counts_a_removal(
+    rule: MergeRule, before: Any, values: list[Any], kept: Any
+) -> None:
+    wrote: Sequence[Any] = [
+        (f"b{n}", ({}, ("key",)) if value is ABSENT else ({"key": value}, ()))
+        for n, value in enumerate(values)
+    ]
+    expected = ({}, ("key",)) if kept is ABSENT else ({"key": kept}, ())
+    assert merge_branches({"key": before}, wrote, {"key": rule}) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "values", "kept"),
+    [
+        ({"a": 1}, [{}, {"a": 1, "b": 2}], {"b": 2}),
+        ({"a": 1}, [{"a": 5}, {"a": 1, "b": 2}], {"a": 5, "b": 2}),
+        ({"a": 1}, [{"a": True}, {"a": 1}], {"a": True}),
+        ({"a": 1}, [{}, {"a": 5}], {"a": 5}),
+        (["a", "b"], [["b"], ["a", "b", "c", "c"]], ["b", "c"]),
+        (["a", "a"], [["a", "a"], ["a"]], ["a"]),
+    ],
+)
+def test_a_union_keeps_what_each_branch_did_to_what_was_there(
+    before: Any, values: list[Any], kept: Any
+) -> None:
+    wrote = [(f"b{n}", ({"key": value}, ())) for n, value in enumerate(values)]
+    assert merge_branches({"key": before}, wrote, {"key": "union"}) == ({"key": kept}, ())
+
+
+async def test_a_key_that_branches_made_and_removed_again_is_nothing_to_join() -> None:
+    async def make_and_remove(ctx: RunContext) -> None:
+        ctx.state["own"] = 1
+        await ctx.say("made")
+        del ctx.state["own"]
+
+    branches = [Does(name=name, do=make_and_remove) for name in ("a", "b")]
+    assert (await turn(ParallelAgent(name="p", sub_agents=branches))).state == {}
+    branches.append(Does(name="c", do=lambda ctx: ctx.state.update(own=2)))
+    agents = [Does(name=one.name, do=one.do) for one in branches]
+    assert (await turn(ParallelAgent(name="p", sub_agents=agents))).state == {"own": 2}
 
 
 def test_a_key_that_branches_removed_is_gone() -> None:
