@@ -375,7 +375,7 @@ class StateView(_Mapping):
         return "*" in patterns or any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
-MERGE_RULES = ("error", "first", "last", "list", "sum", "union")
+MERGE_RULES = ("error", "first", "last", "list", "sum", "total", "union")
 
 
 def check_merge_rule(rule: MergeRule) -> None:
@@ -491,5 +491,6 @@ _BY_RULE: Mapping[str, Callable[[Any, Sequence[Any]], Any]] = {
     "last": lambda before, values: values[-1],
     "list": lambda before, values: _there(values),
     "sum": _sum,
+    "total": lambda before, values: sum(_there(values)),
     "union": _union,
 }
