@@ -7,7 +7,7 @@ from typing import Any
 from acc.application.run import Line, Run
 from acc.application.state import ABSENT, State
 from acc.domain.errors import InvalidInput, ReplayMismatch
-from acc.domain.value_objects.event import Event, InputAnswer, InputRequest
+from acc.domain.value_objects.event import Event, EventKind, InputAnswer, InputRequest
 from acc.domain.value_objects.run import CallContext, RunConfig
 
 #: Stands with an answer of which it will be on record, too, when the call that it allows is begun.
@@ -41,6 +41,23 @@ def open_requests(events: Sequence[Event]) -> tuple[InputRequest, ...]:
     answered = {event.answer.request_id for event in events if event.answer is not None}
     asked = [event.request for event in events if event.request is not None]
     return tuple(request for request in asked if request.id not in answered)
+
+
+def last_pause(events: Sequence[Event]) -> Event:
+    """Return how a run that waits came to do so."""
+    return next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+
+
+def requests_waiting(events: Sequence[Event]) -> tuple[InputRequest, ...]:
+    """Return what a run that waits must hear: why it paused, and what was asked since.
+
+    Others may be open: what asked them was cut off, and asks again if it is come to again. Earlier
+    versions did not put down which.
+    """
+    paused = last_pause(events)
+    asked = {event.request.id for event in events if event.request and event.seq < paused.seq}
+    cut_off = asked.difference(paused.detail.get("waiting", asked))
+    return tuple(request for request in open_requests(events) if request.id not in cut_off)
 
 
 def check_begun_by(run: Run, name: str) -> None:

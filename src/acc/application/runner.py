@@ -21,8 +21,9 @@ from acc.application.resuming import (
     as_answers,
     check_begun_by,
     check_heard,
-    open_requests,
+    last_pause,
     paused_detail,
+    requests_waiting,
     resumed_terms,
     settle,
     state_before,
@@ -193,7 +194,7 @@ class SessionRunner:
         if session is None or session.status is not RunStatus.INPUT_REQUIRED:
             return ()
         events = await self.services.sessions.events(key, run_id=session.run_id)
-        return open_requests(events)
+        return requests_waiting(events)
 
     async def abandon(self, *, user_id: str, session_id: str, reason: str = "") -> None:
         """Give up a run that waits, so that the session can take another message."""
@@ -367,14 +368,14 @@ class SessionRunner:
         self._check_waits(session)
         run.run_id = session.run_id
         events = await self.services.sessions.events(run.key, run_id=run.run_id)
-        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
+        paused = last_pause(events)
         run.take_over(*resumed_terms(paused.detail, self.config, *given_anew))
         run.load_journal(events)
         first = events[0]
         run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
         state = state_before(session.state, events, paused)
         check_begun_by(run, self._start(state).name)
-        given = self._checked(run, open_requests(events), answers)
+        given = self._checked(run, requests_waiting(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
         inputs: list[Event] = []
