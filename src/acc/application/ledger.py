@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from acc.domain.errors import BudgetExceeded, TransferLoop
-from acc.domain.value_objects.event import NO_USAGE, Event, Usage
+from acc.domain.value_objects.event import NO_USAGE, Event, EventKind, Usage
 from acc.domain.value_objects.run import RunConfig
 
 
@@ -50,6 +50,10 @@ class Ledger:
         """Count a tool call, or refuse it."""
         if self._tools >= self._config.max_tool_calls:
             raise BudgetExceeded("max_tool_calls", self._config.max_tool_calls, where)
+        self.tool_called()
+
+    def tool_called(self) -> None:
+        """Count a tool call that is on record."""
         self._tools += 1
 
     def spent(self, usage: Usage) -> None:
@@ -62,17 +66,22 @@ class Ledger:
         if event.usage is not None:
             self.spent(event.usage)
         if event.result is not None and event.detail.get("ran", True):
-            self._tools += 1
+            self.tool_called()
+        if event.kind is EventKind.TRANSFER:
+            self.hops += 1
 
     @property
     def handed_over(self) -> frozenset[str]:
         """Return who has given the conversation away in this run."""
         return frozenset(self._path[:-1])
 
-    def hop(self, source: str, target: str) -> Sequence[str]:
-        """Count a transfer and return the path so far, or refuse it and show the path."""
+    def hop(self, source: str, target: str, *, again: bool) -> Sequence[str]:
+        """Count a transfer and return the path so far, or refuse it and show the path.
+
+        One that is on record, and so is made `again`, is not refused.
+        """
         self._path += [target] if self._path and self._path[-1] == source else [source, target]
         self.hops += 1
-        if self.hops > self._config.max_hops:
+        if self.hops > self._config.max_hops and not again:
             raise TransferLoop(self._path, self._config.max_hops)
         return self._path

@@ -1,5 +1,6 @@
 """The memories of running conversations: made when needed, told what they missed, let go."""
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from acc.domain.value_objects.event import Event, EventKind, RunStatus, ToolResu
 from acc.domain.value_objects.session import SessionKey
 from acc.domain.value_objects.turn import Decision, Source, TurnSignal
 from acc.ports.outbound.memory_ports import MemoryPort, MemoryView, RestorableMemoryPort
+
+log = logging.getLogger("acc.run")
 
 #: A memory by name, a function that makes one, or one that serves a single session.
 MemoryChoice = str | MemoryPort | Callable[[], MemoryPort]
@@ -226,6 +229,22 @@ class Remembering:
         # From the record, as after a restart, so that nothing depends on whether there was one.
         await _tell_turn(self._kept, name, [*run.earlier, *run.events])
         self._kept.seen = run.seq
+
+
+async def tell_memories(run: Run) -> None:
+    """Tell a turn that has succeeded to all memories that took part in it."""
+    for name, remembering in run.finished.items():
+        try:
+            await remembering.tell()
+        except BaseException as error:
+            # It was told half of the turn: the next one finds it made anew.
+            run.services.shelf.forget(run.key, name)
+            if not isinstance(error, Exception):
+                raise
+            log.exception("the memory of %s failed; the answer is on record", name)
+    # They hold on to the run, which would else stay until cycles are looked for.
+    run.finished.clear()
+    run.taken.clear()
 
 
 def _detail(memory: MemoryPort, view: MemoryView) -> dict[str, Any]:

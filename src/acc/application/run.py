@@ -234,9 +234,11 @@ class Run:
         state.is_complete = True
 
     def leave_behind(self, line: "Line", *, before: int) -> None:
-        """Let what is on record of a line that failed be nothing to those that come after it."""
-        on_record = (event for event in self.journal.values() if line.holds(event))
-        self.replayed.update(event.seq for event in on_record if event.seq < before)
+        """Let what is on record of a line that failed be nothing to others but what it cost."""
+        for event in self.journal.values():
+            if line.holds(event) and event.seq < before and event.seq not in self.replayed:
+                self.replayed.add(event.seq)
+                self.ledger.passed_over(event)
 
     async def record(self, *events: Event, release: bool = False) -> None:
         """Store events, all or none, then show them; `release` lets go of the session too."""
@@ -331,3 +333,20 @@ def written_by(event: Event, line: Line) -> Written:
     if line.main:
         return actions.state_delta, actions.state_removed
     return actions.branch_delta, actions.branch_removed
+
+
+def check_terms(root: "BaseAgent", config: object, context: object) -> None:
+    """Refuse terms that a run of this tree cannot have."""
+    if not isinstance(config, RunConfig | None):
+        raise InvalidInput(f"config is a RunConfig, not {config!r}")
+    if not isinstance(context, CallContext | None):
+        raise InvalidInput(f"context is a CallContext, not {context!r}")
+    if config is not None and config.stand_ins:
+        known = sorted({agent.name for agent in root.everyone()})
+        lost = [str(name) for name in config.stand_ins if name not in known]
+        if lost:
+            raise InvalidInput(
+                f"nobody under {root.name!r} is called {', '.join(lost)}, for whom something would "
+                f"stand in; there are {', '.join(known)}. An agent that code of yours runs is "
+                "known where it stands in sub_agents"
+            )

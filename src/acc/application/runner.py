@@ -15,17 +15,20 @@ from acc.application.context import PARTS, RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
 from acc.application.edits import checked_answers
 from acc.application.holding import Holding
+from acc.application.remembering import tell_memories
 from acc.application.resuming import (
     BEGINNINGS_TOLD,
     as_answers,
+    check_begun_by,
     check_heard,
-    open_requests,
+    last_pause,
     paused_detail,
+    requests_waiting,
     resumed_terms,
     settle,
     state_before,
 )
-from acc.application.run import Foreseen, Line, Listener, Run, Services
+from acc.application.run import Foreseen, Line, Listener, Run, Services, check_terms
 from acc.application.state import State
 from acc.domain.errors import (
     AccError,
@@ -91,7 +94,7 @@ class SessionRunner:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
-        _check_terms(config, None)
+        check_terms(agent, config, None)
         self.agent = agent
         self.app_name = app_name
         self.services = services
@@ -191,7 +194,7 @@ class SessionRunner:
         if session is None or session.status is not RunStatus.INPUT_REQUIRED:
             return ()
         events = await self.services.sessions.events(key, run_id=session.run_id)
-        return open_requests(events)
+        return requests_waiting(events)
 
     async def abandon(self, *, user_id: str, session_id: str, reason: str = "") -> None:
         """Give up a run that waits, so that the session can take another message."""
@@ -261,7 +264,7 @@ class SessionRunner:
         context: CallContext | None,
     ) -> Run:
         if config is not None or context is not None:
-            _check_terms(config, context)
+            check_terms(self.agent, config, context)
         key = self._key(user_id, session_id)
         run_id = self.services.ids.new()
         if context is None:
@@ -365,12 +368,14 @@ class SessionRunner:
         self._check_waits(session)
         run.run_id = session.run_id
         events = await self.services.sessions.events(run.key, run_id=run.run_id)
-        paused = next(event for event in reversed(events) if event.kind is EventKind.ENDED)
-        run.take_over(*resumed_terms(paused.detail, *given_anew))
+        paused = last_pause(events)
+        run.take_over(*resumed_terms(paused.detail, self.config, *given_anew))
         run.load_journal(events)
         first = events[0]
         run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
-        given = self._checked(run, open_requests(events), answers)
+        state = state_before(session.state, events, paused)
+        check_begun_by(run, self._start(state).name)
+        given = self._checked(run, requests_waiting(events), answers)
         run.fresh = frozenset(given)
         run.answers |= given
         inputs: list[Event] = []
@@ -380,7 +385,7 @@ class SessionRunner:
             inputs.append(told)
         if inputs:
             await self._unless_canceled(run, run.record(*inputs))
-        return await self._drive(run, state_before(session.state, events, paused.detail))
+        return await self._drive(run, state)
 
     def _checked(
         self, run: Run, waiting: Sequence[InputRequest], answers: Sequence[InputAnswer]
@@ -439,7 +444,7 @@ class SessionRunner:
                     self.services.shelf.forget(run.key, name)
             await self._close(run, status, text, detail, state)
         if status is RunStatus.COMPLETED:
-            await self._tell_memories(run)
+            await tell_memories(run)
         return RunResult(
             run_id=run.run_id,
             status=status,
@@ -535,20 +540,6 @@ class SessionRunner:
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
             log.info("run ended", extra={**extra, "run_id": run.run_id, "caller": call.caller})
 
-    async def _tell_memories(self, run: Run) -> None:
-        for name, remembering in run.finished.items():
-            try:
-                await remembering.tell()
-            except BaseException as error:
-                # It was told half of the turn: the next one finds it made anew.
-                self.services.shelf.forget(run.key, name)
-                if not isinstance(error, Exception):
-                    raise
-                log.exception("the memory of %s failed; the answer is on record", name)
-        # They hold on to the run, which would else stay until cycles are looked for.
-        run.finished.clear()
-        run.taken.clear()
-
     def _event(self, run: Run, kind: EventKind, **fields: Any) -> Event:
         call = run.call
         return Event(
@@ -562,13 +553,6 @@ class SessionRunner:
             caller=call.caller,
             **fields,
         )
-
-
-def _check_terms(config: object, context: object) -> None:
-    if not isinstance(config, RunConfig | None):
-        raise InvalidInput(f"config is a RunConfig, not {config!r}")
-    if not isinstance(context, CallContext | None):
-        raise InvalidInput(f"context is a CallContext, not {context!r}")
 
 
 def _parts(message: Message) -> tuple[Part, ...]:

@@ -20,6 +20,8 @@ _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
 #: Stands for the value of a key that is not there.
 ABSENT: Any = object()
 
+_NOTHING_FOREIGN: Mapping[str, int] = {}
+
 #: What a branch wrote: new values, and the keys it took away.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
 MergeRule = str | Callable[[Any, Sequence[Any]], Any]
@@ -109,20 +111,22 @@ class State(_Mapping):
         "_applied",
         "_before",
         "_below",
-        "_foreign",
         "_lent",
         "_pending",
         "_removed",
         "_values",
         "_written",
+        "foreign",
         "is_complete",
     )
 
-    def __init__(self, values: Mapping[str, Any], foreign: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], foreign: Mapping[str, int] = _NOTHING_FOREIGN
+    ) -> None:
         self.lock = RLock()
         self._values = dict(values)
-        #: Keys that others have written since, so that what is on record no longer holds.
-        self._foreign = foreign
+        #: Keys that others wrote, with the number up to which what is on record no longer holds.
+        self.foreign = foreign
         #: Whether all that is on record has been learned, so that whatever is written now is new.
         self.is_complete = False
         self._applied: dict[str, int] = {}
@@ -198,7 +202,7 @@ class State(_Mapping):
         """Return a state that starts as this one is now and goes its own way."""
         with self.lock:
             self._notice_changes_in_place()
-            return State(self._values)
+            return State(self._values, self.foreign)
 
     @property
     def pending(self) -> bool:
@@ -261,7 +265,7 @@ class State(_Mapping):
             self._settle(key, value)
 
     def _is_due(self, key: str, seq: int) -> bool:
-        if self.is_complete or key in self._foreign:
+        if self.is_complete or (key in self.foreign and seq <= self.foreign[key]):
             return False
         return self._applied.get(key, 0) <= seq
 
@@ -371,7 +375,7 @@ class StateView(_Mapping):
         return "*" in patterns or any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
-MERGE_RULES = ("error", "first", "last", "list", "sum", "union")
+MERGE_RULES = ("error", "first", "last", "list", "sum", "total", "union")
 
 
 def check_merge_rule(rule: MergeRule) -> None:
@@ -388,29 +392,43 @@ def merge_branches(
     branches: Sequence[tuple[str, Written]],
     rules: Mapping[str, MergeRule],
 ) -> Written:
-    """Join what named branches wrote; a key that two of them wrote needs a rule."""
-    writers: dict[str, list[str]] = {}
-    values: dict[str, list[Any]] = {}
-    removed: dict[str, None] = {}
+    """Join what named branches wrote; a key that two of them wrote or removed needs a rule."""
+    changes: dict[str, list[tuple[str, Any]]] = {}
     for name, (delta, gone) in branches:
-        for key in (*delta, *gone):
-            writers.setdefault(key, []).append(name)
         for key, value in delta.items():
-            values.setdefault(key, []).append(value)
-        removed.update(dict.fromkeys(gone))
+            changes.setdefault(key, []).append((name, value))
+        for key in gone:
+            if key in before:  # else it was the branch's own, and nothing has changed
+                changes.setdefault(key, []).append((name, ABSENT))
     joined: dict[str, Any] = {}
-    for key, names in writers.items():
-        if len(names) == 1:
-            if key in values:
-                joined[key] = values[key][0]
-            continue
-        rule = _rule_for(key, rules)
-        if rule == "error":
-            raise StateConflict(key, names)
-        if key in values:
-            removed.pop(key, None)
-            joined[key] = _merged(key, rule, before.get(key), values[key])
+    removed: list[str] = []
+    for key, written in changes.items():
+        value = _joined(key, written, before.get(key), rules)
+        if value is ABSENT:
+            removed.append(key)
+        else:
+            joined[key] = value
     return joined, tuple(removed)
+
+
+def _joined(
+    key: str, written: Sequence[tuple[str, Any]], before: Any, rules: Mapping[str, MergeRule]
+) -> Any:
+    """Return what becomes of a key, ABSENT if it is to go."""
+    values = [value for _, value in written]
+    if len(values) == 1:
+        return values[0]
+    rule = _rule_for(key, rules)
+    if rule == "error":
+        raise StateConflict(key, [name for name, _ in written])
+    if all(value is ABSENT for value in values):
+        return ABSENT
+    if callable(rule):
+        return rule(before, [None if value is ABSENT else value for value in values])
+    try:
+        return _BY_RULE[rule](before, values)
+    except TypeError as error:
+        raise InvalidInput(f"cannot merge {key!r} by {rule!r}: {error}") from error
 
 
 def _rule_for(key: str, rules: Mapping[str, MergeRule]) -> MergeRule:
@@ -419,32 +437,60 @@ def _rule_for(key: str, rules: Mapping[str, MergeRule]) -> MergeRule:
     return next((rule for name, rule in rules.items() if fnmatchcase(key, name)), "error")
 
 
-def _merged(key: str, rule: MergeRule, before: Any, values: Sequence[Any]) -> Any:
-    if callable(rule):
-        return rule(before, list(values))
-    if rule == "first":
-        return values[0]
-    if rule == "last":
-        return values[-1]
-    if rule == "list":
-        return list(values)
-    try:
-        if rule == "sum":
-            start = before if before is not None else 0
-            return start + sum(value - start for value in values)
-        return _union(before, values)
-    except TypeError as error:
-        raise InvalidInput(f"cannot merge {key!r} by {rule!r}: {error}") from error
+def _there(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if value is not ABSENT]
+
+
+def _sum(before: Any, values: Sequence[Any]) -> Any:
+    """Add to a number what each branch added to it; one that is gone is nothing."""
+    start = before if before is not None else 0
+    return start + sum((0 if value is ABSENT else value) - start for value in values)
 
 
 def _union(before: Any, values: Sequence[Any]) -> Any:
-    """Join lists without repeats, or mappings; what was there before comes first."""
-    parts = [before, *values] if before is not None else list(values)
-    if all(isinstance(part, Mapping) for part in parts):
-        return {key: item for part in parts for key, item in part.items()}
-    if not all(isinstance(part, list) for part in parts):
-        raise TypeError("union takes lists or mappings")
-    joined: list[Any] = []
+    """Join what branches did to a list without repeats, or to a mapping; what was there is first.
+
+    What one of them took away is gone; where two changed an item, the later one holds.
+    """
+    there = _there(values) if before is None else [before, *_there(values)]
+    if all(isinstance(value, Mapping) for value in there):
+        parts = [{} if value is ABSENT else value for value in values]
+        return _joined_mappings(before or {}, parts)
+    if all(isinstance(value, list) for value in there):
+        return _joined_lists(before or [], [[] if value is ABSENT else value for value in values])
+    raise TypeError("union takes lists or mappings")
+
+
+def _joined_mappings(
+    before: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    joined = dict(before)
     for part in parts:
-        joined += [item for item in part if item not in joined]
+        for key in before:
+            if key not in part:
+                joined.pop(key, None)
+        for key, value in part.items():
+            if key not in before or _spelled(value) != _spelled(before[key]):
+                joined[key] = value
     return joined
+
+
+def _joined_lists(before: Sequence[Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
+    joined: list[Any] = []
+    for item in before:
+        if item not in joined and all(item in part for part in parts):
+            joined.append(item)
+    for item in (item for part in parts for item in part):
+        if item not in joined and item not in before:
+            joined.append(item)
+    return joined
+
+
+_BY_RULE: Mapping[str, Callable[[Any, Sequence[Any]], Any]] = {
+    "first": lambda before, values: values[0],
+    "last": lambda before, values: values[-1],
+    "list": lambda before, values: _there(values),
+    "sum": _sum,
+    "total": lambda before, values: sum(_there(values)),
+    "union": _union,
+}

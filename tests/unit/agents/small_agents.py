@@ -164,8 +164,11 @@ class OldStore(InMemorySessionStore):
         return tuple(map(_as_it_was, found)) if self.is_old else found
 
 
+_NOT_YET_TOLD = ("edges", "waiting", "stand_in_functions", "beside", "foreign")
+
+
 def _as_it_was(event: Event) -> Event:
     if event.kind is not EventKind.ENDED:
         return event
-    kept = {key: value for key, value in event.detail.items() if key not in ("edges", "waiting")}
+    kept = {key: value for key, value in event.detail.items() if key not in _NOT_YET_TOLD}
     return replace(event, detail=kept)

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, Killed, MortalStore, approved, says
+from small_agents import WHO, Does, Killed, MortalStore, OldStore, approved, payer, says, till
 
 from acc import (
     Agent,
     AgentTool,
     BaseAgent,
     InputAnswer,
+    NothingPending,
     ParallelAgent,
     RunConfig,
     RunContext,
@@ -21,7 +23,8 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.application.control import RunPaused
 from acc.domain.errors import AccError, ReplayMismatch
 from acc.testing import FrozenClock, ScriptedModel, call
 
@@ -76,9 +79,26 @@ def team(*agents: BaseAgent, name: str = "team", **fields: Any) -> ParallelAgent
     return ParallelAgent(name=name, sub_agents=agents, **fields)
 
 
-async def test_what_was_asked_in_a_branch_that_was_cut_off_may_be_answered_in_vain() -> None:
+def half_dead() -> ParallelAgent:
+    """Return branches of which one fails while `a` waits in it, and `c` goes on waiting."""
     inner = team(asks("a"), fails("b"), name="inner")
-    runner = Runner(team(inner, asks("c"), on_error="collect"))
+    return team(inner, asks("c"), on_error="collect")
+
+
+async def test_nobody_is_asked_about_what_was_cut_off_while_it_waited() -> None:
+    runner = Runner(half_dead())
+    paused = await runner.run(**WHO, message="go")
+    asked = {e.request.agent: e.request for e in paused.events if e.request is not None}
+    assert asked.keys() == {"a", "c"}
+    assert await runner.pending(**WHO) == paused.requests == (asked["c"],)
+    with pytest.raises(NothingPending, match=f"only for {asked['c'].id}"):
+        await runner.resume(**WHO, answers=approve(asked["a"].id))
+    assert (await approved(runner, paused)).text == "c: approve"
+
+
+async def test_in_a_run_of_an_earlier_version_it_may_be_answered_in_vain() -> None:
+    store = OldStore(clock=FrozenClock())
+    runner = Runner(half_dead(), store=(store, InMemoryArtifactStore()))
     paused = await runner.run(**WHO, message="go")
     assert [request.agent for request in paused.requests] == ["c"]
     answers = [approve(request.id) for request in await runner.pending(**WHO)]
@@ -197,3 +217,63 @@ async def test_a_task_that_another_pause_cancels_is_heard_when_it_is_come_to() -
     while result.status is RunStatus.INPUT_REQUIRED:
         result = await approved(runner, result)
     assert result.text == "root done"
+
+
+async def test_a_run_is_not_resumed_with_another_agent_and_goes_on_waiting(tmp_path: Path) -> None:
+    store = tmp_path / "sessions.db"
+    pay, paid = till()
+    right = Runner(payer("payer", pay, 5), store=store)
+    paused = await right.run(**WHO, message="go")
+    answer = approve(paused.requests[0].id)
+    for other in (says("other"), SequentialAgent(name="pay", sub_agents=[payer("payer", pay, 5)])):
+        wrong = Runner(other, store=store)
+        told = f"'s1' waits for 'payer' to go on, and '{other.name}' would run.*still waits"
+        with pytest.raises(ReplayMismatch, match=told):
+            await wrong.resume(**WHO, answers=answer)
+    assert ((await right.resume(**WHO, answers=answer)).text, paid) == ("done", [5])
+
+
+async def test_who_keeps_the_conversation_goes_on_under_a_root_with_another_name() -> None:
+    def tree(name: str) -> Agent:
+        clerk = Agent(
+            name="clerk",
+            description="Pays.",
+            model=ScriptedModel("yes?", call("pay", amount=5), "done"),
+            tools=[pay],
+            memory=None,
+        )
+        hand_over = call("transfer_to_agent", agent_name="clerk")
+        return Agent(name=name, model=ScriptedModel(hand_over), sub_agents=[clerk], memory=None)
+
+    pay, paid = till()
+    store = (InMemorySessionStore(clock=FrozenClock()), InMemoryArtifactStore())
+    runner = Runner(tree("desk"), store=store)
+    await runner.run(**WHO, message="hello")
+    paused = await runner.run(**WHO, message="pay")
+    renamed = tree("front")
+    found = renamed.find("clerk")
+    assert isinstance(found, Agent)
+    found.model = ScriptedModel("done")
+    result = await approved(Runner(renamed, store=store), paused)
+    assert (result.text, paid) == ("done", [5])
+
+
+async def test_what_a_resumed_run_asked_before_it_was_killed_is_waited_for() -> None:
+    async def ask_twice(ctx: RunContext) -> None:
+        await ctx.ask_person("First?")
+        try:
+            await ctx.ask_person("Second?")
+        except RunPaused:
+            store.dead = True
+            raise
+
+    store = MortalStore(clock=FrozenClock())
+    runner = Runner(Does(name="a", do=ask_twice), store=(store, InMemoryArtifactStore()))
+    paused = await runner.run(**WHO, message="go")
+    with pytest.raises(Killed):
+        await approved(runner, paused)
+    store.dead = False
+    waiting = await runner.pending(**WHO)
+    assert [request.message for request in waiting] == ["Second?"]
+    result = await runner.resume(**WHO, answers=approve(waiting[0].id))
+    assert result.text == "a done"

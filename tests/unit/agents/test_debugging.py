@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from small_agents import Writes, counts, of_kind, said, says, turn
+from small_agents import WHO, Does, Writes, counts, of_kind, said, says, turn
 
 from acc import (
     Agent,
@@ -17,7 +17,7 @@ from acc import (
     SequentialAgent,
     tool,
 )
-from acc.domain.errors import AgentFailed
+from acc.domain.errors import AgentFailed, InvalidInput
 from acc.testing import ScriptedModel, call
 
 NEVER = ScriptedModel()
@@ -52,7 +52,7 @@ async def test_stand_ins_answer_for_the_agents_they_are_named_after() -> None:
         ctx.state["heard"] = ctx.message
         return f"{ctx.agent.name} stands in"
 
-    config = RunConfig(stand_ins={"a": "fixed", "p": measured}, debug=True)
+    config = RunConfig(stand_ins={"a": "fixed"}, debug=True)
     alone = await turn(SequentialAgent(name="s", sub_agents=[says("a"), says("b")]), config=config)
     assert [text for _, text in said(alone)] == ["fixed", "[debug] b would answer: hello"]
     whole = await turn(tree(), config=RunConfig(stand_ins={"p": measured, "c": "end"}))
@@ -70,6 +70,26 @@ async def test_a_stand_in_may_be_async_and_its_failure_is_that_of_its_agent() ->
     assert result.text == "5"
     with pytest.raises(AgentFailed, match="agent 'b' failed: KeyError: 'price'"):
         await turn(SequentialAgent(name="s", sub_agents=[says("b")]), config=config)
+
+
+async def test_a_stand_in_for_nobody_is_refused_before_anybody_runs() -> None:
+    ran: list[str] = []
+    inner = Does(name="inner", description="Works.", do=lambda ctx: ran.append("inner"))
+    used = SequentialAgent(name="used", description="Helps.", sub_agents=[inner])
+    model = ScriptedModel(call("used", request="x"), "done")
+    root = Agent(name="root", model=model, tools=[used], memory=None)
+    wrong = RunConfig(stand_ins={"iner": "fixed"})
+    told = "nobody under 'root' is called iner.*there are inner, root, used"
+    with pytest.raises(InvalidInput, match=told):
+        Runner(root, config=wrong)
+    runner = Runner(root)
+    with pytest.raises(InvalidInput, match=told):
+        await runner.run(**WHO, message="go", config=wrong)
+    with pytest.raises(InvalidInput, match=told):
+        await runner.resume(**WHO, config=wrong)
+    right = RunConfig(stand_ins={"inner": "fixed"})
+    result = await runner.run(**WHO, message="go", config=right)
+    assert (said(result), ran) == ([("inner", "fixed"), ("root", "done")], [])
 
 
 async def test_snapshots_show_the_state_before_and_after_each_agent() -> None:

@@ -1,13 +1,13 @@
 """Views through a grant, and joining what parallel branches wrote."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from small_agents import Does, Writes, turn
 
-from acc import ParallelAgent, RunContext
-from acc.application.state import MergeRule, State, StateView, merge_branches
+from acc import LoopAgent, ParallelAgent, RunContext
+from acc.application.state import ABSENT, MergeRule, State, StateView, merge_branches
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 
@@ -83,6 +83,8 @@ def test_a_view_of_a_view_never_shows_more() -> None:
         ("list", None, [1, [2]], [1, [2]]),
         ("sum", None, [1, 2], 3),
         ("sum", 10, [11, 13], 14),
+        ("total", None, [3, 4], 7),
+        ("total", 7, [3, 4], 7),
         ("union", None, [["a"], ["b", "a"]], ["a", "b"]),
         ("union", ["z"], [["z", "a"], ["z", "b"]], ["z", "a", "b"]),
         ("union", {"z": 0}, [{"z": 0, "a": 1}, {"z": 2}], {"z": 2, "a": 1}),
@@ -99,7 +101,11 @@ def test_a_rule_joins_what_two_branches_wrote(
 
 @pytest.mark.parametrize(
     ("rule", "values", "fault"),
-    [("sum", ["a", "b"], "by 'sum'"), ("union", [1, [2]], "union takes lists or mappings")],
+    [
+        ("sum", ["a", "b"], "by 'sum'"),
+        ("total", ["a", 1], "by 'total'"),
+        ("union", [1, [2]], "union takes lists or mappings"),
+    ],
 )
 def test_a_rule_that_does_not_fit_the_values_says_so(
     rule: str, values: list[Any], fault: str
@@ -131,6 +137,63 @@ def test_a_key_removed_in_one_branch_and_written_in_another_needs_a_rule() -> No
     assert merge_branches({"key": 1}, wrote, {"key": "last"}) == ({"key": 2}, ())
 
 
+@pytest.mark.parametrize(
+    ("rule", "before", "values", "kept"),
+    [
+        ("first", 1, [ABSENT, 5], ABSENT),
+        ("first", 1, [5, ABSENT], 5),
+        ("last", 1, [5, ABSENT], ABSENT),
+        ("last", 1, [ABSENT, 5], 5),
+        ("list", 1, [ABSENT, 5, 6], [5, 6]),
+        ("sum", 10, [ABSENT, 11], 1),
+        ("total", 10, [ABSENT, 3, 4], 7),
+        ("union", ["z"], [["z", "a"], ABSENT], ["a"]),
+        ("union", {"z": 0}, [ABSENT, {"z": 0, "a": 1}], {"a": 1}),
+        (lambda before, values: [before, *values], 1, [5, ABSENT], [1, 5, None]),
+    ],
+)
+def test_a_rule_counts_a_removal(
+    rule: MergeRule, before: Any, values: list[Any], kept: Any
+) -> None:
+    wrote: Sequence[Any] = [
+        (f"b{n}", ({}, ("key",)) if value is ABSENT else ({"key": value}, ()))
+        for n, value in enumerate(values)
+    ]
+    expected = ({}, ("key",)) if kept is ABSENT else ({"key": kept}, ())
+    assert merge_branches({"key": before}, wrote, {"key": rule}) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "values", "kept"),
+    [
+        ({"a": 1}, [{}, {"a": 1, "b": 2}], {"b": 2}),
+        ({"a": 1}, [{"a": 5}, {"a": 1, "b": 2}], {"a": 5, "b": 2}),
+        ({"a": 1}, [{"a": True}, {"a": 1}], {"a": True}),
+        ({"a": 1}, [{}, {"a": 5}], {"a": 5}),
+        (["a", "b"], [["b"], ["a", "b", "c", "c"]], ["b", "c"]),
+        (["a", "a"], [["a", "a"], ["a"]], ["a"]),
+    ],
+)
+def test_a_union_keeps_what_each_branch_did_to_what_was_there(
+    before: Any, values: list[Any], kept: Any
+) -> None:
+    wrote = [(f"b{n}", ({"key": value}, ())) for n, value in enumerate(values)]
+    assert merge_branches({"key": before}, wrote, {"key": "union"}) == ({"key": kept}, ())
+
+
+async def test_a_key_that_branches_made_and_removed_again_is_nothing_to_join() -> None:
+    async def make_and_remove(ctx: RunContext) -> None:
+        ctx.state["own"] = 1
+        await ctx.say("made")
+        del ctx.state["own"]
+
+    branches = [Does(name=name, do=make_and_remove) for name in ("a", "b")]
+    assert (await turn(ParallelAgent(name="p", sub_agents=branches))).state == {}
+    branches.append(Does(name="c", do=lambda ctx: ctx.state.update(own=2)))
+    agents = [Does(name=one.name, do=one.do) for one in branches]
+    assert (await turn(ParallelAgent(name="p", sub_agents=agents))).state == {"own": 2}
+
+
 def test_a_key_that_branches_removed_is_gone() -> None:
     one = [("a", ({}, ("key",))), ("b", ({"other": 1}, ()))]
     assert merge_branches({"key": 1}, one, {}) == ({"other": 1}, ("key",))
@@ -142,6 +205,21 @@ async def test_branches_join_by_the_rules_of_their_parent() -> None:
     branches = [Writes(name=f"b{n}", values={"found": [n], "n": n, f"own_{n}": n}) for n in (1, 2)]
     agent = ParallelAgent(name="p", sub_agents=branches, merge={"found": "union", "*": "sum"})
     assert (await turn(agent)).state == {"found": [1, 2], "n": 3, "own_1": 1, "own_2": 2}
+
+
+async def test_counters_are_summed_and_scores_totalled_each_time_anew() -> None:
+    def score(points: int) -> Callable[[RunContext], None]:
+        def write(ctx: RunContext) -> None:
+            ctx.state["count"] = ctx.state.get("count", 0) + points
+            ctx.state["score"] = points
+
+        return write
+
+    branches = [Does(name="x", do=score(3)), Does(name="y", do=score(4))]
+    merge: Mapping[str, MergeRule] = {"count": "sum", "score": "total"}
+    both = ParallelAgent(name="both", sub_agents=branches, merge=merge)
+    result = await turn(LoopAgent(name="loop", sub_agents=[both], max_iterations=3))
+    assert result.state == {"count": 21, "score": 7}
 
 
 async def test_branches_that_write_the_same_key_without_a_rule_fail_the_run() -> None:

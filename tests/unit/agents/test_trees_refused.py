@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an unknown merge rule": (
         lambda: ParallelAgent(name="p", sub_agents=[says("a")], merge={"x": "newest"}),
-        "no merge rule 'newest': choose one of error, first, last, list, sum, union, or a function",
+        "no merge rule 'newest': choose one of error, first, last, list, sum, total, union, or a",
     ),
     "an unknown way to fail": (
         lambda: ParallelAgent(name="p", sub_agents=[says("a")], on_error="ignore"),  # type: ignore[arg-type]

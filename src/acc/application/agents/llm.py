@@ -249,7 +249,6 @@ class _Reasoning:
         memory = "" if self._memory is None else await self._memory.view()
         recorded = ctx.upcoming()
         if recorded is not None and recorded.kind in _MODEL_ANSWERS:
-            ctx.run.ledger.before_model_call(ctx.path)
             ctx.run.ledger.spent(recorded.usage or Usage(llm_calls=1))
             if recorded.kind in _LAST_WORDS:
                 return await ctx.conclude("")

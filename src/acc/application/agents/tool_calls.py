@@ -107,8 +107,9 @@ class ToolCalls:
         scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
             return [await self._call(scopes[0], calls[0])]
-        known = sum(call.name in self._tools for call in calls)
-        self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
+        if not any(scope.upcoming() for scope in scopes):  # else they were let through before
+            known = sum(call.name in self._tools for call in calls)
+            self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
         batch = _Batch()
         ended = _ended(scopes) if again else []
         for place in ended:
@@ -174,7 +175,7 @@ class ToolCalls:
             if request.kind is RequestKind.OUTCOME:
                 outcome = Outcome(result=_reported(call, answer), ran=True)
         if outcome.ran:
-            scope.run.ledger.before_tool_call(scope.path)
+            scope.run.ledger.tool_called()
         if self._again:
             scope.pass_over()
         return await self._close(scope, outcome)
@@ -201,7 +202,10 @@ class ToolCalls:
                 return Outcome(result=_refused(call, answer))
             again = answer.request_id not in scope.run.fresh
             arguments = approved
-        scope.run.ledger.before_tool_call(scope.path)
+        if scope.upcoming() is None:
+            scope.run.ledger.before_tool_call(scope.path)
+        else:
+            scope.run.ledger.tool_called()
         if again and not tool.replayable and (begun := await _begun(scope, answer)):
             return Outcome(result=_error(call, _unknown(tool.name, begun)), ran=True)
         if answer is not None and not tool.replayable and scope.upcoming() is None:
@@ -308,7 +312,7 @@ async def _replayed(
     last = recorded[-1]
     ran = bool(last.detail.get("ran", True))
     if ran:
-        scope.run.ledger.before_tool_call(scope.path)
+        scope.run.ledger.tool_called()
     for event in recorded:
         if event is last and inner:
             scope.pass_over()

@@ -68,7 +68,8 @@ class TransferTool:
         if owner.transfer_to is not None:
             raise ValueError(f"the conversation already goes to {owner.transfer_to.name!r}")
         run = context.run
-        path = run.ledger.hop(owner.agent.name, target.name)
+        again = context.upcoming() is not None
+        path = run.ledger.hop(owner.agent.name, target.name, again=again)
         handed = EventActions(transfer_to_agent=target.name)
         await context.emit(EventKind.TRANSFER, actions=handed, detail={"path": list(path)})
         if getattr(target, "returns_control", False):

@@ -64,9 +64,10 @@ class ParallelAgent(BaseAgent):
     """Runs its sub-agents at the same time, each in a branch with a state of its own.
 
     Every branch starts from the state as it is. When all are done, what they wrote is joined; a key
-    that two of them wrote is an error, unless `merge` names a rule for it: first, last, list, sum,
-    union, or a function. With `on_error="collect"` a branch that fails is put on record and the
-    others count; otherwise it cancels them, and so does what ends the run, such as its budget.
+    that two of them wrote is an error, unless `merge` names a rule for it: first, last, list, sum
+    (of what each added), total (of what each wrote), union, or a function. With
+    `on_error="collect"` a branch that fails is put on record and the others count; otherwise it
+    cancels them, and so does what ends the run, such as its budget.
     `max_concurrency` limits how many run at once.
     """
 
