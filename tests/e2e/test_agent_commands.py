@@ -196,6 +196,21 @@ def test_bad_use_is_told_in_one_line_with_status_2(arguments: tuple[str, ...], t
     assert "Traceback" not in done.stderr
 
 
+def test_bytes_that_are_no_text_are_refused_as_a_message() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "acc", "run", "shop:desk", "-", "--json"],
+        input=b"\xff\xfe\n",
+        capture_output=True,
+        cwd=HERE,
+        env=environment(),
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"the message holds half a character" in done.stderr.splitlines()[-1]
+    assert b"Traceback" not in done.stderr
+
+
 def test_a_module_that_cannot_be_read_is_told_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "odd.py").write_text("x = (\n")
     done = run("check", tmp_path / "odd.py:x")

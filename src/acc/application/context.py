@@ -248,9 +248,8 @@ class RunContext:
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
         self._check_text(text)
-        parts = text_part(text)
-        event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
-        self.text = text if event.parts is parts else event.text
+        event = await self.emit(EventKind.MESSAGE, parts=text_part(text), usage=usage)
+        self.text = event.text
         self.line.thread.append(
             PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
         )

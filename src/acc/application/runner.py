@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import can_keep
 from acc.application.agents.remote_waiting import cancel_waiting
-from acc.application.context import PARTS, RunContext, RunResult, check_readable
+from acc.application.context import RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
-from acc.application.edits import check_edits
+from acc.application.edits import Message, check_edits, message_parts
 from acc.application.holding import Holding
 from acc.application.resuming import (
     BEGINNINGS_TOLD,
@@ -42,7 +42,6 @@ from acc.domain.value_objects.event import (
     EventKind,
     InputAnswer,
     InputRequest,
-    Part,
     RunStatus,
     Verdict,
     text_part,
@@ -60,7 +59,6 @@ _OF_THE_USER = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 _ANSWERS = msgspec.json.Decoder(tuple[InputAnswer, ...])
 _ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
 
-Message = str | Part | Sequence[Part]
 Channel = asyncio.Queue[Event | None]
 T = TypeVar("T")
 
@@ -286,7 +284,7 @@ class SessionRunner:
 
     async def _turn(self, run: Run, message: Message) -> RunResult:
         """Open the session with a message of the user, and answer it."""
-        run.message = _parts(message)
+        run.message = message_parts(message)
         begun = await self._holding.take_by(run.key, run.holder, lambda: self._opened(run))
         try:
             await self._begin(run, begun)
@@ -568,19 +566,6 @@ def _check_terms(config: object, context: object) -> None:
         raise InvalidInput(f"config is a RunConfig, not {config!r}")
     if not isinstance(context, CallContext | None):
         raise InvalidInput(f"context is a CallContext, not {context!r}")
-
-
-def _parts(message: Message) -> tuple[Part, ...]:
-    if isinstance(message, str):
-        if not message.strip():
-            raise InvalidInput("the message is empty")
-        return text_part(message)
-    given = (message,) if isinstance(message, Part) else message
-    parts = tuple(given) if isinstance(given, Sequence) else ()
-    if not parts or not all(isinstance(part, Part) for part in parts):
-        raise InvalidInput("a message is a text, a Part, or a list of Parts")
-    check_readable(parts, PARTS, "this message")
-    return parts
 
 
 async def _ended(run: Run, task: "asyncio.Task[None]", channel: Channel) -> None:

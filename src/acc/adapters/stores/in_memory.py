@@ -210,6 +210,9 @@ class InMemorySessionStore:
             # What agents and tools made up; a store on a disk would refuse what is no JSON.
             if event.actions is not NO_ACTIONS or (event.detail and event.step):
                 encoded((event.actions, event.detail), f"event {event.seq} of {event.author!r}")
+            for part in event.parts:
+                if part.text is None or not part.text.isascii():
+                    encoded(part, f"event {event.seq} of {event.author!r}")
         record.updated_at = now
         record.lease_until = now + self._lease
         for event in events:
