@@ -32,7 +32,7 @@ async def episode(*agents: AgentRunnerPort, texts: tuple[str, ...]) -> list[Turn
         found.append(result)
 
     use_case = LiveMultiAgentEvaluationUseCase(
-        agents=agents, judge=ScriptedJudge(), agent_timeout=0.3
+        agents=agents, judge=ScriptedJudge(), agent_timeout=1.0
     )
     await use_case.run_episode(queries(*texts), on_turn=keep)
     return found
@@ -109,6 +109,18 @@ async def test_a_run_that_waits_for_a_person_is_a_failed_turn_and_the_next_one_w
     found = await answers(python_agent("asks_a_person"), *texts)
     assert found[0].error == "input_required: it waits for a person: May it be sent?"
     assert found[1].response_text == "The lead is Bo."
+
+
+async def test_a_run_that_an_agent_rejects_is_a_failed_turn_with_its_reason() -> None:
+    found = await answers(python_agent("Choosy"), "Pay the bill.", "Hello.")
+    assert found[0].error == "rejected: choosy: not my job"
+    assert found[1].response_text == "echo: Hello."
+
+
+async def test_an_agent_that_blocks_for_too_long_has_not_answered_in_time() -> None:
+    found = await answers(python_agent("Sleepy"), "Sleep.", "Hello.")
+    assert found[0].error == "no answer within 1.0 s"
+    assert found[1].response_text == "echo: Hello."
 
 
 async def test_every_episode_starts_anew() -> None:
