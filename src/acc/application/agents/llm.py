@@ -1,6 +1,5 @@
 """The agent that reasons with a model: ask, use tools, ask again, answer."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +33,8 @@ from acc.ports.outbound.model_ports import (
     ToolSpec,
 )
 
-_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S | re.I)
+_FENCE = "```"
+_BYTE_ORDER_MARK = "\ufeff"
 _MODEL_ANSWERS = (EventKind.MESSAGE, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
 _EMPTY = "the answer is empty"
@@ -292,9 +292,8 @@ class _Reasoning:
         agent = self._agent
         value: Any = answer.text
         if agent.output_schema is not None:
-            fenced = _FENCE.match(answer.text)
+            body = _without_fence(answer.text)
             try:
-                body = fenced[1] if fenced else answer.text
                 parsed = msgspec.json.decode(body, type=agent.output_schema, dec_hook=as_model)
             except (msgspec.MsgspecError, UnicodeEncodeError) as error:
                 return f"the answer must be JSON that fits the schema: {error}"
@@ -352,6 +351,19 @@ class _Reasoning:
         self._faults += 1
         if self._faults > self._ctx.config.max_repairs:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
+
+
+def _without_fence(text: str) -> str:
+    """Return what an answer holds in a fence that ends it, also after words; else all of it.
+
+    Two fences are one too many: what is between them is no JSON, and the model is told so.
+    """
+    text = text.strip().removeprefix(_BYTE_ORDER_MARK).strip()
+    _, fence, fenced = text.removesuffix(_FENCE).partition(_FENCE)
+    if not fence or not text.endswith(_FENCE):
+        return text
+    body = fenced.strip()
+    return body[4:] if body[:4].lower() == "json" else body
 
 
 def _given(callback: str, found: object) -> ModelAnswer | None:
