@@ -1,5 +1,6 @@
 """A session's state as a run sees it: copied in, copied out, every change noticed."""
 
+import inspect
 import math
 from _thread import RLock  # what threading's makes, without asking first
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -375,7 +376,13 @@ MERGE_RULES = ("error", "first", "last", "list", "sum", "union")
 
 
 def check_merge_rule(rule: MergeRule) -> None:
-    """Refuse a merge rule that does not exist."""
+    """Refuse a merge rule that does not exist, or that would have to be awaited."""
+    kind: Any = type(rule)
+    if inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(kind.__call__):
+        raise InvalidInput(
+            f"the merge rule {rule!r} is async, but branches are joined in one go: give a plain"
+            " function"
+        )
     if not callable(rule) and rule not in MERGE_RULES:
         raise InvalidInput(
             f"no merge rule {rule!r}: choose one of {', '.join(MERGE_RULES)}, or a function"
