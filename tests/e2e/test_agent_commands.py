@@ -186,6 +186,7 @@ def test_an_error_is_one_line_and_status_1() -> None:
         (("run", "shop:desk", "x", "--timeout", "0"), "timeout"),
         (("chat", "shop:broken"), "KeyError: 'colour'"),
         (("graph", "shop:refused"), "max_iterations"),
+        (("graph", "shop:team", "--out", "nowhere/tree.png"), "nothing is drawn as .png: name the"),
         (("check", "shop:refused"), "cannot be built"),
     ],
 )
