@@ -81,6 +81,14 @@ async def test_a_rule_may_wait() -> None:
     assert (await turn(desk(by=by_state))).text == "travel"
 
 
+async def test_a_rule_may_return_the_agent_itself() -> None:
+    result = await turn(desk(by=lambda ctx: ctx.agent.sub_agents[1]))
+    assert result.text == "travel"
+    assert of_kind(result, EventKind.ROUTE)[0].detail == {"to": "travel", "why": "rule"}
+    with pytest.raises(NoRoute, match=r"\(rule gave 'cook'\)"):
+        await turn(desk(by=lambda ctx: says("cook")))
+
+
 async def test_a_rule_that_names_a_stranger_goes_to_the_default_or_fails() -> None:
     result = await turn(desk(by=lambda ctx: "cook", default="travel"))
     assert result.text == "travel"

@@ -24,10 +24,10 @@ _OTHERS = rf"(?:-|[^\W{''.join(_SCRIPTS)}])"
 class RouterAgent(BaseAgent):
     """Delegates each message to one of its sub-agents.
 
-    `by` is a rule, that is a function from the context to a sub-agent's name; or "intent", which
-    matches the message with the phrases in `intents` and with the descriptions; or "model", which
-    lets `model` choose by the descriptions. `default` takes what nobody else does; without it that
-    is an error that names the choices.
+    `by` is a rule, that is a function from the context to a sub-agent or its name; or "intent",
+    which matches the message with the phrases in `intents` and with the descriptions; or "model",
+    which lets `model` choose by the descriptions. `default` takes what nobody else does; without it
+    that is an error that names the choices.
     """
 
     by: str | Callable[[RunContext], Any] = "intent"
@@ -84,7 +84,8 @@ class RouterAgent(BaseAgent):
     async def _choose(self, ctx: RunContext) -> tuple[str, str, Usage | None]:
         usage: Usage | None = None
         if callable(self.by):
-            name, why = str(await called(self.by, ctx)), "rule"
+            found = await called(self.by, ctx)
+            name, why = found.name if isinstance(found, BaseAgent) else str(found), "rule"
         elif self.by == "intent":
             name, why = self._by_intent(ctx.message)
         else:
