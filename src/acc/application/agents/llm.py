@@ -292,7 +292,7 @@ class _Reasoning:
         agent = self._agent
         value: Any = answer.text
         if agent.output_schema is not None:
-            body = _without_fence(answer.text)
+            body = without_fence(answer.text)
             try:
                 parsed = msgspec.json.decode(body, type=agent.output_schema, dec_hook=as_model)
             except (msgspec.MsgspecError, UnicodeEncodeError) as error:
@@ -353,7 +353,7 @@ class _Reasoning:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
 
 
-def _without_fence(text: str) -> str:
+def without_fence(text: str) -> str:
     """Return what an answer holds in a fence that ends it, also after words; else all of it.
 
     Two fences are one too many: what is between them is no JSON, and the model is told so.
