@@ -68,7 +68,7 @@ def _checked(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
     if not sound or (calls and not all(isinstance(call, ToolCall) for call in calls)):
         raise ModelFailed(f"{ctx.path}: the model's answer is not of text, tool calls and usage")
     _check_length(ctx, len(answer.text))
-    if not answer.text.isascii() and (text := whole(answer.text)) != answer.text:
+    if (text := whole(answer.text)) is not answer.text:
         answer = replace(answer, text=text)
     if calls:
         answer = replace(answer, calls=tuple(_kept(ctx, call) for call in calls))

@@ -21,7 +21,7 @@ def message_parts(message: Message) -> tuple[Part, ...]:
     if isinstance(message, str):
         if not message.strip():
             raise InvalidInput("the message is empty")
-        if whole(message) != message:
+        if whole(message) is not message:
             raise InvalidInput("the message holds half a character, and so is no Unicode text")
         return (Part(text=message),)
     given = (message,) if isinstance(message, Part) else message

@@ -53,7 +53,13 @@ from collections.abc import Collection
 
 def whole(text: str) -> str:
     """Return a text with a `?` for each half of a character, which nothing can store or print."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 class AccError(Exception):

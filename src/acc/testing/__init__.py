@@ -180,8 +180,11 @@ class ScriptedModel:
             raise AssertionError(f"the script ends before question {len(self.asked)}: {prompt!r}")
         keep = self._repeat and len(self._answers) == 1
         answer = self._answers[0] if keep else self._answers.pop(0)
-        found = answer(prompt) if callable(answer) else answer
-        return self._as_answer(await found if isinstance(found, Awaitable) else found)
+        if callable(answer):
+            found = answer(prompt)
+            answer = await found if isinstance(found, Awaitable) else found
+            _check_scripted(answer)
+        return self._as_answer(answer)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
         """Give the next answer word by word, then as a whole."""
@@ -191,7 +194,6 @@ class ScriptedModel:
         yield answer
 
     def _as_answer(self, answer: Scripted) -> ModelAnswer:
-        _check_scripted(answer)
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, ModelAnswer):

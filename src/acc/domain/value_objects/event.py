@@ -72,7 +72,7 @@ def words(parts: Sequence[Part]) -> str:
 
 def text_part(text: str) -> tuple[Part, ...]:
     """Return text as the parts of a message, in which no character is half."""
-    return (Part(text=text if text.isascii() else whole(text)),)
+    return (Part(text=whole(text)),)
 
 
 class Usage(Value, frozen=True, kw_only=True):
