@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from stores_under_test import KEY, LEASE, Stores, event, key, put, state_of, writes
 
-from acc.domain.errors import SessionBusy, SessionConflict
+from acc.domain.errors import InvalidInput, SessionBusy, SessionConflict
 from acc.domain.value_objects.event import (
     Event,
     EventActions,
@@ -210,6 +210,16 @@ EVERYTHING = Event(
 async def test_an_event_comes_back_as_it_was(store: SessionStorePort) -> None:
     await put(store, KEY, EVERYTHING, event(2))
     assert await store.events(KEY) == (EVERYTHING, event(2))
+
+
+@pytest.mark.parametrize("part", [Part(text="\ud800"), Part(data={"a": "\ud800"})])
+async def test_half_a_character_is_refused_and_nothing_is_stored(
+    store: SessionStorePort, part: Part
+) -> None:
+    await store.open(KEY, holder="a")
+    with pytest.raises(InvalidInput, match="event 2 of 'helper' cannot be stored"):
+        await store.append(KEY, [event(1), event(2, EventKind.MESSAGE, parts=(part,))], holder="a")
+    assert await store.events(KEY) == ()
 
 
 async def test_returning_from_append_acknowledges_the_events(store: SessionStorePort) -> None:

@@ -186,6 +186,7 @@ def test_an_error_is_one_line_and_status_1() -> None:
         (("run", "shop:desk", "x", "--timeout", "0"), "timeout"),
         (("chat", "shop:broken"), "KeyError: 'colour'"),
         (("graph", "shop:refused"), "max_iterations"),
+        (("graph", "shop:team", "--out", "nowhere/tree.png"), "nothing is drawn as .png: name the"),
         (("check", "shop:refused"), "cannot be built"),
     ],
 )
@@ -194,6 +195,21 @@ def test_bad_use_is_told_in_one_line_with_status_2(arguments: tuple[str, ...], t
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_bytes_that_are_no_text_are_refused_as_a_message() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "acc", "run", "shop:desk", "-", "--json"],
+        input=b"\xff\xfe\n",
+        capture_output=True,
+        cwd=HERE,
+        env=environment(),
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"the message holds half a character" in done.stderr.splitlines()[-1]
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_module_that_cannot_be_read_is_told_with_its_place(tmp_path: Path) -> None:

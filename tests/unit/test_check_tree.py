@@ -310,6 +310,25 @@ def test_a_key_that_is_written_only_later_is_a_problem() -> None:
     assert found(beside, "state-keys") == [("problem", ("a",), text)]
 
 
+def test_an_agent_is_not_told_to_run_before_itself() -> None:
+    reader = agent("b", "Use {draft}.", output_key="draft")
+    ask = "its instruction asks for {draft}, which"
+    (alone,) = rule(sequence(reader), "state-keys").findings
+    assert alone.text == f"{ask} only itself writes, and only later"
+    assert alone.fix.startswith("let another agent write it before b, or write {draft?}")
+    reader = agent("b", "Use {draft}.", output_key="draft")
+    writers = [agent(name, output_key="draft") for name in ("a", "c")]
+    both = ParallelAgent(name="both", sub_agents=[reader, *writers], merge={"draft": "list"})
+    (several,) = rule(both, "state-keys").findings
+    assert several.text == f"{ask} a, c write only later or in another branch"
+    assert several.fix.startswith("run a, c before b, or write {draft?}")
+    reader = agent("b", "Use {draft}.", output_key="draft")
+    root = agent("a", tools=[AgentTool(agent=reader)])
+    (again,) = rule(root, "state-keys").findings
+    assert again.text == f"{ask} b may not have written yet"
+    assert again.fix.startswith("let another agent write it before b in all cases, or")
+
+
 def test_after_parallel_branches_all_their_keys_are_there() -> None:
     both = ParallelAgent(
         name="both", sub_agents=[agent("a", output_key="x_1"), agent("b", output_key="y_1")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -141,7 +142,7 @@ async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[i
     ("answer", "error"),
     [
         (RuntimeError("out of memory"), "RuntimeError: out of memory"),
-        (30.0, "no answer within 0.01 s"),
+        (30.0, "no answer within 0.1 s"),
         ("   ", "returned an empty answer"),
         (None, "returned NoneType, not an AgentTurnResponse"),
     ],
@@ -153,7 +154,7 @@ async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
     steady = ScriptedAgent("steady", ["s1", "s2", "s3"])
     judge = ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(
-        agents=[shaky, steady], judge=judge, agent_timeout=0.01
+        agents=[shaky, steady], judge=judge, agent_timeout=0.1
     )
     result = await use_case.run_episode(queries("one", "two", "three"))
     failed = result.records["shaky"][1]
@@ -209,16 +210,38 @@ async def test_an_agent_that_ignores_cancellation_is_abandoned(
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[Stubborn("stubborn", ["", "fine"]), steady],
         judge=ScriptedJudge(),
-        agent_timeout=0.05,
+        agent_timeout=0.2,
     )
     before = asyncio.all_tasks()
     async with asyncio.timeout(10):
         result = await use_case.run_episode(queries("one", "two"))
     failed, fine = result.records["stubborn"]
-    assert failed.error == "no answer within 0.05 s, and it did not stop when told to"
+    assert failed.error == "no answer within 0.2 s, and it did not stop when told to"
     assert fine.status is TurnStatus.SCORED
     assert [r.status for r in result.records["steady"]] == [TurnStatus.SCORED] * 2
     assert asyncio.all_tasks() == before
+
+
+async def test_an_answer_that_comes_too_late_is_none() -> None:
+    class Late(ScriptedAgent):
+        async def run_turn(
+            self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
+        ) -> AgentTurnResponse:
+            if query.turn_id == 1:
+                time.sleep(0.4)  # noqa: ASYNC251 - which no clock of the loop can end
+            elif query.turn_id == 2:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+            return await super().run_turn(query, canonical_memory)
+
+    judge = ScriptedJudge()
+    result = await LiveMultiAgentEvaluationUseCase(
+        agents=[Late("late", ["one", "two", "three"])], judge=judge, agent_timeout=0.3
+    ).run_episode(queries("one", "two", "three"))
+    *late, fine = result.records["late"]
+    assert [record.error for record in late] == ["no answer within 0.3 s"] * 2
+    assert fine.status is TurnStatus.SCORED
+    assert judge.judged == [(), (), ("late",)]
 
 
 async def test_time_in_which_an_agents_model_is_held_back_is_none_of_the_agents() -> None:

@@ -1,5 +1,7 @@
 """What a script can answer with, and what a loop answers when it is left."""
 
+from typing import Any
+
 import pytest
 
 from acc import Agent, LoopAgent, Prompt, Runner, exit_loop
@@ -17,6 +19,23 @@ async def test_a_script_answers_with_what_its_tool_gave_back() -> None:
     agent = Agent(name="a", model=model, tools=[double])
     result = await Runner(agent).run(user_id="u", session_id="s", message="21?")
     assert result.text == "It is 42."
+
+
+async def test_a_script_may_answer_by_an_async_function() -> None:
+    async def answer(prompt: Prompt) -> str:
+        return f"heard {prompt.query}"
+
+    model = ScriptedModel(answer)
+    assert (await model.complete(Prompt(query="you"))).text == "heard you"
+
+
+@pytest.mark.parametrize("odd", [5, None, ["words"], {"text": "words"}, object()])
+async def test_a_script_that_is_no_answer_is_refused_with_what_is_wanted(odd: Any) -> None:
+    with pytest.raises(TypeError, match=r"a script answers with text, call.*, not "):
+        ScriptedModel("fine", odd)
+    model = ScriptedModel(lambda prompt: odd)
+    with pytest.raises(TypeError, match=r"a script answers with text, call.*, not "):
+        await model.complete(Prompt(query="?"))
 
 
 def test_a_script_is_told_when_no_tool_has_been_called() -> None:

@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acc.application.context import RunContext
-from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
+from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid, whole
 from acc.domain.value_objects.event import NO_USAGE, EventKind, Part, ToolCall, Usage, text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
@@ -76,18 +76,11 @@ def _checked(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
     if not sound or (calls and not all(isinstance(call, ToolCall) for call in calls)):
         raise ModelFailed(f"{ctx.path}: the model's answer is not of text, tool calls and usage")
     _check_length(ctx, len(answer.text))
-    if not answer.text.isascii():
-        readable = _readable(answer.text)
-        if readable != answer.text:
-            answer = replace(answer, text=readable)
+    if (text := whole(answer.text)) is not answer.text:
+        answer = replace(answer, text=text)
     if calls:
         answer = replace(answer, calls=tuple(_kept(ctx, call) for call in calls))
     return answer
-
-
-def _readable(text: str) -> str:
-    """Return a text without halves of characters, which nothing can store."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _kept(ctx: RunContext, call: ToolCall) -> ToolCall:
@@ -97,7 +90,7 @@ def _kept(ctx: RunContext, call: ToolCall) -> ToolCall:
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         named = call.name if isinstance(call.name, str) and call.name.isprintable() else "unknown"
         known_as = str(call.id).encode("utf-8", "backslashreplace").decode()  # still its own
-        return ToolCall(id=known_as, name=named, fault=_readable(str(error)))
+        return ToolCall(id=known_as, name=named, fault=whole(str(error)))
     _check_length(ctx, len(written))
     return call
 

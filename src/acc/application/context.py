@@ -12,7 +12,7 @@ from acc.application.control import RunPaused, RunRejected
 from acc.application.files import fetched
 from acc.application.run import Line, Run, Services, written_by
 from acc.application.state import StateView
-from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
+from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted, whole
 from acc.domain.value_objects.event import (
     NO_ACTIONS,
     PASSING,
@@ -264,7 +264,8 @@ class RunContext:
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
         self._check_text(text)
-        parts = text_part(text)
+        text = whole(text)
+        parts = (Part(text=text),)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text
         self.line.thread.append(

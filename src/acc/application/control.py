@@ -6,7 +6,13 @@ These are no errors. They pass by every `except Exception` of an agent, as a can
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from acc.domain.errors import BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed
+from acc.domain.errors import (
+    BudgetExceeded,
+    ReplayMismatch,
+    SessionConflict,
+    StorageFailed,
+    whole,
+)
 from acc.domain.value_objects.event import InputRequest
 
 #: What is wrong with the whole run, and so is not for one of its branches to have.
@@ -25,7 +31,7 @@ class RunRejected(BaseException):
     """A person said no to a step, and nothing after it may happen."""
 
     def __init__(self, agent: str, reason: str) -> None:
-        super().__init__(f"{agent}: {reason}" if reason else agent)
+        super().__init__(whole(f"{agent}: {reason}" if reason else agent))
         self.agent = agent
         self.reason = reason
 

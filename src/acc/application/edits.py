@@ -1,4 +1,4 @@
-"""Checking what a person answers, before it counts: edited arguments, and values asked for."""
+"""Checking what a person hands in, before it counts: messages, arguments, values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,12 +8,31 @@ import msgspec
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.tool import Tool
-from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import InputAnswer, InputRequest, RequestKind, Verdict
+from acc.application.context import PARTS, check_readable
+from acc.domain.errors import InvalidInput, whole
+from acc.domain.value_objects.event import InputAnswer, InputRequest, Part, RequestKind, Verdict
 from acc.ports.outbound.runtime_ports import FaultIn
+
+Message = str | Part | Sequence[Part]
 
 #: What a tool raises for arguments that it cannot take.
 WRONG_ARGUMENTS = (msgspec.ValidationError, TypeError, ValueError)
+
+
+def message_parts(message: Message) -> tuple[Part, ...]:
+    """Return a message as its parts; one that nothing could store is refused."""
+    if isinstance(message, str):
+        if not message.strip():
+            raise InvalidInput("the message is empty")
+        if whole(message) is not message:
+            raise InvalidInput("the message holds half a character, and so is no Unicode text")
+        return (Part(text=message),)
+    given = (message,) if isinstance(message, Part) else message
+    parts = tuple(given) if isinstance(given, Sequence) else ()
+    if not parts or not all(isinstance(part, Part) for part in parts):
+        raise InvalidInput("a message is a text, a Part, or a list of Parts")
+    check_readable(parts, PARTS, "this message")
+    return parts
 
 
 def checked_answers(

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import can_keep
 from acc.application.agents.remote_waiting import cancel_waiting
-from acc.application.context import PARTS, RunContext, RunResult, check_readable
+from acc.application.context import RunContext, RunResult, check_readable
 from acc.application.control import RunPaused, RunRejected
-from acc.application.edits import checked_answers
+from acc.application.edits import Message, checked_answers, message_parts
 from acc.application.holding import Holding
 from acc.application.remembering import tell_memories
 from acc.application.resuming import (
@@ -45,7 +45,6 @@ from acc.domain.value_objects.event import (
     EventKind,
     InputAnswer,
     InputRequest,
-    Part,
     RunStatus,
     Verdict,
     text_part,
@@ -63,7 +62,6 @@ _OF_THE_USER = frozenset({EventKind.MESSAGE, EventKind.INPUT})
 _ANSWERS = msgspec.json.Decoder(tuple[InputAnswer, ...])
 _ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
 
-Message = str | Part | Sequence[Part]
 Channel = asyncio.Queue[Event | None]
 T = TypeVar("T")
 
@@ -289,7 +287,7 @@ class SessionRunner:
 
     async def _turn(self, run: Run, message: Message) -> RunResult:
         """Open the session with a message of the user, and answer it."""
-        run.message = _parts(message)
+        run.message = message_parts(message)
         begun = await self._holding.take_by(run.key, run.holder, lambda: self._opened(run))
         try:
             await self._begin(run, begun)
@@ -553,19 +551,6 @@ class SessionRunner:
             caller=call.caller,
             **fields,
         )
-
-
-def _parts(message: Message) -> tuple[Part, ...]:
-    if isinstance(message, str):
-        if not message.strip():
-            raise InvalidInput("the message is empty")
-        return text_part(message)
-    given = (message,) if isinstance(message, Part) else message
-    parts = tuple(given) if isinstance(given, Sequence) else ()
-    if not parts or not all(isinstance(part, Part) for part in parts):
-        raise InvalidInput("a message is a text, a Part, or a list of Parts")
-    check_readable(parts, PARTS, "this message")
-    return parts
 
 
 async def _ended(run: Run, task: "asyncio.Task[None]", channel: Channel) -> None:

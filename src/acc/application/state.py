@@ -1,5 +1,6 @@
 """A session's state as a run sees it: copied in, copied out, every change noticed."""
 
+import inspect
 import math
 from _thread import RLock  # what threading's makes, without asking first
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -41,7 +42,7 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
     if kind is dict or isinstance(value, Mapping):
         return {
             _text_key(key, place): plain(item, f"{place}.{key}", depth + 1)
-            for key, item in list(value.items())  # a tool in a thread may be at it
+            for key, item in _items(value)
         }
     if isinstance(value, list | tuple):
         return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
@@ -49,6 +50,12 @@ def plain(value: Any, place: str, depth: int = 0) -> Any:
         if isinstance(value, base):  # floats, and an IntEnum and the like
             return as_plain(value)
     raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
+
+
+def _items(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    """Return what a mapping holds now, for a tool in a thread may be at it."""
+    # A copy of a dict is made in one go; making a list of its items lets others in between.
+    return dict.copy(value).items() if isinstance(value, dict) else list(value.items())
 
 
 def _text_key(key: Any, place: str) -> str:
@@ -379,7 +386,13 @@ MERGE_RULES = ("error", "first", "last", "list", "sum", "total", "union")
 
 
 def check_merge_rule(rule: MergeRule) -> None:
-    """Refuse a merge rule that does not exist."""
+    """Refuse a merge rule that does not exist, or that would have to be awaited."""
+    kind: Any = type(rule)
+    if inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(kind.__call__):
+        raise InvalidInput(
+            f"the merge rule {rule!r} is async, but branches are joined in one go: give a plain"
+            " function"
+        )
     if not callable(rule) and rule not in MERGE_RULES:
         raise InvalidInput(
             f"no merge rule {rule!r}: choose one of {', '.join(MERGE_RULES)}, or a function"

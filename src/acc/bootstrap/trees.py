@@ -1,7 +1,6 @@
 """Trees of agents for the command line: loaded by name, checked and drawn."""
 
 import sys
-import traceback
 from pathlib import Path
 
 from acc.application.agents.base import BaseAgent
@@ -31,7 +30,9 @@ def load_tree(reference: str) -> BaseAgent:
     except AccError as error:
         raise InvalidInput(f"{error}{_agents_in(module)}") from error
     except Exception as error:
-        raise InvalidInput(f"cannot load {reference}: {_told(error)}") from error
+        from acc.adapters.evaluation.python_agents import with_place
+
+        raise InvalidInput(f"cannot load {reference}: {with_place(error)}") from error
     return agent
 
 
@@ -48,13 +49,6 @@ def _agents_in(module: str) -> str:
     loaded = sys.modules.get(module)
     found = [n for n, v in vars(loaded).items() if isinstance(v, BaseAgent)] if loaded else []
     return f"; the agents in it are {', '.join(found)}" if found else ""
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, SyntaxError):
-        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
 
 
 def draw_tree(agent: BaseAgent, form: str) -> str:

@@ -277,6 +277,10 @@ def ask_all(screen: Console, requests: Sequence[InputRequest]) -> list[InputAnsw
     return found
 
 
+#: Endings of files that may hold Mermaid text.
+_OF_MERMAID = ("", ".md", ".mermaid", ".mmd", ".txt")
+
+
 def graph(
     agent: AgentName,
     /,
@@ -293,7 +297,7 @@ def graph(
 
     Example: acc graph shop.agents:root --out tree.svg
     """
-    wanted = format or ("svg" if out is not None and out.suffix == ".svg" else "mermaid")
+    wanted = format or _form_of(out)
     with redirect_stdout(sys.stderr):
         drawn = draw_tree(load_tree(agent), wanted)
     if out is None:
@@ -305,6 +309,19 @@ def graph(
         raise StorageFailed(f"cannot write {out}: {error.strerror}") from error
     console().print(f"wrote {out}", markup=False)
     return 0
+
+
+def _form_of(out: Path | None) -> str:
+    """Return what the ending of a file's name asks for."""
+    ending = "" if out is None else out.suffix.lower()
+    if ending == ".svg":
+        return "svg"
+    if ending not in _OF_MERMAID:
+        raise InvalidInput(
+            f"nothing is drawn as {ending}: name the file .svg, or .mmd for Mermaid text, or say "
+            "what to draw with --format"
+        )
+    return "mermaid"
 
 
 def check(

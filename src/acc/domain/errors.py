@@ -51,10 +51,25 @@ AccError                     internal
 from collections.abc import Collection
 
 
+def whole(text: str) -> str:
+    """Return a text with a `?` for each half of a character, which nothing can store or print."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
 class AccError(Exception):
     """Root of our errors. `code` is a promise to clients; the text is not."""
 
     code = "internal"
+
+    def __str__(self) -> str:
+        """Return the text, which may tell what others wrote, so that it can be stored."""
+        return whole(super().__str__())
 
 
 class InvalidInput(AccError, ValueError):

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -156,12 +156,18 @@ class ScriptedModel:
     """Answers from a list and keeps what it was asked.
 
     An entry is the text to say, a `call(...)` or several of them, a whole ModelAnswer, an exception
-    to raise, or a function from the prompt to one of these. With `repeat` the last one stays.
+    to raise, or a function, plain or async, from the prompt to one of these. With `repeat` the last
+    one stays.
     """
 
     def __init__(
-        self, *answers: Scripted | Callable[[Prompt], Scripted], repeat: bool = False
+        self,
+        *answers: Scripted | Callable[[Prompt], Scripted | Awaitable[Scripted]],
+        repeat: bool = False,
     ) -> None:
+        for answer in answers:
+            if not callable(answer):
+                _check_scripted(answer)
         self.asked: list[Prompt] = []
         self._answers = list(answers)
         self._repeat = repeat
@@ -174,7 +180,11 @@ class ScriptedModel:
             raise AssertionError(f"the script ends before question {len(self.asked)}: {prompt!r}")
         keep = self._repeat and len(self._answers) == 1
         answer = self._answers[0] if keep else self._answers.pop(0)
-        return self._as_answer(answer(prompt) if callable(answer) else answer)
+        if callable(answer):
+            found = answer(prompt)
+            answer = await found if isinstance(found, Awaitable) else found
+            _check_scripted(answer)
+        return self._as_answer(answer)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
         """Give the next answer word by word, then as a whole."""
@@ -191,15 +201,21 @@ class ScriptedModel:
         if isinstance(answer, str):
             return ModelAnswer(text=answer, usage=Usage(output_tokens=len(answer.split())))
         calls = (answer,) if isinstance(answer, ToolCall) else tuple(answer)
-        if not all(isinstance(item, ToolCall) for item in calls):
-            raise TypeError(
-                f"a script answers with text, call(...), or a ModelAnswer, not {answer!r}"
-            )
         return ModelAnswer(calls=tuple(self._numbered(item) for item in calls))
 
     def _numbered(self, item: ToolCall) -> ToolCall:
         self._calls += 1
         return replace(item, id=item.id or f"call-{self._calls}")
+
+
+def _check_scripted(answer: object) -> None:
+    if isinstance(answer, str | ToolCall | ModelAnswer | BaseException):
+        return
+    if not isinstance(answer, Sequence) or not all(isinstance(one, ToolCall) for one in answer):
+        raise TypeError(
+            "a script answers with text, call(...) or a list of them, a ModelAnswer, an exception, "
+            f"or a function to one of these, not {answer!r}"
+        )
 
 
 class FrozenClock:

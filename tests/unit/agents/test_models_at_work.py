@@ -73,6 +73,11 @@ async def test_an_answer_goes_to_the_state_under_its_key() -> None:
         '```json\n{"title": "Fire", "urgency": "high"}\n```',
         '```JSON\n{"title": "Fire", "urgency": "high"}\n```',
         '```\n{"title": "Fire", "urgency": "high"}\n```\n',
+        '``` json\r\n{"title": "Fire", "urgency": "high"}\r\n```',
+        '```json{"title": "Fire", "urgency": "high"}```',
+        'Here it is:\n\n```json\n{"title": "Fire", "urgency": "high"}\n```',
+        '\ufeff{"title": "Fire", "urgency": "high"}',
+        '\ufeff\n```json\n{"title": "Fire", "urgency": "high"}\n```',
     ],
 )
 async def test_an_answer_that_fits_its_schema_is_kept_as_data(answer: str) -> None:
@@ -82,6 +87,34 @@ async def test_an_answer_that_fits_its_schema_is_kept_as_data(answer: str) -> No
     assert result.state == {"ticket": {"title": "Fire", "urgency": "high"}}
     assert model.asked[0].output_schema == agent.json_schema
     assert agent.json_schema is not None
+
+
+async def test_fences_within_an_answer_are_its_own() -> None:
+    text = '{"title": "```json\\n{}\\n```", "urgency": "low"}'
+    for answer in (text, f"```json\n{text}\n```"):
+        agent = Agent(
+            name="a", model=ScriptedModel(answer), output_schema=Ticket, output_key="ticket"
+        )
+        result = await turn(agent)
+        assert result.state == {"ticket": {"title": "```json\n{}\n```", "urgency": "low"}}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '```json\n{"title": "Fire"}\n```\nor\n```json\n{"title": "Smoke"}\n```',
+        '```json\n{"title": "Fire"}\n```\nBut I am not sure.',
+        '```json\n{"title": "Fire"}',
+        'They wrote {"title": "Fire"}',
+        "```",
+    ],
+)
+async def test_an_answer_that_leaves_open_what_is_meant_is_asked_for_again(answer: str) -> None:
+    model = ScriptedModel(answer, '{"title": "Smoke", "urgency": "low"}')
+    agent = Agent(name="a", model=model, output_schema=Ticket, output_key="ticket")
+    result = await turn(agent)
+    assert result.state == {"ticket": {"title": "Smoke", "urgency": "low"}}
+    assert len(model.asked) == 2
 
 
 async def test_an_answer_with_numbers_as_keys_is_kept_with_texts_as_keys() -> None:

@@ -48,6 +48,66 @@ async def test_phrases_of_ones_own_decide_where_descriptions_do_not() -> None:
     assert (await turn(desk(intents={"travel": ["帰りたい"]}), "もう帰りたい")).text == "travel"
 
 
+DESKS: dict[str, dict[str, str]] = {
+    "shop": {
+        "orders": "Looks up order status and delivery",
+        "returns": "Handles returns and refunds",
+        "billing": "Answers questions about invoices and payments",
+        "tech": "Solves technical problems such as login errors and crashes",
+    },
+    "店": {
+        "orders": "注文状況と配送を調べる",
+        "returns": "返品と返金を受け付ける",
+        "billing": "請求書と支払いについて答える",
+        "tech": "ログインや不具合などの技術的な問題を解決する",
+    },
+}
+
+
+def counter(language: str, **fields: Any) -> RouterAgent:
+    agents = [says(name, description=text) for name, text in DESKS[language].items()]
+    return RouterAgent(name="desk", sub_agents=agents, **fields)
+
+
+@pytest.mark.parametrize(
+    ("language", "message", "chosen"),
+    [
+        ("shop", "How long does a refund usually take to arrive in my account?", "returns"),
+        ("shop", "My invoice from March shows the wrong company address", "billing"),
+        ("shop", "Can I split the payment over three months?", "billing"),
+        ("shop", "The login page keeps telling me my password is wrong", "tech"),
+        ("shop", "Your app crashes whenever I open the camera", "tech"),
+        ("店", "先週頼んだ商品の配送がまだ終わっていないようなので確認してもらえますか", "orders"),
+        ("店", "注文番号1234はいつ届きますか", "orders"),
+        ("店", "サイズが合わなかったので返品したいのですが手順を教えてください", "returns"),
+        ("店", "アプリにログインできなくて困っています", "tech"),
+        ("店", "画面が真っ白になる不具合を直してください", "tech"),
+    ],
+)
+async def test_without_a_default_whoever_alone_shares_a_word_gets_a_long_message(
+    language: str, message: str, chosen: str
+) -> None:
+    assert (await turn(counter(language), message)).text == chosen
+    result = await turn(counter(language, default="orders"), message)
+    assert result.text == "orders", "one word is not enough to keep it from the default"
+
+
+@pytest.mark.parametrize(
+    ("language", "message"),
+    [
+        ("shop", "What is a good recipe for onion soup?"),
+        ("shop", "The new delivery man has problems finding our house in the old town"),
+        ("店", "美味しいラーメン屋を教えてください"),
+        ("店", "明日の東京の天気を調べてください"),
+    ],
+)
+async def test_without_a_default_words_that_speak_for_nobody_or_for_several_are_an_error(
+    language: str, message: str
+) -> None:
+    with pytest.raises(NoRoute):
+        await turn(counter(language), message)
+
+
 async def test_what_nobody_is_described_by_goes_to_the_default() -> None:
     result = await turn(desk(default="billing"), "sing a song about rain")
     assert result.text == "billing"
@@ -79,6 +139,14 @@ async def test_a_rule_may_wait() -> None:
         return str(ctx.state.get("wanted", "travel"))
 
     assert (await turn(desk(by=by_state))).text == "travel"
+
+
+async def test_a_rule_may_return_the_agent_itself() -> None:
+    result = await turn(desk(by=lambda ctx: ctx.agent.sub_agents[1]))
+    assert result.text == "travel"
+    assert of_kind(result, EventKind.ROUTE)[0].detail == {"to": "travel", "why": "rule"}
+    with pytest.raises(NoRoute, match=r"\(rule gave 'cook'\)"):
+        await turn(desk(by=lambda ctx: says("cook")))
 
 
 async def test_a_rule_that_names_a_stranger_goes_to_the_default_or_fails() -> None:

@@ -1,7 +1,7 @@
 """Trees that cannot work are refused when they are built, with the reason."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -30,6 +30,15 @@ from acc.domain.errors import AgentFailed, InvalidInput, InvalidTree
 
 def modest(amount: Annotated[int, Meta(ge=1)] = 0) -> None:
     """Ask for less than one may."""
+
+
+async def later(before: Any, written: Sequence[Any]) -> Any:
+    return written[0]
+
+
+class Later:
+    async def __call__(self, before: Any, written: Sequence[Any]) -> Any:
+        return written[0]
 
 
 def greet(name: str) -> str:
@@ -137,6 +146,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "an unknown merge rule": (
         lambda: ParallelAgent(name="p", sub_agents=[says("a")], merge={"x": "newest"}),
         "no merge rule 'newest': choose one of error, first, last, list, sum, total, union, or a",
+    ),
+    "an async merge rule": (
+        lambda: ParallelAgent(name="p", sub_agents=[says("a")], merge={"x": later}),
+        "the merge rule <function later at 0x.*> is async, but branches are joined in one go",
+    ),
+    "an object as an async merge rule": (
+        lambda: ParallelAgent(name="p", sub_agents=[says("a")], merge={"x": Later()}),
+        "is async, but branches are joined in one go: give a plain function",
     ),
     "an unknown way to fail": (
         lambda: ParallelAgent(name="p", sub_agents=[says("a")], on_error="ignore"),  # type: ignore[arg-type]

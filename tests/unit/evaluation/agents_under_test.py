@@ -1,6 +1,7 @@
 """Agents of acc that tests name as `python:agents_under_test:NAME`."""
 
 import asyncio
+import time
 from typing import Any
 
 from acc.application.agents.base import BaseAgent
@@ -34,6 +35,24 @@ class Echo(BaseAgent):
 
     async def run(self, ctx: Any) -> str:
         return f"echo: {ctx.message}"
+
+
+class Choosy(Echo):
+    async def run(self, ctx: Any) -> str:
+        if "bill" in ctx.message:
+            ctx.reject("not my job")
+        return await super().run(ctx)
+
+    def __post_init__(self) -> None:
+        self.name = "choosy"
+        super().__post_init__()
+
+
+class Sleepy(Echo):
+    async def run(self, ctx: Any) -> str:
+        if "Sleep" in ctx.message:
+            time.sleep(1.2)  # noqa: ASYNC251 - which no clock of the loop can end
+        return await super().run(ctx)
 
 
 class Moody:

@@ -1,5 +1,6 @@
 """Any agent of acc takes part in the live evaluation, and is the same there as anywhere."""
 
+import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgent
 from acc.bootstrap import evaluation as bootstrap
 from acc.bootstrap.evaluation import load_scenario, make_agent
 from acc.cli.evaluate import EvaluationOptions, configure
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
 from acc.testing import ScriptedJudge, queries
@@ -32,7 +33,7 @@ async def episode(*agents: AgentRunnerPort, texts: tuple[str, ...]) -> list[Turn
         found.append(result)
 
     use_case = LiveMultiAgentEvaluationUseCase(
-        agents=agents, judge=ScriptedJudge(), agent_timeout=0.3
+        agents=agents, judge=ScriptedJudge(), agent_timeout=1.0
     )
     await use_case.run_episode(queries(*texts), on_turn=keep)
     return found
@@ -109,6 +110,34 @@ async def test_a_run_that_waits_for_a_person_is_a_failed_turn_and_the_next_one_w
     found = await answers(python_agent("asks_a_person"), *texts)
     assert found[0].error == "input_required: it waits for a person: May it be sent?"
     assert found[1].response_text == "The lead is Bo."
+
+
+async def test_a_run_that_an_agent_rejects_is_a_failed_turn_with_its_reason() -> None:
+    found = await answers(python_agent("Choosy"), "Pay the bill.", "Hello.")
+    assert found[0].error == "rejected: choosy: not my job"
+    assert found[1].response_text == "echo: Hello."
+
+
+async def test_an_agent_that_blocks_for_too_long_has_not_answered_in_time() -> None:
+    found = await answers(python_agent("Sleepy"), "Sleep.", "Hello.")
+    assert found[0].error == "no answer within 1.0 s"
+    assert found[1].response_text == "echo: Hello."
+
+
+def test_a_module_that_fails_while_it_is_imported_is_told_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fails_at_import.py").write_text("\nraise RuntimeError('at import')\n")
+    (tmp_path / "no_python.py").write_text("x = (\n")
+    (tmp_path / "no_tree.py").write_text("import acc\nx = acc.Agent(name='1')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    place = re.escape(f"({tmp_path / 'fails_at_import.py'}, line 2)")
+    with pytest.raises(InvalidInput, match=f"fails_at_import:x: RuntimeError: at import {place}"):
+        make_agent("mine", "python:fails_at_import:x")
+    with pytest.raises(InvalidInput, match=r"SyntaxError: .*no_python.py, line 1"):
+        make_agent("mine", "python:no_python:x")
+    with pytest.raises(InvalidTree, match="is no name for an agent"):
+        make_agent("mine", "python:no_tree:x")
 
 
 async def test_every_episode_starts_anew() -> None:

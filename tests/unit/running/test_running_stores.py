@@ -222,8 +222,8 @@ async def test_a_store_that_is_closed_is_told(tmp_path: Path) -> None:
 
 async def test_an_answer_that_cannot_be_stored_fails_the_run_on_record(tmp_path: Path) -> None:
     class Babbles(BaseAgent):
-        async def run(self, ctx: RunContext) -> str:
-            return "\ud800"
+        async def run(self, ctx: RunContext) -> None:
+            await ctx.conclude("dear", usage="much")  # type: ignore[arg-type]
 
     world = sqlite(tmp_path)
     desk = world.desk(Babbles(name="a"))

@@ -240,6 +240,7 @@ class Writer(BaseAgent):
     [
         ('{"a": [1, "二"]}', {"data": {"a": [1, "二"]}}),
         ("null", {"is_null": True}),
+        ('Here it is:\n```json\n{"a": 1}\n```', {"data": {"a": 1}}),
         ("not json", {"text": "not json"}),
         ("[" * 5000, {"text": "[" * 5000}),
         ("NaN", {"text": "NaN"}),

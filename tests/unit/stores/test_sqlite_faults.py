@@ -221,7 +221,7 @@ def test_an_unforeseen_fault_of_sqlite_is_named(store: SqliteSessionStore) -> No
 @pytest.mark.parametrize(
     "bad",
     [
-        event(1, kind=EventKind.MESSAGE, parts=text_part("\ud800")),
+        event(1, kind=EventKind.MESSAGE, parts=(Part(text="\ud800"),)),
         event(1, kind=EventKind.MESSAGE, parts=(Part(data=object()),)),
         event(1, actions=EventActions(state_delta={"x": object()})),
         event(1, actions=EventActions(state_delta={"\ud800": 1})),

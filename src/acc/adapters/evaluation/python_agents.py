@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from acc.adapters.evaluation.runtime_agents import check_is_fresh
 from acc.application.agents.base import BaseAgent
-from acc.domain.errors import InvalidInput
+from acc.domain.errors import AccError, InvalidInput
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
 
@@ -28,9 +29,21 @@ def load_object(reference: str) -> Any:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise InvalidInput(f"cannot import {module_name!r}: {error}") from error
+    except AccError:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"cannot load {reference}: {with_place(error)}") from error
     if not hasattr(module, name):
         raise InvalidInput(f"{module_name!r} has no {name!r}")
     return getattr(module, name)
+
+
+def with_place(error: Exception) -> str:
+    """Return what went wrong in anyone's module, in one line, with its place."""
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
 
 
 def make_runner(

@@ -28,8 +28,8 @@ _MOST_ARGUMENTS = 200
 class RuntimeAgentRunner:
     """Holds an episode's conversation with a tree of agents.
 
-    A run that fails, or that would wait for a person, is a failed turn; the next turn goes on. The
-    tree sees the queries and nothing else.
+    A run that fails, rejects the query or would wait for a person is a failed turn; the next turn
+    goes on. The tree sees the queries and nothing else.
 
     A recorded turn is replayed without asking the model where the tree is a lone LlmAgent without
     tools and callbacks: a stand-in for its model gives the recorded answer, so its memory becomes
@@ -93,6 +93,8 @@ class RuntimeAgentRunner:
                 memory_tokens=result.usage.memory_tokens if self._remembers else None,
                 trace=_trace(result),
             )
+        if result.status is not RunStatus.INPUT_REQUIRED:
+            return self._failed(result.text)
         asked = "; ".join(request.message for request in result.requests)
         await runner.abandon(user_id=_USER, session_id=_SESSION, reason="nobody is there")
         return self._failed(f"{result.status.value}: it waits for a person: {asked}")

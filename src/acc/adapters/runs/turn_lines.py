@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from acc.domain.errors import whole
 from acc.domain.evaluation_metrics import drift_rate, hallucination_rate
 from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
@@ -74,7 +75,7 @@ def encode(line: TurnLine) -> bytes:
 
 def _writable(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
+        return whole(value)
     if isinstance(value, dict):
         return {_writable(key): _writable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

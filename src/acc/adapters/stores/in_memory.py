@@ -5,6 +5,7 @@ from typing import Any
 
 from acc.adapters.stores.bookkeeping import busy, not_held, out_of_order, starts_run
 from acc.adapters.stores.encoding import encoded
+from acc.domain.errors import whole
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind, RunStatus
 from acc.domain.value_objects.session import (
     Scope,
@@ -210,6 +211,10 @@ class InMemorySessionStore:
             # What agents and tools made up; a store on a disk would refuse what is no JSON.
             if event.actions is not NO_ACTIONS or (event.detail and event.step):
                 encoded((event.actions, event.detail), f"event {event.seq} of {event.author!r}")
+            for part in event.parts:
+                text = part.text
+                if text is None or (not text.isascii() and whole(text) is not text):
+                    encoded(part, f"event {event.seq} of {event.author!r}")
         record.updated_at = now
         record.lease_until = now + self._lease
         for event in events:

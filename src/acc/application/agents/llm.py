@@ -1,6 +1,5 @@
 """The agent that reasons with a model: ask, use tools, ask again, answer."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +33,8 @@ from acc.ports.outbound.model_ports import (
     ToolSpec,
 )
 
-_FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.S | re.I)
+_FENCE = "```"
+_BYTE_ORDER_MARK = "\ufeff"
 _LAST_WORDS = (EventKind.MESSAGE, EventKind.DRAFT)
 _MODEL_ANSWERS = (*_LAST_WORDS, EventKind.TOOL_CALLS, EventKind.FAULT)
 _MOST_FAULTY = 2_000
@@ -166,8 +166,7 @@ class LlmAgent(BaseAgent):
         """Return an answer as the state has it, of which the schema must be kept to."""
         if self.output_schema is None:
             return text
-        fenced = _FENCE.match(text)
-        body = fenced[1] if fenced else text
+        body = without_fence(text)
         return as_data(msgspec.json.decode(body, type=self.output_schema, dec_hook=as_model))
 
     def keep_answer(self, ctx: RunContext, text: str) -> None:
@@ -369,6 +368,19 @@ class _Reasoning:
         self._faults += 1
         if self._faults > self._ctx.config.max_repairs:
             raise ModelOutputInvalid(self._agent.name, fault, self._faults)
+
+
+def without_fence(text: str) -> str:
+    """Return what an answer holds in a fence that ends it, also after words; else all of it.
+
+    Two fences are one too many: what is between them is no JSON, and the model is told so.
+    """
+    text = text.strip().removeprefix(_BYTE_ORDER_MARK).strip()
+    _, fence, fenced = text.removesuffix(_FENCE).partition(_FENCE)
+    if not fence or not text.endswith(_FENCE):
+        return text
+    body = fenced.strip()
+    return body[4:] if body[:4].lower() == "json" else body
 
 
 def _given(callback: str, found: object) -> ModelAnswer | None:

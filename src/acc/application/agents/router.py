@@ -24,10 +24,11 @@ _OTHERS = rf"(?:-|[^\W{''.join(_SCRIPTS)}])"
 class RouterAgent(BaseAgent):
     """Delegates each message to one of its sub-agents.
 
-    `by` is a rule, that is a function from the context to a sub-agent's name; or "intent", which
-    matches the message with the phrases in `intents` and with the descriptions; or "model", which
-    lets `model` choose by the descriptions. `default` takes what nobody else does; without it that
-    is an error that names the choices.
+    `by` is a rule, that is a function from the context to a sub-agent or its name; or "intent",
+    which matches the message with the phrases in `intents` and with the descriptions; or "model",
+    which lets `model` choose by the descriptions. `default` takes what nobody else does; without it
+    that is an error that names the choices, unless by intent one of them alone shares a word with
+    the message.
     """
 
     by: str | Callable[[RunContext], Any] = "intent"
@@ -84,7 +85,8 @@ class RouterAgent(BaseAgent):
     async def _choose(self, ctx: RunContext) -> tuple[str, str, Usage | None]:
         usage: Usage | None = None
         if callable(self.by):
-            name, why = str(await called(self.by, ctx)), "rule"
+            found = await called(self.by, ctx)
+            name, why = found.name if isinstance(found, BaseAgent) else str(found), "rule"
         elif self.by == "intent":
             name, why = self._by_intent(ctx.message)
         else:
@@ -109,7 +111,20 @@ class RouterAgent(BaseAgent):
         }
         best = max(scores, key=lambda name: scores[name])
         why = f"intent {scores[best]:.2f}"
-        return (best, why) if scores[best] >= _LEAST_COVERED else ("", why)
+        if scores[best] >= _LEAST_COVERED:
+            return best, why
+        return "" if self.default else self._only_one_described(asked), why
+
+    def _only_one_described(self, asked: frozenset[str]) -> str:
+        """Return who alone is described by any word of a message, for want of a default."""
+        shared = {
+            name: [term for phrase in phrases for term in asked & phrase]
+            for name, phrases in self._phrases.items()
+        }
+        found = [name for name, terms in shared.items() if terms]
+        # One kanji is mostly the stem of a verb, which says little of what a message is about.
+        tells = len(found) == 1 and any(len(term) > 1 for term in shared[found[0]])
+        return found[0] if tells else ""
 
     async def _by_model(self, ctx: RunContext) -> tuple[str, Usage]:
         listed = "\n".join(f"- {agent.name}: {agent.description}" for agent in self.sub_agents)

@@ -16,9 +16,7 @@ from acc.application.control import OF_THE_RUN, RunPaused, RunRejected, must_pas
 from acc.application.edits import WRONG_ARGUMENTS
 from acc.application.resuming import tells_beginnings
 from acc.application.state import plain
-from acc.domain.errors import (
-    StateNotStorable,
-)
+from acc.domain.errors import StateNotStorable, whole
 from acc.domain.value_objects.event import (
     NO_ACTIONS,
     Event,
@@ -447,7 +445,7 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
 
 
 def _error(call: ToolCall, text: str) -> ToolResult:
-    content = {"error": text[:_MOST_FAULT]}
+    content = {"error": whole(text[:_MOST_FAULT])}
     return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
 
 

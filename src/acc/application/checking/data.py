@@ -161,23 +161,31 @@ def _bare(key: str) -> str:
 def _missing(read: MissingRead, flow: StateFlow) -> Finding:
     ask = f"its instruction asks for {{{read.key}}}"
     absent = f"write {{{read.key}?}} if it may be absent"
-    writers = ", ".join(read.writers)
+    others = [name for name in read.writers if name != read.agent]
+    before = f"run {', '.join(others) or 'what writes it'} before {read.agent}"
+    if read.writers and not others:
+        before = f"let another agent write it before {read.agent}"
     if read.gap is Gap.MAYBE:
+        writers = ", ".join(read.writers) or "code"
         return warning(
-            f"{ask}, which {writers or 'code'} may not have written yet",
+            f"{ask}, which {writers} may not have written yet",
             read.agent,
-            fix=f"run {writers or 'what writes it'} before {read.agent} in all cases, or {absent}",
+            fix=f"{before} in all cases, or {absent}",
         )
     if read.gap is Gap.LATER:
-        return problem(
-            f"{ask}, which {writers} writes only later or in another branch",
-            read.agent,
-            fix=f"run {writers} before {read.agent}, or {absent}",
-        )
+        return problem(f"{ask}, which {_writing(others)}", read.agent, fix=f"{before}, or {absent}")
     fix = f'set output_key="{read.key}" on the agent that provides it, or {absent}'
     if flow.opaque or read.key.startswith(("user:", "app:")):
         return warning(f"{ask}, and no agent seems to write it", read.agent, fix=fix)
     return problem(f"{ask}, and nobody writes it", read.agent, fix=fix)
+
+
+def _writing(others: Sequence[str]) -> str:
+    """Return who besides the reader writes a key too late for it."""
+    if not others:
+        return "only itself writes, and only later"
+    write = "writes" if len(others) == 1 else "write"
+    return f"{', '.join(others)} {write} only later or in another branch"
 
 
 def fields_of_schemas(agents: Sequence[BaseAgent]) -> dict[str, tuple[str, str]]:

@@ -153,6 +153,7 @@ class LiveMultiAgentEvaluationUseCase:
         try:
             async with patience:
                 response = await agent.run_turn(query, memory)
+                patience.check()
         except TimeoutError:
             error = f"no answer within {self._agent_timeout} s"
         except (KeyboardInterrupt, GeneratorExit):

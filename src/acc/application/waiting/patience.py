@@ -52,6 +52,11 @@ class Patience:
         _INNERMOST.set(self._outer)
         await self._timeout.__aexit__(kind, error, trace)
 
+    def check(self) -> None:
+        """Raise what the end of the time raises, where who blocks the loop has put that off."""
+        if self.left <= 0:
+            raise TimeoutError
+
     def chain(self) -> "Iterator[Patience]":
         """Give this one, and those around it."""
         patience: Patience | None = self

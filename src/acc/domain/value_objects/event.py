@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from acc.domain.errors import whole
 from acc.domain.value_objects.value import Value
 
 
@@ -70,8 +71,8 @@ def words(parts: Sequence[Part]) -> str:
 
 
 def text_part(text: str) -> tuple[Part, ...]:
-    """Return text as the parts of a message."""
-    return (Part(text=text),)
+    """Return text as the parts of a message, in which no character is half."""
+    return (Part(text=whole(text)),)
 
 
 class Usage(Value, frozen=True, kw_only=True):
