@@ -26,7 +26,8 @@ MISSING = {"idempotent", "push-targets", "resume", "size-limit"}
 
 def environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, **TOKENS, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+    given = {**TOKENS, "BROKEN": "s3cret あ", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **given, "PYTHONPATH": path}
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -202,6 +203,8 @@ def test_words_of_a_server_do_not_steer_the_terminal() -> None:
         (["http://127.0.0.1:1", "--only", "nope"], "no check 'nope'"),
         (["http://127.0.0.1:1", "--timeout", "0"], "--timeout must be above 0"),
         (["http://127.0.0.1:1", "--token-env", "NO_SUCH"], "NO_SUCH holds no token"),
+        (["http://127.0.0.1:1", "--token-env", "BROKEN"], "variable BROKEN holds is no token: it"),
+        (["[::1"], "is no URL of a server"),
     ],
 )
 def test_bad_use_and_servers_that_are_not_there_end_with_2(arguments: list[str], told: str) -> None:

@@ -24,7 +24,12 @@ from acc.domain.errors import (
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.evaluation_run import AgentChoice
 from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import FileTerms, RemoteAddress
+from acc.domain.value_objects.remote import (
+    FileTerms,
+    RemoteAddress,
+    check_remote_url,
+    is_sendable,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -133,7 +138,22 @@ def allowed_by_environment() -> tuple[str, ...]:
 
 
 def token_of(reference: str) -> str:
-    """Return a token, or the one that the environment holds under the name after "env:"."""
+    """Return a token, or the one that the environment holds under the name after "env:".
+
+    One that no header can carry is refused here, where its value is not told.
+    """
+    found = secret_of(reference)
+    if not is_sendable(found):
+        name = reference.removeprefix("env:") if reference.startswith("env:") else ""
+        held = f"what the environment variable {name} holds" if name else "this"
+        raise InvalidInput(
+            f"{held} is no token: it has a space, a line break, or a letter beyond ASCII in it"
+        )
+    return found
+
+
+def secret_of(reference: str) -> str:
+    """Return a text, or the one that the environment holds under the name after "env:"."""
     if not reference.startswith("env:"):
         return reference
     name = reference.removeprefix("env:")
@@ -148,8 +168,9 @@ def typed_loopback(url: str) -> tuple[str, ...]:
 
     Who types a URL of their own machine means it, by whatever name: a card may call it 127.0.0.1
     where they wrote localhost. It is that port and nothing else, so that a redirect, or a card, to
-    another server of this machine is refused all the same.
+    another server of this machine is refused all the same. What is no URL is refused here.
     """
+    check_remote_url(url)
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     try:

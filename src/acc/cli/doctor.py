@@ -14,10 +14,12 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.status import Status
 
+from acc.application.examining.card import is_url
 from acc.application.examining.findings import Verdict
 from acc.application.examining.visit import Target, is_loopback
 from acc.application.use_cases.examine_server import Examination, Line
 from acc.bootstrap.examining import examiner
+from acc.bootstrap.remotes import token_of
 from acc.cli.conversation import console_on, one_line, shown
 from acc.cli.screen import error_console, print_json
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
@@ -114,16 +116,16 @@ def _whole(url: str) -> str:
     """Return a URL with its scheme, as a person may leave it out."""
     if "://" in url:
         return url
-    return f"http://{url}" if is_loopback(f"http://{url}") else f"https://{url}"
+    is_own = is_url(f"http://{url}") and is_loopback(f"http://{url}")
+    return f"http://{url}" if is_own else f"https://{url}"
 
 
 def _token(variable: str) -> str:
     if not variable:
         return ""
-    token = os.environ.get(variable, "").strip()
-    if not token or not token.isascii() or not token.isprintable():
+    if not os.environ.get(variable, "").strip():
         raise InvalidInput(f"the environment variable {variable} holds no token")
-    return token
+    return token_of(f"env:{variable}")
 
 
 async def _examine(target: Target, how: HowOptions) -> Examination:
