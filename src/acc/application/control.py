@@ -6,7 +6,13 @@ These are no errors. They pass by every `except Exception` of an agent, as a can
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from acc.domain.errors import BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed
+from acc.domain.errors import (
+    BudgetExceeded,
+    RemoteRejected,
+    ReplayMismatch,
+    SessionConflict,
+    StorageFailed,
+)
 from acc.domain.value_objects.event import InputRequest
 
 #: What is wrong with the whole run, and so is not for one of its branches to have.
@@ -28,6 +34,15 @@ class RunRejected(BaseException):
         super().__init__(f"{agent}: {reason}" if reason else agent)
         self.agent = agent
         self.reason = reason
+
+
+#: A person, an agent here or an agent over there said no, and nobody could do without it.
+REJECTIONS = (RunRejected, RemoteRejected)
+
+
+def why_rejected(error: RunRejected | RemoteRejected) -> str:
+    """Return who said no, here or over there, and why."""
+    return f"{error.agent}: {error.reason}" if error.reason else error.agent
 
 
 def must_pass(error: BaseException) -> bool:
