@@ -211,3 +211,45 @@ def test_bad_use_and_servers_that_are_not_there_end_with_2(arguments: list[str],
     done = doctor(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
+
+
+def test_a_server_of_grpc_alone_was_not_examined() -> None:
+    class Posted(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(
+                {
+                    "name": "far",
+                    "description": "Speaks gRPC.",
+                    "version": "1",
+                    "supportedInterfaces": [
+                        {
+                            "url": f"http://127.0.0.1:{server.server_port}",
+                            "protocolBinding": "GRPC",
+                            "protocolVersion": "1.0",
+                        }
+                    ],
+                    "capabilities": {},
+                    "defaultInputModes": ["text/plain"],
+                    "defaultOutputModes": ["text/plain"],
+                    "skills": [],
+                }
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *told: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Posted) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            done = doctor(f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert done.returncode == 2
+    assert "the server was not examined: the card names GRPC 1.0" in done.stderr

@@ -21,7 +21,7 @@ from acc.application.use_cases.examine_server import Examination, Line
 from acc.bootstrap.examining import examiner
 from acc.bootstrap.remotes import token_of
 from acc.cli.conversation import console_on, one_line, shown
-from acc.cli.screen import error_console, print_json
+from acc.cli.screen import error_console, print_json, say_error
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 _MARKS = {
@@ -91,7 +91,7 @@ def doctor(
 
     It reads the card, sends a handful of short messages, and cancels what is still running when it
     leaves. Servers of A2A 1.0 and 0.3 will do, over JSON-RPC or HTTP+JSON. Ends with 1 if a check
-    fails, and with 2 if the server cannot be reached.
+    fails, and with 2 if the server cannot be reached, or speaks neither of these.
 
     Example: acc doctor http://127.0.0.1:8000 --token-env MY_TOKEN
     """
@@ -109,6 +109,9 @@ def doctor(
         print_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
     else:
         _show(found)
+    if found.untried:
+        say_error(f"error: the server was not examined: {one_line(found.untried)}")
+        return 2
     return 1 if found.has_failed else 0
 
 
@@ -175,7 +178,7 @@ def _show(found: Examination) -> None:
         screen.print(f"  ? {unseen.title}  {unseen.title_ja}", style="dim", markup=False)
         _paragraph(screen, f"look at: {unseen.look_at}", "dim")
     counts = [f"{found.count(verdict)} {verdict.value}" for verdict in Verdict]
-    style = "bold red" if found.has_failed else "green"
+    style = "bold red" if found.has_failed or found.untried else "green"
     screen.print(f"\n{', '.join(counts)}", style=style, markup=False)
 
 
