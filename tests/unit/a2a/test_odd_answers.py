@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from foreign_server import Foreign, foreign, message, result, stream
+from foreign_server import Foreign, foreign, message, raw, result, stream
 
-from acc.domain.errors import RemoteFailed
+from acc.domain.errors import PermissionDenied, RemoteFailed, Unauthenticated
 
 
 def spoken_as(server: Foreign, version: str) -> None:
@@ -41,3 +41,41 @@ async def test_an_answer_of_an_empty_text_is_one() -> None:
     async with foreign(result(answer), streaming=False) as server:
         found = await server.client().send(message())
     assert [part.text for part in found.parts] == [""]  # type: ignore[union-attr]
+
+
+async def test_an_answer_of_another_kind_is_told_as_that() -> None:
+    async with foreign(result({"kind": "banana"}), streaming=False) as server:
+        spoken_as(server, "0.3")
+        with pytest.raises(RemoteFailed, match="kind: must be task or message"):
+            await server.client().send(message())
+
+
+@pytest.mark.parametrize(
+    "url", ["/a2a", "", "127.0.0.1:80", "http://127.0.0.1:port", "http://[::1", "ftp://a.example"]
+)
+async def test_a_card_whose_address_is_no_url_is_told_as_that(url: str) -> None:
+    async with foreign(result({})) as server:
+        server.card = server.own_card(
+            {"url": url or " ", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        )
+        with pytest.raises(RemoteFailed, match="which is no absolute URL of http or https"):
+            await server.client().send(message())
+        good = {"url": server.url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
+        server.card["supportedInterfaces"].append(good)
+        server.handlers[:] = [stream({"kind": "message", "parts": [{"kind": "text", "text": "x"}]})]
+        assert await server.client().send(message())
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "told"),
+    [
+        ("401 Unauthorized", Unauthenticated, "wants a token that is good .HTTP status 401"),
+        ("403 Forbidden", PermissionDenied, "does not let this caller do that .HTTP status 403"),
+    ],
+)
+async def test_a_refusal_without_words_is_told_in_some(
+    status: str, error: type[Exception], told: str
+) -> None:
+    async with foreign(raw(b"", status=status)) as server:
+        with pytest.raises(error, match=told):
+            await server.client().send(message())
