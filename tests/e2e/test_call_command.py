@@ -10,6 +10,7 @@ import pytest
 from command import acc, start
 from terminal import Terminal
 
+from acc.adapters.a2a.codec.cards import card_content, read_card
 from acc.adapters.security.card_signatures import canonical, new_key, sign
 from acc.adapters.security.tokens import TokenEntry, append_entry, token_hash
 
@@ -251,3 +252,35 @@ def test_the_signature_of_a_card_is_checked_with_a_key(everything: str, tmp_path
     unsigned = acc("card", everything, "--key", tmp_path / "ours.json")
     assert unsigned.returncode == 1
     assert "the card is not signed" in unsigned.stdout
+
+
+def test_what_the_signature_of_a_card_does_not_cover_is_a_fault_and_left_out(
+    everything: str, tmp_path: Path
+) -> None:
+    card = json.loads(acc("card", everything, "--json").stdout)["card"]
+    key = new_key(kid="ours")
+    (tmp_path / "ours.json").write_bytes(canonical(dict(key.as_dict(private=False))))
+    content = card_content(read_card(json.dumps(card).encode()))
+    card["signatures"] = [sign(card, key), sign(content, key)]
+    changes: dict[str, dict[str, object]] = {
+        "honest": {},
+        "moved": {"url": "https://evil.example/"},
+        "grown": {"added": "anything"},
+    }
+    for name, change in changes.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(card | change), encoding="utf-8")
+    with posted(tmp_path) as url:
+        told = {
+            name: acc("card", f"{url}/{name}.json", "--key", tmp_path / "ours.json", "--json")
+            for name in changes
+        }
+        shown = acc("card", f"{url}/moved.json", "--key", tmp_path / "ours.json")
+    assert [told[name].returncode for name in changes] == [0, 1, 1]
+    assert json.loads(told["honest"].stdout)["signed_by"] == "ours"
+    moved = json.loads(told["moved"].stdout)
+    assert (moved["valid"], moved["signed_by"]) == (False, None)
+    assert [one["field"] for one in moved["findings"]] == ["url"]
+    assert "evil" not in told["moved"].stdout
+    assert "anything" not in told["grown"].stdout
+    assert "url is not covered by the signature of the key ours" in shown.stdout
+    assert "signed by the key" not in shown.stdout

@@ -26,7 +26,8 @@ MISSING = {"idempotent", "push-targets", "resume", "size-limit"}
 
 def environment() -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, **TOKENS, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
+    given = {**TOKENS, "BROKEN": "s3cret あ", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **given, "PYTHONPATH": path}
 
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -202,9 +203,53 @@ def test_words_of_a_server_do_not_steer_the_terminal() -> None:
         (["http://127.0.0.1:1", "--only", "nope"], "no check 'nope'"),
         (["http://127.0.0.1:1", "--timeout", "0"], "--timeout must be above 0"),
         (["http://127.0.0.1:1", "--token-env", "NO_SUCH"], "NO_SUCH holds no token"),
+        (["http://127.0.0.1:1", "--token-env", "BROKEN"], "variable BROKEN holds is no token: it"),
+        (["[::1"], "is no URL of a server"),
     ],
 )
 def test_bad_use_and_servers_that_are_not_there_end_with_2(arguments: list[str], told: str) -> None:
     done = doctor(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
+
+
+def test_a_server_of_grpc_alone_was_not_examined() -> None:
+    class Posted(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(
+                {
+                    "name": "far",
+                    "description": "Speaks gRPC.",
+                    "version": "1",
+                    "supportedInterfaces": [
+                        {
+                            "url": f"http://127.0.0.1:{server.server_port}",
+                            "protocolBinding": "GRPC",
+                            "protocolVersion": "1.0",
+                        }
+                    ],
+                    "capabilities": {},
+                    "defaultInputModes": ["text/plain"],
+                    "defaultOutputModes": ["text/plain"],
+                    "skills": [],
+                }
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *told: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Posted) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            done = doctor(f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert done.returncode == 2
+    assert "the server was not examined: the card names GRPC 1.0" in done.stderr

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from acc.domain.errors import (
     BudgetExceeded,
+    RemoteRejected,
     ReplayMismatch,
     SessionConflict,
     StorageFailed,
@@ -34,6 +35,15 @@ class RunRejected(BaseException):
         super().__init__(whole(f"{agent}: {reason}" if reason else agent))
         self.agent = agent
         self.reason = reason
+
+
+#: A person, an agent here or an agent over there said no, and nobody could do without it.
+REJECTIONS = (RunRejected, RemoteRejected)
+
+
+def why_rejected(error: RunRejected | RemoteRejected) -> str:
+    """Return who said no, here or over there, and why."""
+    return f"{error.agent}: {error.reason}" if error.reason else error.agent
 
 
 def must_pass(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import can_keep
 from acc.application.agents.remote_waiting import cancel_waiting
 from acc.application.context import RunContext, RunResult, check_readable
-from acc.application.control import RunPaused, RunRejected
+from acc.application.control import REJECTIONS, RunPaused, why_rejected
 from acc.application.edits import Message, checked_answers, message_parts
 from acc.application.holding import Holding
 from acc.application.remembering import tell_memories
@@ -426,8 +426,8 @@ class SessionRunner:
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
                 settle(run, state)
                 detail = paused_detail(run, state, requests)
-            except RunRejected as rejected:
-                status, text = RunStatus.REJECTED, f"rejected: {rejected}"
+            except REJECTIONS as rejected:
+                status, text = RunStatus.REJECTED, f"rejected: {why_rejected(rejected)}"
                 settle(run, state)
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"

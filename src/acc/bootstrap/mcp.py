@@ -52,12 +52,12 @@ def make_mcp_connections(allow: Sequence[str] = ()) -> McpConnectionsPort:
 
 
 def _source(address: McpAddress, allow: Sequence[str]) -> "Source":
-    from acc.bootstrap.remotes import allowed_by_environment, tls, token_of
+    from acc.bootstrap.remotes import allowed_by_environment, secret_of, tls, token_of
 
     if address.command:
         from acc.adapters.mcp_tools.process import ServerProcess
 
-        env = {name: token_of(value) for name, value in address.env}
+        env = {name: secret_of(value) for name, value in address.env}
         return ServerProcess(address.command, env=env, cwd=address.cwd, max_bytes=address.max_bytes)
     from acc.adapters.mcp_tools.http import Door, HttpServer
     from acc.adapters.security.guarded_http import STREAMING, Wiring, guarded_client

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from acc.domain.errors import (
@@ -24,7 +24,12 @@ from acc.domain.errors import (
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.evaluation_run import AgentChoice
 from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import FileTerms, RemoteAddress
+from acc.domain.value_objects.remote import (
+    FileTerms,
+    RemoteAddress,
+    check_remote_url,
+    is_sendable,
+)
 
 if TYPE_CHECKING:
     import httpx
@@ -133,7 +138,22 @@ def allowed_by_environment() -> tuple[str, ...]:
 
 
 def token_of(reference: str) -> str:
-    """Return a token, or the one that the environment holds under the name after "env:"."""
+    """Return a token, or the one that the environment holds under the name after "env:".
+
+    One that no header can carry is refused here, where its value is not told.
+    """
+    found = secret_of(reference)
+    if not is_sendable(found):
+        name = reference.removeprefix("env:") if reference.startswith("env:") else ""
+        held = f"what the environment variable {name} holds" if name else "this"
+        raise InvalidInput(
+            f"{held} is no token: it has a space, a line break, or a letter beyond ASCII in it"
+        )
+    return found
+
+
+def secret_of(reference: str) -> str:
+    """Return a text, or the one that the environment holds under the name after "env:"."""
     if not reference.startswith("env:"):
         return reference
     name = reference.removeprefix("env:")
@@ -148,8 +168,9 @@ def typed_loopback(url: str) -> tuple[str, ...]:
 
     Who types a URL of their own machine means it, by whatever name: a card may call it 127.0.0.1
     where they wrote localhost. It is that port and nothing else, so that a redirect, or a card, to
-    another server of this machine is refused all the same.
+    another server of this machine is refused all the same. What is no URL is refused here.
     """
+    check_remote_url(url)
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     try:
@@ -264,7 +285,10 @@ class CardReport:
 
 
 async def inspect_card(address: RemoteAddress, *, key: Path | None = None) -> CardReport:
-    """Return what there is to say about the card at an address."""
+    """Return what there is to say about the card at an address.
+
+    With a key that signed a part of it, the card is that part.
+    """
     from acc.adapters.a2a.calling.card_checks import CardFinding, Weight, check_card
     from acc.adapters.a2a.codec.cards import read_card
     from acc.adapters.security.card_signatures import load_key
@@ -272,26 +296,40 @@ async def inspect_card(address: RemoteAddress, *, key: Path | None = None) -> Ca
     trusted = None if key is None else load_key(key)
     found = await make_remote(address).fetch_card()
     findings = check_card(found.body)
-    signed_by = None
+    signed = _Signed("", found.body)
     if trusted is not None:
         try:
-            signed_by = _signer(found.body, trusted)
+            signed = _signed(found.body, trusted)
         except Unauthenticated as error:
             fix = "get the card, or the key, from who runs the agent"
             findings.append(CardFinding(Weight.FAULT, "signatures", str(error), fix))
+    for field in signed.unsigned:
+        said = f"is not covered by the signature of the key {signed.key}, so anyone can change it"
+        fix = "do not use it; who runs the agent should sign the card as it is sent"
+        findings.append(CardFinding(Weight.FAULT, field, said, fix))
     try:
-        card = read_card(found.body)
+        card = read_card(signed.body)
     except RemoteFailed:
         card = None
+    signed_by = None if signed.unsigned else signed.key or None
     return CardReport(
-        url=found.url, body=found.body, findings=findings, card=card, signed_by=signed_by
+        url=found.url, body=signed.body, findings=findings, card=card, signed_by=signed_by
     )
 
 
-def _signer(body: bytes, key: "SigningKey") -> str:
-    """Return the name of the key that signed a card: as it was sent, or its 1.0 form alone."""
+class _Signed(NamedTuple):
+    """A card as far as a key signed it, and what it held beside that."""
+
+    key: str
+    body: bytes
+    unsigned: Sequence[str] = ()
+
+
+def _signed(body: bytes, key: "SigningKey") -> _Signed:
+    """Return what a key signed: a card as it was sent, or its 1.0 form alone."""
     import msgspec
 
+    from acc.adapters.a2a.calling.signed_cards import signed_part, unsigned_fields
     from acc.adapters.a2a.codec.cards import card_content, read_card
     from acc.adapters.security.card_signatures import verify
 
@@ -306,13 +344,17 @@ def _signer(body: bytes, key: "SigningKey") -> str:
     # Whoever gives the key trusts it, whatever name the signer has for it.
     keys = dict.fromkeys(filter(None, map(_key_name, held)), key)
     try:
-        return verify(document, held, keys=keys)
+        return _Signed(verify(document, held, keys=keys), body)
     except Unauthenticated:
         try:
-            content = card_content(read_card(body))
+            card = read_card(body)
         except RemoteFailed:
-            content = document
-        return verify(content, held, keys=keys)
+            card = None
+        if card is None:
+            raise
+    name = verify(card_content(card), held, keys=keys)
+    unsigned = unsigned_fields(document, card)
+    return _Signed(name, msgspec.json.encode(signed_part(document, card)), unsigned)
 
 
 def _key_name(signature: Mapping[str, Any]) -> str:

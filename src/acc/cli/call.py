@@ -30,7 +30,7 @@ from acc.cli.artifacts import ArtifactFolder, described
 from acc.cli.conversation import console_on, shown, write_json
 from acc.cli.screen import say_error
 from acc.cli.turns import WAITING
-from acc.domain.errors import AddressRefused, InvalidInput
+from acc.domain.errors import AddressRefused, InvalidInput, Unauthenticated
 from acc.domain.value_objects.event import (
     InputAnswer,
     InputRequest,
@@ -211,6 +211,15 @@ def call(
             return _Call(address, how, loop, sys.stdout).run(parts, what, reply)
         except AddressRefused as error:
             raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
+        except Unauthenticated as error:
+            raise Unauthenticated(f"{error}; {about_token(how.token_env)}") from None
+
+
+def about_token(variable: str) -> str:
+    """Return what to do where a server wants to know who calls."""
+    if variable:
+        return f"it does not take the one in {variable}"
+    return "put it into an environment variable, and name that with --token-env"
 
 
 class _Call:

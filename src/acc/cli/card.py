@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from acc.bootstrap.remotes import CardReport, inspect_card, typed_loopback
-from acc.cli.call import Allow, TokenEnv, Url
+from acc.cli.call import Allow, TokenEnv, Url, about_token
 from acc.cli.conversation import console_on, shown
 from acc.cli.screen import print_json
-from acc.domain.errors import AddressRefused
+from acc.domain.errors import AddressRefused, Unauthenticated
 from acc.domain.value_objects.card import AgentCard
 from acc.domain.value_objects.remote import RemoteAddress
 
@@ -52,6 +52,8 @@ def card(
         report = asyncio.run(inspect_card(address, key=key))
     except AddressRefused as error:
         raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
+    except Unauthenticated as error:
+        raise Unauthenticated(f"{error}; {about_token(token_env)}") from None
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_as_data(report)), indent=2))
     else:

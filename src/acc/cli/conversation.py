@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acc.application.agents.transfer import TRANSFER
+from acc.cli.screen import harmless
 from acc.domain.value_objects.event import (
     Event,
     EventKind,
@@ -21,9 +22,6 @@ from acc.domain.value_objects.event import (
 _COLOURS = ("cyan", "green", "magenta", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _MOST_SHOWN = 300
 _FILE_WIDTH = 160
-#: Control characters, but for tab and line feed, become pictures of themselves.
-_STEERING = {n: 0x2400 + n for n in range(32) if chr(n) not in "\t\n"}
-_STEERING |= dict.fromkeys(range(127, 160), 0xFFFD)
 
 
 def console_on(stream: TextIO) -> Console:
@@ -63,7 +61,7 @@ def _is_default(value: Any, item: "dataclasses.Field[Any]") -> bool:
 
 def shown(text: str, style: str = "") -> Text:
     """Return text for a terminal; signs that would steer it are shown, not sent."""
-    return Text().append(text.translate(_STEERING), style)
+    return Text().append(harmless(text), style)
 
 
 def one_line(value: Any, most: int = _MOST_SHOWN) -> str:

@@ -14,12 +14,14 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.status import Status
 
+from acc.application.examining.card import is_url
 from acc.application.examining.findings import Verdict
 from acc.application.examining.visit import Target, is_loopback
 from acc.application.use_cases.examine_server import Examination, Line
 from acc.bootstrap.examining import examiner
+from acc.bootstrap.remotes import token_of
 from acc.cli.conversation import console_on, one_line, shown
-from acc.cli.screen import error_console, print_json
+from acc.cli.screen import error_console, print_json, say_error
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 _MARKS = {
@@ -89,7 +91,7 @@ def doctor(
 
     It reads the card, sends a handful of short messages, and cancels what is still running when it
     leaves. Servers of A2A 1.0 and 0.3 will do, over JSON-RPC or HTTP+JSON. Ends with 1 if a check
-    fails, and with 2 if the server cannot be reached.
+    fails, and with 2 if the server cannot be reached, or speaks neither of these.
 
     Example: acc doctor http://127.0.0.1:8000 --token-env MY_TOKEN
     """
@@ -107,6 +109,9 @@ def doctor(
         print_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
     else:
         _show(found)
+    if found.untried:
+        say_error(f"error: the server was not examined: {one_line(found.untried)}")
+        return 2
     return 1 if found.has_failed else 0
 
 
@@ -114,16 +119,16 @@ def _whole(url: str) -> str:
     """Return a URL with its scheme, as a person may leave it out."""
     if "://" in url:
         return url
-    return f"http://{url}" if is_loopback(f"http://{url}") else f"https://{url}"
+    is_own = is_url(f"http://{url}") and is_loopback(f"http://{url}")
+    return f"http://{url}" if is_own else f"https://{url}"
 
 
 def _token(variable: str) -> str:
     if not variable:
         return ""
-    token = os.environ.get(variable, "").strip()
-    if not token or not token.isascii() or not token.isprintable():
+    if not os.environ.get(variable, "").strip():
         raise InvalidInput(f"the environment variable {variable} holds no token")
-    return token
+    return token_of(f"env:{variable}")
 
 
 async def _examine(target: Target, how: HowOptions) -> Examination:
@@ -173,7 +178,7 @@ def _show(found: Examination) -> None:
         screen.print(f"  ? {unseen.title}  {unseen.title_ja}", style="dim", markup=False)
         _paragraph(screen, f"look at: {unseen.look_at}", "dim")
     counts = [f"{found.count(verdict)} {verdict.value}" for verdict in Verdict]
-    style = "bold red" if found.has_failed else "green"
+    style = "bold red" if found.has_failed or found.untried else "green"
     screen.print(f"\n{', '.join(counts)}", style=style, markup=False)
 
 

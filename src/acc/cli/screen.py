@@ -23,6 +23,12 @@ from acc.domain.spending import Accounts, ModelCall
 from acc.domain.value_objects.live_evaluation import TurnResult
 
 _LINE_EVERY = 5.0
+#: Control characters, but for tab and line feed, become pictures of themselves.
+_STEERING = {n: 0x2400 + n for n in range(32) if chr(n) not in "\t\n"}
+#: Others have no picture; of those that turn text around, these make it read as what it is not.
+_STEERING |= dict.fromkeys(
+    [*range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
+)
 #: A table in a file or a pipe need not be squeezed.
 _FILE_WIDTH = 160
 _SHOWN = ("outcome", "hallucination", "drift", "memory_tokens")
@@ -52,9 +58,14 @@ def error_console() -> Console:
     return Console(stderr=True, highlight=False, emoji=False, soft_wrap=not sys.stderr.isatty())
 
 
+def harmless(text: str) -> str:
+    """Return text in which the signs that would steer a terminal can be seen."""
+    return text.translate(_STEERING)
+
+
 def say_error(text: str) -> None:
-    """Tell what went wrong."""
-    error_console().print(text, markup=False)
+    """Tell what went wrong, in whosever words."""
+    error_console().print(harmless(text), markup=False)
 
 
 class RunScreen:

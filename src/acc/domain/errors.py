@@ -45,7 +45,8 @@ AccError                     internal
 ├── LimitExceeded            limit_exceeded        more than one caller may have or send
 ├── AddressRefused           address_refused       an address that must not be called from here
 └── RemoteFailed             remote_failed         a remote agent could not be called, or failed
-    └── AnswerUnreadable     answer_unreadable     it answered, with what cannot be taken
+    ├── AnswerUnreadable     answer_unreadable     it answered, with what cannot be taken
+    └── RemoteRejected       remote_rejected       it declined; a run that ends so is rejected
 """
 
 from collections.abc import Collection
@@ -472,6 +473,23 @@ class RemoteFailed(AccError):
         super().__init__(message)
         self.remote_code = remote_code
         self.retryable = retryable
+
+
+class RemoteRejected(RemoteFailed):
+    """Report a remote agent that declined what it was asked.
+
+    Where others can do without it, it is a failure as any other; a run that it ends is rejected.
+    """
+
+    code = "remote_rejected"
+
+    def __init__(self, agent: str, reason: str) -> None:
+        said = f": {reason}" if reason else ""
+        super().__init__(
+            f"agent {agent!r}: the remote task is rejected{said}", remote_code="rejected"
+        )
+        self.agent = agent
+        self.reason = reason
 
 
 class AnswerUnreadable(RemoteFailed):

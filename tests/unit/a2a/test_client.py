@@ -27,8 +27,6 @@ from acc.domain.errors import (
     AccError,
     AddressRefused,
     ExtensionRequired,
-    InvalidInput,
-    PermissionDenied,
     RemoteFailed,
     TaskNotFound,
     Unauthenticated,
@@ -360,34 +358,6 @@ async def test_a_token_is_not_sent_to_another_origin_that_a_card_names() -> None
         assert theirs.calls[-1].headers["authorization"] == "Bearer s3cret"
         await server.client().send(message())
         assert "authorization" not in theirs.calls[-1].headers
-
-
-async def test_a_token_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHOP_TOKEN", "s3cret")
-    async with foreign(stream({"task": task()})) as server:
-        await server.client(token="env:SHOP_TOKEN").send(message())
-        assert server.calls[-1].headers["authorization"] == "Bearer s3cret"
-        with pytest.raises(InvalidInput, match="holds no token 'OTHER'"):
-            server.client(token="env:OTHER")
-
-
-async def test_a_card_that_only_the_known_may_see_is_asked_for_with_the_token() -> None:
-    async with foreign(hang_up) as server:
-        card = server.card
-
-        async def closed(call: Call, writer: asyncio.StreamWriter) -> None:
-            if "authorization" in call.headers:
-                await raw(json.dumps(card).encode())(call, writer)
-            else:
-                await raw(b"", status="401 Unauthorized")(call, writer)
-
-        server.card = closed
-        assert (await server.client(token="s3cret").card()).name == "foreign"
-        with pytest.raises(Unauthenticated):
-            await server.client().card()
-        server.card = raw(b"", status="403 Forbidden")
-        with pytest.raises(PermissionDenied):
-            await server.client().card()
 
 
 async def test_what_is_not_public_is_refused_in_urls_and_in_cards() -> None:

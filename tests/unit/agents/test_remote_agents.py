@@ -235,7 +235,7 @@ async def test_pieces_are_left_out_where_nobody_watches() -> None:
 # Failures
 
 
-@pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.REJECTED, TaskState.CANCELED])
+@pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.CANCELED])
 async def test_a_remote_task_that_fails_is_a_failure_of_ours(state: TaskState) -> None:
     office, _ = desk(shop(), task(state, parts=(text("no stock"),)), task(state))
     with pytest.raises(RemoteFailed, match=f"'shop': the remote task is {state}: no stock") as told:

@@ -21,6 +21,7 @@ from acc.domain import errors
         (errors.RunDamaged("x"), "run_damaged", "x"),
         (errors.StorageFailed("x"), "storage_failed", "x"),
         (errors.AnswerUnreadable("x"), "answer_unreadable", "x"),
+        (errors.RemoteRejected("shop", "no stock"), "remote_rejected", "is rejected: no stock"),
     ],
 )
 def test_error_has_a_stable_code_and_says_what_happened(

@@ -48,6 +48,16 @@ async def test_a_good_server_gets_nothing_but_ok() -> None:
     assert (found.agent, found.over, found.has_failed) == ("greeter", "JSONRPC 1.0", False)
 
 
+async def test_a_server_that_nobody_here_can_speak_to_is_told_as_not_examined() -> None:
+    server = ScriptedServer(only_interface("GRPC", "1.0"))
+    found = await examine(server)
+    assert found.untried.startswith("the card names GRPC 1.0; spoken here are JSONRPC and")
+    assert verdicts(found)["send"] is Verdict.SKIPPED
+    assert (await examine(server, "card-skills")).untried == ""
+    nowhere = ScriptedServer(card(supportedInterfaces=[], url=None))
+    assert (await examine(nowhere, "send")).untried.startswith("the card names nothing; ")
+
+
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 async def test_every_generation_and_binding_can_be_examined(binding: str, version: str) -> None:

@@ -1,3 +1,4 @@
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import httpx
@@ -209,6 +210,21 @@ async def test_a_caller_cannot_tell_a_private_name_from_one_that_does_not_exist(
         texts.append(str(caught.value).replace(host, "HOST"))
     assert texts[0] == texts[1]
     assert "allow-list" in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("url", "entry"),
+    [
+        ("http://10.0.0.1/", "10.0.0.1"),
+        ("https://10.0.0.1/", "10.0.0.1"),
+        ("http://10.0.0.1:9999/", "10.0.0.1:9999"),
+        ("http://[::1]:9999/", "[::1]:9999"),
+    ],
+)
+async def test_the_entry_that_would_help_names_the_port_and_helps(url: str, entry: str) -> None:
+    with pytest.raises(AddressRefused, match=re.escape(f"adds {entry!r} to the allow-list")):
+        await check_url(url)
+    await check_url(url, [entry])
 
 
 async def test_the_operator_is_told_what_a_name_stands_for() -> None:

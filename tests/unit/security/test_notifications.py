@@ -3,6 +3,7 @@ import hashlib
 import hmac
 import json
 import time
+from email.message import EmailMessage
 from typing import Any
 
 import pytest
@@ -314,3 +315,29 @@ def test_a_genuine_body_that_is_no_object_is_told_apart(body: bytes) -> None:
     headers = HmacSigner(SECRET).headers(body, audience=URL)
     with pytest.raises(InvalidInput, match="genuine"):
         verify_notification(body, headers, secret=SECRET)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "told"),
+    [
+        (BODY.decode(), {}, "body must be the bytes that came in, not str"),
+        (None, {}, "body must be the bytes that came in, not NoneType"),
+        (BODY, [("X-Agent-Signature", "x")], "headers must map names to values, not be a list"),
+        (BODY, None, "headers must map names to values"),
+        (BODY, {b"X-Agent-Signature": b"x"}, "must be texts, not bytes"),
+        (BODY, {"X-Agent-Signature": b"x"}, "must be texts, not bytes"),
+    ],
+)
+def test_what_is_no_body_or_no_headers_is_told(body: Any, headers: Any, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        verify_notification(body, headers, secret=SECRET)
+
+
+def test_the_headers_of_the_standard_librarys_server_are_taken() -> None:
+    came = EmailMessage()
+    for name, value in HmacSigner(SECRET).headers(BODY, audience=URL).items():
+        came[name] = value
+    headers: Any = came
+    assert verify_notification(BODY, headers, secret=SECRET)["taskId"] == "t-1"
+    body: Any = bytearray(BODY)
+    assert verify_notification(body, headers, secret=SECRET)["taskId"] == "t-1"

@@ -231,7 +231,8 @@ def refused(target: Target, reason: str) -> AddressRefused:
     place = f"[{target.host}]" if ":" in target.host else target.host
     is_address = target.address is not None
     fault = "is not a public address" if is_address else "does not stand for a public address"
-    fix = f"if it is meant to be called, the operator adds {place!r} to the allow-list"
+    entry = place if target.port in _PORTS.values() else f"{place}:{target.port}"
+    fix = f"if it is meant to be called, the operator adds {entry!r} to the allow-list"
     return AddressRefused(
         f"{place} {fault}; {fix}",
         detail=f"{place} is refused: {reason}; {fix}",

@@ -150,6 +150,10 @@ class NotificationVerifier:
 
     def verify(self, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
         """Return a notification, or raise Unauthenticated if it is not genuine, old or repeated."""
+        if not isinstance(body, bytes | bytearray):
+            raise InvalidInput(
+                f"body must be the bytes that came in, not {type(body).__name__}: they are signed"
+            )
         proof = self._proof(body, _lowered(headers))
         if self._max_age is not None:
             self._remember(proof)
@@ -247,8 +251,16 @@ def _timestamped(timestamp: str, body: bytes) -> bytes:
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    items = getattr(headers, "items", None)
+    if not callable(items):
+        raise InvalidInput(
+            f"headers must map names to values, not be a {type(headers).__name__}; dict(…) makes a "
+            "mapping of pairs"
+        )
     found: dict[str, str] = {}
-    for name, value in headers.items():
+    for name, value in items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidInput("the names and values of headers must be texts, not bytes")
         if found.setdefault(name.lower(), value) != value:
             raise Unauthenticated(f"the notification has two headers {name!r} that differ")
     return found

@@ -24,7 +24,14 @@ from acc.application.agents.remote_answers import (
 from acc.application.context import RunContext
 from acc.application.control import RunPaused
 from acc.application.serving.telling import ANSWER
-from acc.domain.errors import AccError, AddressRefused, InvalidInput, InvalidTree, RemoteFailed
+from acc.domain.errors import (
+    AccError,
+    AddressRefused,
+    InvalidInput,
+    InvalidTree,
+    RemoteFailed,
+    RemoteRejected,
+)
 from acc.domain.value_objects.event import (
     Event,
     EventKind,
@@ -126,6 +133,9 @@ class RemoteAgent(BaseAgent):
                 await _ask_all(ctx, [Asked.from_detail(one) for one in done["asked"]])
             )
             leg += 1
+        if done["state"] == TaskState.REJECTED:
+            # A server of ours begins the reason with that word itself.
+            raise RemoteRejected(self.name, done["text"].removeprefix("rejected: "))
         if done["state"] not in (TaskState.COMPLETED, ""):
             said = f": {done['text']}" if done["text"] else ""
             raise RemoteFailed(

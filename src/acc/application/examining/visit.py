@@ -25,6 +25,7 @@ _CARD_PATHS = (CARD_PATH, OLD_CARD_PATH)
 #: What a server answers where it has no card.
 MISSING = frozenset({404, 405, 410})
 MOST_EVENTS = 500
+UNSPOKEN = "the card names no interface that acc speaks"
 _PREFERRED = ((JSONRPC, ONE), (HTTP_JSON, ONE), (JSONRPC, OLD), (HTTP_JSON, OLD))
 _LOOPBACK = frozenset({"localhost", "::1"})
 
@@ -210,7 +211,7 @@ class Visit:
         """Return the interface that the checks use."""
         found = self.interfaces
         if not found:
-            raise CannotTell("the card names no interface that acc speaks")
+            raise CannotTell(UNSPOKEN)
         return found[0]
 
     def bearer(self, token: str | None = None) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from acc.application.examining.checklist import CHECKS, UNSEEN, Check, Unseen
 from acc.application.examining.findings import Area, CannotTell, Finding, Verdict, fail, skipped
-from acc.application.examining.visit import Pause, Target, Visit
+from acc.application.examining.visit import UNSPOKEN, Pause, Target, Visit
 from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput, RemoteFailed
 from acc.ports.outbound.probe_ports import HttpProbePort
 from acc.ports.outbound.runtime_ports import IdsPort
@@ -33,6 +33,7 @@ class Examination:
 
     `unseen` are the duties that no visitor can check; who asked for some checks only is spared.
     `stand_in` is the root of the server if its agent was examined, as the URL has no card.
+    `untried` says why nobody could be spoken to, so that there is no verdict on the server.
     """
 
     url: str
@@ -41,6 +42,7 @@ class Examination:
     lines: tuple[Line, ...]
     unseen: tuple[Unseen, ...] = ()
     stand_in: str = ""
+    untried: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """Return how many checks ended with one verdict."""
@@ -98,6 +100,7 @@ class ExamineServer:
             lines=tuple(lines),
             unseen=() if only else UNSEEN,
             stand_in=visit.stand_in,
+            untried=_untried(visit, lines),
         )
 
     def chosen(self, only: Collection[str]) -> list[Check]:
@@ -127,6 +130,14 @@ async def _made(check: Check, visit: Visit) -> Finding:
         )
     except AddressRefused as error:
         return skipped(str(error))
+
+
+def _untried(visit: Visit, lines: Sequence[Line]) -> str:
+    """Return why nothing was asked of a server beyond its card, if a check would have asked it."""
+    if visit.card is None or all(line.seen != UNSPOKEN for line in lines):
+        return ""
+    listed = ", ".join(dict.fromkeys(each.told for each in visit.card.interfaces)) or "nothing"
+    return f"the card names {listed}; spoken here are JSONRPC and HTTP+JSON of 1.0 and 0.3"
 
 
 def _line(check: Check, finding: Finding) -> Line:

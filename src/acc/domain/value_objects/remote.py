@@ -73,7 +73,7 @@ class RemoteAddress:
             object.__setattr__(self, name, tuple(given))
         if not self.timeout > 0 or self.retries < 0:
             raise InvalidInput("timeout must be above 0 seconds, and retries 0 or more")
-        if not isinstance(self.token, str) or not (self.token.isascii() and _is_line(self.token)):
+        if not isinstance(self.token, str) or not is_sendable(self.token):
             raise InvalidInput("token must be a text without spaces or line breaks")
 
     @property
@@ -174,8 +174,9 @@ class FileTerms:
             raise InvalidInput("max_bytes and timeout must be above 0, and have an end")
 
 
-def _is_line(token: str) -> bool:
-    return token.isprintable() and " " not in token
+def is_sendable(token: str) -> bool:
+    """Tell whether a token can stand in a header: without spaces, line breaks, or other letters."""
+    return token.isascii() and token.isprintable() and " " not in token
 
 
 def check_remote_url(url: str) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from acc.adapters.a2a.calling.channel import CallFailed, Unreachable
+from acc.adapters.a2a.calling.channel import CallFailed, Unreachable, unsendable
 from acc.adapters.a2a.codec.cards import read_card
 from acc.domain.errors import PermissionDenied, RemoteFailed, Unauthenticated
 from acc.domain.value_objects.card import AgentCard
@@ -124,6 +124,8 @@ async def _get(http: httpx.AsyncClient, url: str, headers: dict[str, str]) -> ht
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         said = str(error) or type(error).__name__
         raise Unreachable(f"{place} cannot be reached: {said}", retryable=True) from error
+    except httpx.LocalProtocolError:
+        raise unsendable(place) from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         said = str(error) or type(error).__name__
         raise CallFailed(

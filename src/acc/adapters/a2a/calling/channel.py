@@ -257,6 +257,8 @@ class _Told:
             ) from error
         if isinstance(error, httpx.TimeoutException):
             raise CallFailed(f"{self._place} did not answer in time", retryable=True) from error
+        if isinstance(error, httpx.LocalProtocolError):
+            raise unsendable(self._place) from None
         if isinstance(error, httpx.HTTPError | httpx.StreamError):
             done = "broke off" if self._was_reached else "did not come through"
             raise CallFailed(
@@ -264,6 +266,13 @@ class _Told:
             ) from error
         if isinstance(error, httpx.InvalidURL):
             raise RemoteFailed(f"{self._place} is no address that can be called") from error
+
+
+def unsendable(place: str) -> RemoteFailed:
+    """Return the error for a request that no HTTP can carry; its text would tell what was sent."""
+    return RemoteFailed(
+        f"the request to {place} has a header that cannot be sent", remote_code="unsendable"
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -220,7 +221,14 @@ def chosen_interfaces(card: AgentCard) -> Sequence[Interface]:
 
     RemoteFailed if there is none.
     """
-    spoken = [interface for interface in card.interfaces if wire_for(interface) is not None]
+    known = [interface for interface in card.interfaces if wire_for(interface) is not None]
+    spoken = [interface for interface in known if _can_be_called(interface.url)]
+    if known and not spoken:
+        raise RemoteFailed(
+            f"the card of {card.name!r} gives {known[0].url!r} as its address, which is no "
+            "absolute URL of http or https; who runs the agent must mend the card",
+            remote_code="no_interface",
+        )
     if not spoken:
         listed = ", ".join(f"{one.binding} {one.version}" for one in card.interfaces) or "nothing"
         raise RemoteFailed(
@@ -229,6 +237,14 @@ def chosen_interfaces(card: AgentCard) -> Sequence[Interface]:
             remote_code="no_interface",
         )
     return sorted(spoken, key=lambda interface: not interface.version.startswith("1"))
+
+
+def _can_be_called(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _trace_headers(message: Message) -> dict[str, str]:

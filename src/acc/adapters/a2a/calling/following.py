@@ -78,7 +78,7 @@ class Follower:
         self.is_snapshot = isinstance(item, Task)
         if isinstance(item, Message):
             if self._growing is None:
-                self.reply = item
+                self.reply = _with_content(item)
             else:
                 status = changed(self._growing.head.status, message=item)
                 await self._pass_on(self._growing, StatusUpdate(status=status))
@@ -108,6 +108,16 @@ class Follower:
         growing.add(TaskEvent(growing.head.seq + 1, update))
         if self._hear is not None:
             await self._hear(growing.head, update)
+
+
+def _with_content(reply: Message) -> Message:
+    """Return a message that is all of an answer; one without parts is none."""
+    if not reply.parts:
+        raise RemoteFailed(
+            "the remote agent answered what cannot be read: a message without parts",
+            remote_code="invalid_agent_response",
+        )
+    return reply
 
 
 def _unseen(task_id: str, context_id: str) -> Task:

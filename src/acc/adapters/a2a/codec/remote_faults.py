@@ -35,6 +35,10 @@ _CODES = {
     -32602: "INVALID_PARAMS",
 }
 _STATUSES = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
+_WORDS = {
+    401: "the remote agent wants a token that is good",
+    403: "the remote agent does not let this caller do that",
+}
 
 
 def from_rpc_error(error: Any, *, task_id: str = "") -> AccError:
@@ -59,10 +63,15 @@ def from_http_error(status: int, body: bytes, *, task_id: str = "") -> AccError:
         or _CODES.get(code if isinstance(code, int) else 0, "")
         or _STATUSES.get(status, "")
     )
-    said = _said(error) or f"HTTP status {status}"
+    said = _said(error) or _without_words(status)
     remote_code = str(error.get("status") or code or status)
     retryable = status in _RETRYABLE
     return _made(reason, said, remote_code, task_id=task_id, retryable=retryable)
+
+
+def _without_words(status: int) -> str:
+    told = f"HTTP status {status}"
+    return f"{_WORDS[status]} ({told})" if status in _WORDS else told
 
 
 def _made(

@@ -182,6 +182,8 @@ class WireZeroThree:
         shape = decoded(_item, data, "result")
         if shape.told_kind == "message":
             return content.message_from(shape, "")
+        if shape.kind not in (None, "", "task"):
+            raise fault("kind", "must be task or message")
         return content.task_from(shape)
 
     @from_remote
