@@ -43,7 +43,7 @@ REJECTIONS = (RunRejected, RemoteRejected)
 
 def why_rejected(error: RunRejected | RemoteRejected) -> str:
     """Return who said no, here or over there, and why."""
-    return f"{error.agent}: {error.reason}" if error.reason else error.agent
+    return whole(f"{error.agent}: {error.reason}" if error.reason else error.agent)
 
 
 def must_pass(error: BaseException) -> bool:
