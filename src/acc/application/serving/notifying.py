@@ -1,15 +1,21 @@
 """Where clients want to be told of their tasks."""
 
+import re
 from collections.abc import Awaitable, Callable
 
 from acc.application.serving.limits import ServeLimits
-from acc.domain.errors import PushNotSupported, TaskNotFound
+from acc.domain.errors import InvalidInput, PushNotSupported, TaskNotFound
 from acc.domain.value_objects.task import PushConfig
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import IdsPort
 from acc.ports.outbound.task_ports import TaskStorePort
 
 CheckUrl = Callable[[str], Awaitable[None]]
+
+_MOST_ID = 256
+#: Longer headers are refused by most of those who receive them.
+_MOST_HEADER = 4096
+_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 
 
 class Notifying:
@@ -42,6 +48,7 @@ class Notifying:
         """Return a configuration with an id, once its address has been found harmless."""
         if self._check_url is None:
             raise PushNotSupported("this agent sends no notifications")
+        check_config(config)
         await self._check_url(config.url)
         if config.id:
             return config
@@ -60,3 +67,27 @@ class Notifying:
             if config.id == config_id or not config_id:
                 return config
         raise TaskNotFound(config_id)
+
+
+def check_config(config: PushConfig) -> None:
+    """Refuse a configuration whose parts could not stand in the headers of a notification."""
+    if len(config.id) > _MOST_ID or not config.id.isprintable():
+        raise _fault("id", f"at most {_MOST_ID} printable characters")
+    for name, value in (
+        ("token", config.token),
+        ("authentication.credentials", config.credentials),
+    ):
+        if len(value) > _MOST_HEADER or not _is_header(value):
+            raise _fault(name, f"at most {_MOST_HEADER} printable characters of ASCII on one line")
+    if config.scheme and not _SCHEME.fullmatch(config.scheme):
+        raise _fault("authentication.scheme", "the name of a scheme of HTTP, such as Bearer")
+    if config.credentials and not config.scheme:
+        raise _fault("authentication.scheme", "is required where there are credentials")
+
+
+def _is_header(value: str) -> bool:
+    return value.isascii() and value.isprintable() and value == value.strip()
+
+
+def _fault(name: str, text: str) -> InvalidInput:
+    return InvalidInput(f"push notification config: {name}: {text}")
