@@ -112,10 +112,25 @@ async def test_who_comes_back_in_the_middle_sees_no_task_again(worlds: World, do
         early = await read(await serve.stream(ANN, request), most=3)
         assert told(early) == ["task submitted", "working", "working first"]
         later = await serve.stream(ANN, request, after=3)
-        beyond = await serve.subscribe(ANN, TaskRequest(id=later.task_id), after=99)
+        again = await serve.subscribe(ANN, TaskRequest(id=later.task_id), after=3)
         doer.gate.set()
         assert told(await read(later)) == ["answer waited", "completed"]
-        assert told(await read(beyond)) == ["answer waited", "completed"]
+        assert told(await read(again)) == ["answer waited", "completed"]
+
+
+async def test_who_tells_of_an_event_to_come_is_shown_the_task_and_loses_nothing(
+    worlds: World, doer: Doer
+) -> None:
+    async with worlds.open(doer) as serve:
+        request = said("wait first", id="m1")
+        early = await read(await serve.stream(ANN, request), most=3)
+        again = await serve.stream(ANN, request, after=4)
+        beyond = await serve.subscribe(ANN, TaskRequest(id=again.task_id), after=999)
+        doer.gate.set()
+        for stream in (again, beyond):
+            items = await read(stream)
+            assert told(items) == ["task working", "answer waited", "completed"]
+            assert items[0].seq == early[-1].seq == 3
 
 
 async def test_who_missed_a_question_and_its_answer_is_told_both(worlds: World, doer: Doer) -> None:

@@ -172,8 +172,9 @@ class ServeTasks:
         (stream,), task = opened, filed.task
         stream.may_reply = self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED
         stream.ends_at_once = task.state not in ACTIVE
-        if after is not None and not filed.is_new and (after < task.seq or task.state in ACTIVE):
-            stream.after(min(after, task.seq))
+        missed = -1 if after is None or filed.is_new else task.seq - after
+        if missed > 0 or (missed == 0 and task.state in ACTIVE):
+            stream.after(task.seq - missed)
         return stream
 
     async def subscribe(
@@ -190,8 +191,9 @@ class ServeTasks:
         account = within(principal, owner).account
         self._following.claim(account)
         stream = self._following.open(self._shown(task, None), claimed_by=account)
-        if after is not None:
-            stream.after(min(max(after, 0), task.seq))
+        # Who tells of an event that has not happened is shown the task, which has all that has.
+        if after is not None and after <= task.seq:
+            stream.after(max(after, 0))
         return stream
 
     async def _settled(self, task: Task, *, first_word: bool = False) -> Task:
