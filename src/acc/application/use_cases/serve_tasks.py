@@ -109,10 +109,11 @@ class ServeTasks:
                     chore.cancel()
 
     async def stop(self) -> None:
-        """Take no more tasks, end the streams, and let the tasks at work finish for a while."""
-        closing = self._execution.close(grace=self.limits.grace)
-        self._following.stop()
-        await closing
+        """Take no more tasks, let those at work finish for a while, and then end the streams."""
+        try:
+            await self._execution.close(grace=self.limits.grace)
+        finally:
+            self._following.finish()
 
     @property
     def _chores(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
