@@ -342,7 +342,7 @@ async def test_an_answer_can_ask_to_be_notified(world: World, doer: Doer) -> Non
     async with world.open(doer, check_url=any_url) as serve:
         task = await send(serve, "ask")
         await serve.send(ANN, said("tea", task=task, push=push(id="p1")))
-        (config,) = await serve.pushes(ANN, PushRequest(task_id=task.id))
+        ((config,), _) = await serve.pushes(ANN, PushRequest(task_id=task.id))
         assert (config.id, config.task_id) == ("p1", task.id)
 
 

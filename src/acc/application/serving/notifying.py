@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 
 from acc.application.serving.limits import ServeLimits
+from acc.application.serving.requests import PushRequest
 from acc.domain.errors import InvalidInput, PushNotSupported, TaskNotFound
-from acc.domain.value_objects.task import PushConfig
+from acc.domain.value_objects.task import PushConfig, PushPage
 from acc.domain.value_objects.value import changed
 from acc.ports.outbound.runtime_ports import IdsPort
 from acc.ports.outbound.task_ports import TaskStorePort
 
 CheckUrl = Callable[[str], Awaitable[None]]
 
+#: What a configuration is called that a client of 0.3 gave no name.
+_UNNAMED = "default"
 _MOST_ID = 256
 #: Longer headers are refused by most of those who receive them.
 _MOST_HEADER = 4096
@@ -53,7 +57,7 @@ class Notifying:
         if config.id:
             return config
         # In 0.3 a task has one configuration that nobody named; naming it anew replaces it.
-        return changed(config, id="default" if config.generation == "0.3" else self._ids.new())
+        return changed(config, id=_UNNAMED if config.generation == "0.3" else self._ids.new())
 
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
         """Keep a configuration that was checked."""
@@ -62,11 +66,32 @@ class Notifying:
         return placed
 
     async def get(self, task_id: str, config_id: str) -> PushConfig:
-        """Return a configuration; without an id, the oldest of the task."""
-        for config in await self._tasks.pushes(task_id):
-            if config.id == config_id or not config_id:
+        """Return a configuration; without an id, the one that nobody named, or the oldest."""
+        configs = await self._tasks.pushes(task_id)
+        for config in configs:
+            if config.id == (config_id or _UNNAMED):
                 return config
+        if configs and not config_id:
+            return configs[0]
         raise TaskNotFound(config_id)
+
+    async def page(self, task_id: str, request: PushRequest) -> PushPage:
+        """Return a page of the configurations of a task, InvalidInput for a token of no page."""
+        configs = await self._tasks.pushes(task_id)
+        first = 0
+        if request.page_token:
+            tokens = [_page_token(config) for config in configs]
+            if request.page_token not in tokens:
+                raise InvalidInput("pageToken: no page begins there; ask for the first one again")
+            first = tokens.index(request.page_token)
+        end = first + (request.page_size or len(configs))
+        rest = configs[end:]
+        return PushPage(configs[first:end], _page_token(rest[0]) if rest else "")
+
+
+def _page_token(first: PushConfig) -> str:
+    """Return where a page begins, so that others may be deleted meanwhile."""
+    return sha256(first.id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def check_config(config: PushConfig) -> None:

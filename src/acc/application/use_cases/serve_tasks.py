@@ -34,6 +34,7 @@ from acc.domain.value_objects.task import (
     INTERRUPTED,
     Message,
     PushConfig,
+    PushPage,
     StatusUpdate,
     Task,
     TaskPage,
@@ -276,16 +277,16 @@ class ServeTasks:
         return await self._notifying.save(task.id, await self._notifying.checked(request.config))
 
     async def get_push(self, principal: Principal, request: PushRequest) -> PushConfig:
-        """Return a configuration; without an id, the oldest of the task."""
+        """Return a configuration; without an id, the one that nobody named, or the oldest."""
         self._notifying.check_offered()
         task = await self._own(principal, request.tenant, request.task_id)
         return await self._notifying.get(task.id, request.id)
 
-    async def pushes(self, principal: Principal, request: PushRequest) -> tuple[PushConfig, ...]:
-        """Return the configurations of a task."""
+    async def pushes(self, principal: Principal, request: PushRequest) -> PushPage:
+        """Return a page of the configurations of a task; without a size, all that are left."""
         self._notifying.check_offered()
         task = await self._own(principal, request.tenant, request.task_id)
-        return await self._tasks.pushes(task.id)
+        return await self._notifying.page(task.id, request)
 
     async def delete_push(self, principal: Principal, request: PushRequest) -> None:
         """Send no more notifications to an address."""

@@ -147,7 +147,7 @@ class Reception:
             case Operation.PUSH_GET:
                 return wire.write_push(await serve.get_push(principal, asked))
             case Operation.PUSH_LIST:
-                return wire.write_push_list(await serve.pushes(principal, asked))
+                return wire.write_push_list(*await serve.pushes(principal, asked))
         await serve.delete_push(principal, asked)
         return wire.write_empty()
 
