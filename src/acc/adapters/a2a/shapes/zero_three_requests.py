@@ -10,6 +10,7 @@ from acc.adapters.a2a.shapes.one_content import STATES as ONE_STATES
 from acc.adapters.a2a.shapes.one_content import Shape
 from acc.adapters.a2a.shapes.one_requests import CardShape, ListShape, wanted_state
 from acc.adapters.a2a.shapes.reading import (
+    Whole,
     fault,
     from_timestamp,
     required,
@@ -69,8 +70,8 @@ class PageShape(Shape):
 
     tasks: list[ItemShape] | None = None
     next_page_token: str | None = None
-    page_size: int | str | None = None
-    total_size: int | str | None = None
+    page_size: Whole = None
+    total_size: Whole = None
 
 
 class ConfigurationShape(Shape):
@@ -78,7 +79,7 @@ class ConfigurationShape(Shape):
 
     accepted_output_modes: list[str] | None = None
     push_notification_config: ConfigShape | None = None
-    history_length: int | str | None = None
+    history_length: Whole = None
     blocking: bool | None = None
 
 
@@ -96,7 +97,7 @@ class ByTaskShape(Shape):
 
     tenant: str | None = None
     id: str | None = None
-    history_length: int | str | None = None
+    history_length: Whole = None
     metadata: dict[str, Any] | None = None
 
 
