@@ -96,9 +96,9 @@ def digest_of(message: Message, task_id: str, key: str) -> bytes:
         raise InvalidInput(f"message {message.message_id!r} cannot be stored: {error}") from error
 
 
-def is_of_another_context(known: Task | None, message: Message) -> bool:
+def is_of_another_context(known: Task, message: Message) -> bool:
     """Tell whether a message that led to a task before now goes to another context than that."""
-    return known is not None and message.context_id not in ("", known.context_id)
+    return message.context_id not in ("", known.context_id)
 
 
 def digest_within(digest: bytes, context_id: str) -> bytes:

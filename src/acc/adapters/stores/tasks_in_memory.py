@@ -255,7 +255,7 @@ class InMemoryTaskStore:
         """
         digest = digest_of(message, "", key)
         known = self._task_of(owner, digest)
-        if is_of_another_context(known, message):
+        if known is not None and is_of_another_context(known, message):
             digest = digest_within(digest, message.context_id)
             known = self._task_of(owner, digest)
         if known is not None:

@@ -114,7 +114,7 @@ class SqliteTaskStore:
         def create(connection: sqlite3.Connection) -> Filed:
             found = rows.find_owner(connection, self.app_name, owner)
             known, chosen = rows.task_of_message(connection, found, digest), filing
-            if is_of_another_context(known, message):
+            if known is not None and is_of_another_context(known, message):
                 chosen = filing._replace(digest=digest_within(digest, message.context_id))
                 known = rows.task_of_message(connection, found, chosen.digest)
             if known is not None:
