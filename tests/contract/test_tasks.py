@@ -111,14 +111,37 @@ async def test_a_message_that_comes_again_leads_to_the_same_task(store: TaskStor
     assert await store.pushes("t1") == ()
 
 
-async def test_a_message_that_comes_again_may_name_what_we_made_of_it(
+async def test_a_message_that_comes_again_may_name_the_context_that_was_made_for_it(
     store: TaskStorePort,
 ) -> None:
-    first = changed(message(), task_id="t1", context_id="c1")
-    await store.create(task(), owner=ANN, message=first)
-    second = changed(message(), task_id="t2", context_id="c2")
-    again = await store.create(task("t2", "c2"), owner=ANN, message=second)
-    assert (again.task.id, again.is_new) == ("t1", False)
+    await store.create(task(), owner=ANN, message=message())
+    for named in ("c1", ""):
+        again = changed(message(), context_id=named)
+        filed = await store.create(task("t2", named or "c2"), owner=ANN, message=again)
+        assert (filed.task.id, filed.is_new) == ("t1", False)
+
+
+async def test_a_message_to_another_context_is_another_message(store: TaskStorePort) -> None:
+    to = {name: changed(message(), context_id=name) for name in ("c1", "c2", "c3")}
+    for is_new in (True, False):
+        for number, context in enumerate(to, 1):
+            made = task(f"t{number}", context)
+            filed = await store.create(made, owner=ANN, message=to[context])
+            assert (filed.task.id, filed.is_new) == (f"t{number}", is_new)
+            assert filed.task.context_id == context
+    # Who names no context means the first of them.
+    filed = await store.create(task("t4", "c4"), owner=ANN, message=message())
+    assert (filed.task.id, filed.is_new) == ("t1", False)
+
+
+async def test_a_message_to_a_context_of_another_owner_is_refused_also_if_it_came_before(
+    store: TaskStorePort,
+) -> None:
+    await store.create(task("b1", "c2"), owner=BOB, message=message())
+    await store.create(task(), owner=ANN, message=message())
+    with pytest.raises(ContextNotFound):
+        again = changed(message(), context_id="c2")
+        await store.create(task("t2", "c2"), owner=ANN, message=again)
 
 
 async def test_the_order_of_keys_does_not_make_another_message(store: TaskStorePort) -> None:

@@ -9,12 +9,14 @@ import pytest
 from server_process import ALICE, SIDES, Server, Side, check_error, head, read_reply, tokens_file
 
 from acc.adapters.security.card_signatures import new_key, verify
+from acc.adapters.security.tokens import TokenEntry, append_entry, token_hash
 from acc.domain.errors import Unauthenticated
 
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
 HOST = {"Host": "127.0.0.1"}
 REST, OLD_REST = SIDES[2:]
 KEY = new_key("ES256")
+CAROL = "acc_carol-token"
 KEYS = {str(KEY.kid): KEY}
 
 
@@ -23,7 +25,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("cards")
     key = folder / "key.pem"
     key.write_bytes(KEY.as_pem(private=True))
-    options = ["--tokens", str(tokens_file(folder)), "--sign-card", str(key)]
+    tokens = tokens_file(folder)
+    append_entry(tokens, TokenEntry(sha256=token_hash(CAROL), caller="carol", tenant="t2"))
+    options = ["--tokens", str(tokens), "--sign-card", str(key)]
     with Server(folder, *options, agent="office:payment") as started:
         yield started
         assert "Traceback" not in started.log
@@ -86,6 +90,25 @@ def test_the_extended_card_is_for_those_who_are_known(
     public = server.send(head("GET", PATHS[0], HOST)).json
     assert "Arguments" not in json.dumps(public)
     assert "payee (string)" in json.dumps(card)
+
+
+def test_the_extended_card_of_a_tenant_is_not_for_tokens_of_another(server: Server) -> None:
+    card = server.send(head("GET", "/t2/extendedAgentCard", REST.headers(CAROL)))
+    assert (card.status, card.json["name"]) == (200, "payment")
+    check_error(
+        server.send(head("GET", "/zz/extendedAgentCard", REST.headers(CAROL))), REST, status=403
+    )
+    check_error(
+        server.send(head("GET", "/v1/zz/card", OLD_REST.headers(CAROL))), OLD_REST, status=403
+    )
+    rpc = SIDES[0]
+    for tenant, has_card in (("zz", False), ("t2", True), ("", True)):
+        call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+        body = json.dumps(call | {"params": {"tenant": tenant}}).encode()
+        reply = server.send(rpc.post(body, token=CAROL))
+        assert ("result" in reply.json) is has_card
+    # A token that is bound to no tenant is for all of them.
+    assert server.send(head("GET", "/zz/extendedAgentCard", REST.headers())).status == 200
 
 
 def test_an_open_server_has_no_extended_card(tmp_path: Path) -> None:

@@ -24,13 +24,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert "Traceback" not in started.log
 
 
-def shared(folder: Path, *options: str) -> Server:
+def shared(folder: Path, *options: str, grace: str = "0.5") -> Server:
     """Return a server that keeps its tasks in a file of the folder."""
     tokens = folder / "tokens.toml"
     if not tokens.exists():
         tokens_file(folder)
     store = str(folder / "tasks.db")
-    return Server(folder, "--tokens", str(tokens), "--store", store, "--grace", "0.5", *options)
+    return Server(folder, "--tokens", str(tokens), "--store", store, "--grace", grace, *options)
 
 
 def settled(server: Server, task_id: str, *, within: float = 20.0) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def test_a_server_that_is_stopped_ends_streams_and_tasks(tmp_path: Path) -> None
             waiting = begin(server, "ask what now", "waits")
             settled(server, waiting)
             assert server.terminate(within=10) < 6
-            list(stream.events())
+            assert state_of(list(stream.events())[-1]) == "FAILED"
         assert "Traceback" not in server.log
     with shared(tmp_path) as server:
         task = get(server, task_id)
@@ -180,6 +180,15 @@ def test_a_server_that_is_stopped_ends_streams_and_tasks(tmp_path: Path) -> None
         assert get(server, waiting)["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
         with subscribe(server, task_id, after=0) as stream:
             assert state_of(list(stream.events())[-1]) == "FAILED"
+
+
+def test_a_stream_is_told_to_its_end_if_the_task_ends_before_the_server(tmp_path: Path) -> None:
+    with shared(tmp_path, grace="30") as server:
+        with start(server, "count 8 0.25", "in-time") as stream:
+            next(stream.events())
+            assert server.terminate(within=30) < 20
+            assert state_of(list(stream.events())[-1]) == "COMPLETED"
+        assert "Traceback" not in server.log
 
 
 def test_a_client_that_fetches_nothing_does_not_keep_a_server_from_stopping(

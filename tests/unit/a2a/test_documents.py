@@ -17,6 +17,7 @@ from acc.application.serving.requests import (
     SendRequest,
     TaskRequest,
 )
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.card import AgentCard, Interface, Skill
 from acc.domain.value_objects.event import Part
 from acc.domain.value_objects.task import (
@@ -489,3 +490,18 @@ def test_every_operation_has_a_name_in_both_generations() -> None:
         assert set(wire.method_names) == set(Operation)
         assert {wire.methods[name] for name in wire.method_names.values()} == set(Operation)
     assert OLD.methods["agent/authenticatedExtendedCard"] is Operation.EXTENDED_CARD
+
+
+@pytest.mark.parametrize("wire", [OLD, REST], ids=["JSON-RPC", "HTTP"])
+def test_a_time_of_the_older_generation_may_be_milliseconds_in_either_binding(wire: Wire) -> None:
+    for told in ("1794845006000", "2026-11-16T16:03:26Z"):
+        for name in ("lastUpdatedAfter", "last_updated_after"):
+            found = wire.read_query(Operation.LIST, {}, {name: told})
+            assert isinstance(found, ListRequest)
+            assert found.query.since == 1794845006.0
+    asked = wire.read_request(Operation.LIST, b'{"lastUpdatedAfter": 1794845006000}')
+    assert isinstance(asked, ListRequest)
+    assert asked.query.since == 1794845006.0
+    for wrong in (b"9" * 16, b"9" * 400, b'"' + b"9" * 16 + b'"', b'"yesterday"'):
+        with pytest.raises(InvalidInput, match="lastUpdatedAfter: is "):
+            wire.read_request(Operation.LIST, b'{"lastUpdatedAfter": ' + wrong + b"}")

@@ -14,6 +14,7 @@ from acc.adapters.a2a.serving.webhook import Webhook
 from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
 from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
 from acc.application.serving.delivering import PushDelivery
+from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.event import Part, text_part
 from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
@@ -24,11 +25,12 @@ from acc.domain.value_objects.task import (
     StatusUpdate,
     Task,
     TaskArtifact,
+    TaskEvent,
     TaskState,
     TaskStatus,
     Update,
 )
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.task_ports import Delivery, TaskStorePort
 from acc.testing import FrozenClock
 
 ANN = Owner("acme", "ann")
@@ -135,3 +137,15 @@ async def test_in_the_older_generation_the_task_is_told(reopen: Reopen) -> None:
     )
     assert [body["kind"] for body in bodies] == ["task", "task"]
     assert bodies[0]["artifacts"][0]["parts"][0]["text"] == "ab"
+
+
+async def test_what_was_kept_and_cannot_be_sent_is_told_without_what_it_holds() -> None:
+    task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING, at=1.0))
+    for fields in ({"token": "秘密"}, {"scheme": "Bearer", "credentials": "秘密"}):
+        config = PushConfig(id="p", task_id="t", url="https://me.example/hook", **fields)
+        event = TaskEvent(1, moved(TaskState.WORKING))
+        taken = httpx.MockTransport(lambda _: httpx.Response(204))
+        async with httpx.AsyncClient(transport=taken) as client:
+            with pytest.raises(RemoteFailed, match="cannot stand in a header") as told:
+                await Webhook(client, wires=WIRES)(Delivery(1, config, ANN, event, 0), task)
+        assert "秘" not in str(told.value)

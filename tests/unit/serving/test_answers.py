@@ -204,7 +204,36 @@ async def test_a_sign_in_is_asked_for_as_such(worlds: World, doer: Doer) -> None
         task = await send(serve, "login")
         assert answer_of(await send(serve, "No", task=task)) == "login deny"
         task = await send(serve, "login")
-        assert answer_of(await send(serve, data({}), task=task)) == "login approve"
+        done = await send(serve, data({"verdict": "approve"}), task=task)
+        assert answer_of(done) == "login approve"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "I could not log in",
+        "ログインできませんでした",
+        "失敗しました",
+        "maybe later",
+        "",
+        [Part(text="I have not signed in"), Part(text="done")],
+        [Part(text="cancel"), *data({"verdict": "approve"})],
+        data([]),
+    ],
+)
+async def test_a_sign_in_that_is_not_told_of_is_asked_for_again(
+    worlds: World, doer: Doer, words: Any
+) -> None:
+    async with worlds.open(doer) as serve:
+        task = await send(serve, "login")
+        again = await send(serve, words, task=task)
+        assert again.state is S.AUTH_REQUIRED
+        assert "whether the sign-in is done" in note_of(again)
+        assert note_of(again).endswith("Sign in.")
+        assert request_of(again) == request_of(task)
+        with pytest.raises(InvalidInput, match='"approve" or "deny"'):
+            await send(serve, data({"error": "the login failed"}), task=task)
+        assert answer_of(await send(serve, "ログインしました", task=task)) == "login approve"
 
 
 async def test_an_answer_that_comes_too_late_is_a_no(worlds: World, doer: Doer) -> None:
@@ -313,7 +342,7 @@ async def test_an_answer_can_ask_to_be_notified(world: World, doer: Doer) -> Non
     async with world.open(doer, check_url=any_url) as serve:
         task = await send(serve, "ask")
         await serve.send(ANN, said("tea", task=task, push=push(id="p1")))
-        (config,) = await serve.pushes(ANN, PushRequest(task_id=task.id))
+        ((config,), _) = await serve.pushes(ANN, PushRequest(task_id=task.id))
         assert (config.id, config.task_id) == ("p1", task.id)
 
 

@@ -75,7 +75,7 @@ async def test_a_foreign_task_is_as_if_it_were_not_there(
             faults.append(str(caught.value).replace(name, "…"))
         assert faults[0] == faults[1]
         assert await get(serve, task) == task
-        assert len(await serve.pushes(ANN, PushRequest(task_id=task.id))) == 1
+        assert len((await serve.pushes(ANN, PushRequest(task_id=task.id))).configs) == 1
 
 
 async def test_a_foreign_context_is_refused(worlds: World, doer: Doer) -> None:
@@ -164,7 +164,7 @@ async def test_configurations_are_kept_with_their_task(worlds: World, doer: Doer
         assert await serve.get_push(ANN, PushRequest(task_id=task.id)) in (again, made)
         await serve.delete_push(ANN, PushRequest(task_id=task.id, id="p1"))
         await serve.delete_push(ANN, PushRequest(task_id=task.id, id="p1"))
-        assert await serve.pushes(ANN, PushRequest(task_id=task.id)) == (made,)
+        assert await serve.pushes(ANN, PushRequest(task_id=task.id)) == ((made,), "")
         with pytest.raises(TaskNotFound):
             await serve.get_push(ANN, PushRequest(task_id=task.id, id="p1"))
 

@@ -112,10 +112,25 @@ async def test_who_comes_back_in_the_middle_sees_no_task_again(worlds: World, do
         early = await read(await serve.stream(ANN, request), most=3)
         assert told(early) == ["task submitted", "working", "working first"]
         later = await serve.stream(ANN, request, after=3)
-        beyond = await serve.subscribe(ANN, TaskRequest(id=later.task_id), after=99)
+        again = await serve.subscribe(ANN, TaskRequest(id=later.task_id), after=3)
         doer.gate.set()
         assert told(await read(later)) == ["answer waited", "completed"]
-        assert told(await read(beyond)) == ["answer waited", "completed"]
+        assert told(await read(again)) == ["answer waited", "completed"]
+
+
+async def test_who_tells_of_an_event_to_come_is_shown_the_task_and_loses_nothing(
+    worlds: World, doer: Doer
+) -> None:
+    async with worlds.open(doer) as serve:
+        request = said("wait first", id="m1")
+        early = await read(await serve.stream(ANN, request), most=3)
+        again = await serve.stream(ANN, request, after=4)
+        beyond = await serve.subscribe(ANN, TaskRequest(id=again.task_id), after=999)
+        doer.gate.set()
+        for stream in (again, beyond):
+            items = await read(stream)
+            assert told(items) == ["task working", "answer waited", "completed"]
+            assert items[0].seq == early[-1].seq == 3
 
 
 async def test_who_missed_a_question_and_its_answer_is_told_both(worlds: World, doer: Doer) -> None:
@@ -163,6 +178,16 @@ async def test_a_reader_that_leaves_stops_nothing(worlds: World, doer: Doer) -> 
         await settled(serve, Task(id=stream.task_id, context_id="", status=_AT), S.COMPLETED)
 
 
+async def test_a_stream_whose_client_has_left_ends_where_it_is(worlds: World, doer: Doer) -> None:
+    async with worlds.open(doer) as serve, asyncio.TaskGroup() as group:
+        stream = await serve.stream(ANN, said("wait"))
+        reader = group.create_task(read(stream))
+        await until(lambda: doer.log == ["wait"])
+        stream.stop()
+        assert told(await reader)[0] == "task submitted"
+        doer.gate.set()
+
+
 async def test_an_idle_stream_shows_that_it_is_alive(worlds: World, doer: Doer) -> None:
     async with worlds.open(doer, heartbeat=0.3) as serve:
         stream = await serve.stream(ANN, said("wait"))
@@ -172,12 +197,52 @@ async def test_an_idle_stream_shows_that_it_is_alive(worlds: World, doer: Doer) 
         doer.gate.set()
 
 
-async def test_streams_end_when_the_server_stops(world: World, doer: Doer) -> None:
-    async with world.open(doer) as serve, asyncio.TaskGroup() as group:
+async def test_streams_tell_how_a_task_ends_within_the_grace_of_a_server_that_stops(
+    worlds: World, doer: Doer
+) -> None:
+    async with worlds.open(doer, grace=5.0) as serve, asyncio.TaskGroup() as group:
+        stream = await serve.stream(ANN, said("wait"))
+        reader = group.create_task(read(stream))
+        await until(lambda: doer.log == ["wait"])
+        group.create_task(serve.stop())
+        late = await subscribe(serve, Task(id=stream.task_id, context_id="", status=_AT))
+        await asyncio.sleep(0.05)
+        assert not reader.done()
+        doer.gate.set()
+        assert told(await reader) == ["task submitted", "working", "answer waited", "completed"]
+        assert told(await read(late)) == ["task working", "answer waited", "completed"]
+
+
+async def test_streams_tell_of_a_task_that_a_server_stops(worlds: World, doer: Doer) -> None:
+    async with worlds.open(doer) as serve, asyncio.TaskGroup() as group:
         reader = group.create_task(read(await serve.stream(ANN, said("wait"))))
         await until(lambda: doer.log == ["wait"])
         group.create_task(serve.stop())
-        assert told(await reader) == ["task submitted", "working"]
+        begun, working, stopped = told(await reader)
+        assert (begun, working) == ("task submitted", "working")
+        assert stopped.startswith("failed the server was stopped before")
+
+
+async def test_streams_end_when_the_server_stops_whatever_they_follow(
+    worlds: World, doer: Doer
+) -> None:
+    async with worlds.open(doer, grace=5.0) as serve, asyncio.TaskGroup() as group:
+        waiting = await send(serve, "ask")
+        reader = group.create_task(read(await subscribe(serve, waiting)))
+        await asyncio.sleep(0.05)
+        async with asyncio.timeout(2):
+            await serve.stop()
+            assert told(await reader) == ["task input-required"]
+
+
+async def test_a_slow_reader_is_told_all_that_happened_before_the_end(
+    worlds: World, doer: Doer
+) -> None:
+    async with worlds.open(doer) as serve:
+        stream = await serve.stream(ANN, said("count 300"))
+        await settled(serve, Task(id=stream.task_id, context_id="", status=_AT), S.COMPLETED)
+        await serve.stop()
+        assert told(await read(stream))[-2:] == ["answer counted to 300", "completed"]
 
 
 async def test_one_caller_has_only_so_many_streams(worlds: World, doer: Doer) -> None:

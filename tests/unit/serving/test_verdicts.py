@@ -4,7 +4,7 @@ from time import perf_counter
 
 import pytest
 
-from acc.application.serving.verdicts import verdict_of
+from acc.application.serving.verdicts import sign_in_of, verdict_of
 from acc.domain.value_objects.event import Verdict
 
 YES = """
@@ -320,4 +320,124 @@ def test_a_yes_with_a_condition_is_none(text: str, turn: str) -> None:
 def test_a_long_text_is_read_in_no_time(piece: str) -> None:
     begun = perf_counter()
     assert verdict_of((piece * 2000)[:1990] + " x") is None or piece in ("no ",)
+    assert perf_counter() - begun < 0.5
+
+
+SIGNED_IN = """
+done
+Done!
+I'm done
+I am ready
+it is done
+That's done, thanks
+all set
+finished
+logged in
+I have signed in
+I've just logged in to the shop.
+I have successfully authenticated
+we are now signed in
+I am logged in already
+Signed in to my account, please continue
+done, you can try again
+I have granted access
+I've given you access
+I completed the login
+I have done so
+The authorization is complete
+sign-in successful
+Login succeeded
+Access granted
+authentication has been completed
+Yes, I have signed in.
+yes
+continue
+approve
+please retry
+ログインしました
+ログインしました。続けてください。
+サインインが完了しました
+ログイン済みです
+認証できました
+認証は成功しました
+先ほどログインしました
+無事に認証が終わりました
+完了しました
+完了
+できました。もう一度お願いします。
+はい、ログインしました
+ログインしましたので、続きをお願いします
+承認します
+はい
+""".strip().splitlines()
+NOT_SIGNED_IN = """
+I could not log in
+I couldn't sign in
+I have not signed in
+I am not done
+not yet
+maybe later
+I will log in later
+logging in
+log in
+login failed
+the login was not successful
+I tried to log in
+I am almost done
+I signed in but it says an error occurred
+I signed in with the wrong account
+logged in as someone else
+I have lost my password
+my password is hunter2
+is it done?
+done?
+done, I think
+if I have signed in
+Access denied
+nothing is done
+ログインできませんでした
+ログインしませんでした
+ログインに失敗しました
+失敗しました
+ログインしましたが、エラーになりました
+ログインしたら続けてください
+まだです
+あとでログインします
+ログインします
+ログインしましたか?
+完了していません
+パスワードは秘密です
+認証コードは1234です
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", SIGNED_IN)
+def test_words_that_tell_of_a_sign_in_let_it_go_on(text: str) -> None:
+    assert sign_in_of(text) is Verdict.APPROVE
+
+
+@pytest.mark.parametrize("text", ["", " ", "…", *NOT_SIGNED_IN])
+def test_words_that_tell_of_no_sign_in_decide_nothing(text: str) -> None:
+    assert sign_in_of(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["no", "cancel", "いいえ", "No, I could not log in", "キャンセルします"]
+)
+def test_who_will_not_sign_in_says_no(text: str) -> None:
+    assert sign_in_of(text) is Verdict.DENY
+
+
+@pytest.mark.parametrize("text", SIGNED_IN)
+@pytest.mark.parametrize(
+    "turn", ["not {}", "{}?", "{} but it failed", "{}、でもエラーです", "{} unless I am wrong"]
+)
+def test_a_sign_in_with_a_doubt_lets_nothing_go_on(text: str, turn: str) -> None:
+    assert sign_in_of(turn.format(text)) is not Verdict.APPROVE
+
+
+@pytest.mark.parametrize("piece", ["now ", "already just ", "今", "i have ", "ログイン", "done "])
+def test_a_long_text_of_a_sign_in_is_read_in_no_time(piece: str) -> None:
+    begun = perf_counter()
+    assert sign_in_of((piece * 2000)[:1990] + " x") is None
     assert perf_counter() - begun < 0.5

@@ -17,6 +17,7 @@ from acc.domain.value_objects.task import (
     Message,
     MessageAdded,
     StatusUpdate,
+    Task,
     TaskEvent,
     TaskState,
     Update,
@@ -93,6 +94,16 @@ def digest_of(message: Message, task_id: str, key: str) -> bytes:
         return sha256(_WITHOUT_ORDER.encode(what)).digest()
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"message {message.message_id!r} cannot be stored: {error}") from error
+
+
+def is_of_another_context(known: Task, message: Message) -> bool:
+    """Tell whether a message that led to a task before now goes to another context than that."""
+    return message.context_id not in ("", known.context_id)
+
+
+def digest_within(digest: bytes, context_id: str) -> bytes:
+    """Return what a message is known by that came to another context before."""
+    return sha256(digest + context_id.encode("utf-8", "surrogatepass")).digest()
 
 
 def page_token(moved_at: float, move: int) -> str:

@@ -11,6 +11,8 @@ from acc.adapters.stores.task_bookkeeping import (
     check_active,
     check_pushes,
     digest_of,
+    digest_within,
+    is_of_another_context,
     is_told,
     page_token,
     place_of,
@@ -252,7 +254,11 @@ class InMemoryTaskStore:
         A message that came before changes nothing; the task that it led to is returned.
         """
         digest = digest_of(message, "", key)
-        if (known := self._task_of(owner, digest)) is not None:
+        known = self._task_of(owner, digest)
+        if known is not None and is_of_another_context(known, message):
+            digest = digest_within(digest, message.context_id)
+            known = self._task_of(owner, digest)
+        if known is not None:
             return Filed(known, False)
         check_active(self._count_active(owner), most_active)
         context_owner, tasks = self._contexts.get(task.context_id, (owner, 0))

@@ -13,7 +13,14 @@ from acc.adapters.stores.encoding import encoded, readable
 from acc.adapters.stores.processes import Process, this_process
 from acc.adapters.stores.sqlite_database import Job, SqliteAlong, SqliteDatabase, as_database
 from acc.adapters.stores.sqlite_task_lists import list_tasks
-from acc.adapters.stores.task_bookkeeping import check_active, check_pushes, digest_of, place_of
+from acc.adapters.stores.task_bookkeeping import (
+    check_active,
+    check_pushes,
+    digest_of,
+    digest_within,
+    is_of_another_context,
+    place_of,
+)
 from acc.domain.errors import MoveForbidden, TaskNotFound
 from acc.domain.value_objects.remote import Owner
 from acc.domain.value_objects.task import (
@@ -106,11 +113,14 @@ class SqliteTaskStore:
 
         def create(connection: sqlite3.Connection) -> Filed:
             found = rows.find_owner(connection, self.app_name, owner)
-            known = rows.task_of_message(connection, found, digest)
+            known, chosen = rows.task_of_message(connection, found, digest), filing
+            if known is not None and is_of_another_context(known, message):
+                chosen = filing._replace(digest=digest_within(digest, message.context_id))
+                known = rows.task_of_message(connection, found, chosen.digest)
             if known is not None:
                 return Filed(known, False)
             check_active(0 if found is None else found.active, most_active)
-            place = rows.add_task(connection, self.app_name, found, filing)
+            place = rows.add_task(connection, self.app_name, found, chosen)
             if config is not None:
                 deliveries.save_push(connection, place.id, *config)
             self._places[task.id] = place

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acc.application.serving.verdicts import verdict_of
+from acc.application.serving.verdicts import sign_in_of, verdict_of
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import (
     InputAnswer,
@@ -53,11 +53,16 @@ def _is_contradicted(
     answers: Sequence[InputAnswer], requests: Sequence[InputRequest], text: str
 ) -> bool:
     """Tell whether words say yes where data says no, or no where it says yes."""
-    said = verdict_of(text)
-    asked = {one.id for one in requests if one.kind is RequestKind.CONFIRMATION}
-    return said is not None and any(
-        answer.verdict is not said for answer in answers if answer.request_id in asked
-    )
+    said = {one.id: _said(text, one) for one in requests}
+    return any(said[one.request_id] not in (None, one.verdict) for one in answers)
+
+
+def _said(text: str, request: InputRequest) -> Verdict | None:
+    """Return what words decide of a request, None for one that is not decided by a yes or no."""
+    if request.kind is RequestKind.AUTHORIZATION:
+        # The credentials take another way; the words say no more than whether it is time to go on.
+        return sign_in_of(text)
+    return verdict_of(text) if request.kind is RequestKind.CONFIRMATION else None
 
 
 def _several(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -105,7 +110,7 @@ def _verdict_in(entry: Mapping[str, Any], request: InputRequest) -> Verdict:
     given = entry.get("verdict", entry.get("approved"))
     if isinstance(given, bool):
         return Verdict.APPROVE if given else Verdict.DENY
-    if given is None and request.kind is not RequestKind.CONFIRMATION:
+    if given is None and request.kind in _FREE:
         return Verdict.APPROVE
     if isinstance(given, str) and given.lower() in _VERDICTS:
         return _VERDICTS[given.lower()]
@@ -113,12 +118,8 @@ def _verdict_in(entry: Mapping[str, Any], request: InputRequest) -> Verdict:
 
 
 def _from_text(text: str, request: InputRequest, waiting: int, by: str) -> InputAnswer | None:
-    if request.kind is RequestKind.AUTHORIZATION:
-        # The credentials came another way; the message says no more than that it is time to go on.
-        verdict = Verdict.DENY if verdict_of(text) is Verdict.DENY else Verdict.APPROVE
-        return InputAnswer(request_id=request.id, verdict=verdict, by=by)
-    if request.kind is RequestKind.CONFIRMATION:
-        decided = verdict_of(text)
+    if request.kind not in _FREE:
+        decided = _said(text, request)
         if decided is None:
             return None
         reason = text if decided is Verdict.DENY else ""

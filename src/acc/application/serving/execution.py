@@ -51,6 +51,8 @@ _INTERRUPTED = f"the server was interrupted in this task; {_AGAIN}"
 _SERVED = "a2a://"
 
 _LOOK_EVERY = 0.2
+#: So long may work that is stopped take to put that on record before nobody waits for it.
+_LAST_WORD = 0.5
 _RENEW_EVERY = 10.0
 _SWEEP_EVERY = 15.0
 #: So many tasks are forgotten before others get their turn.
@@ -161,8 +163,11 @@ class Execution:
         pending = [work.handle for work in self._works.values()]
         if pending:
             await asyncio.wait(pending, timeout=grace)
-        for work in list(self._works.values()):
-            work.handle.cancel()
+        stopped = [work.handle for work in self._works.values()]
+        for handle in stopped:
+            handle.cancel()
+        if stopped:  # so that those who follow them still hear how they ended
+            await asyncio.wait(stopped, timeout=_LAST_WORD)
 
     @property
     def is_open(self) -> bool:

@@ -17,7 +17,7 @@ from acc.application.serving.ownership import own_task
 from acc.application.serving.requests import SendRequest
 from acc.application.serving.telling import Teller, asking
 from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden, UnsupportedOperation
-from acc.domain.value_objects.event import InputAnswer, InputRequest, Part
+from acc.domain.value_objects.event import InputAnswer, InputRequest, Part, RequestKind
 from acc.domain.value_objects.remote import Owner, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -252,7 +252,8 @@ class Sending:
             )
 
         now = self._runner.services.clock.now()
-        return asking(waiting, message=say, at=now, hint=_UNDECIDED)
+        is_login = all(one.kind is RequestKind.AUTHORIZATION for one in waiting)
+        return asking(waiting, message=say, at=now, hint=_NOT_TOLD if is_login else _UNDECIDED)
 
     def _working(self) -> StatusUpdate:
         now = self._runner.services.clock.now()
@@ -262,6 +263,10 @@ class Sending:
 _UNDECIDED = (
     "That was neither a clear yes nor a clear no; answer with approve or deny.\n"
     "承認するかどうかが読み取れませんでした。「承認」または「却下」でお答えください。"
+)
+_NOT_TOLD = (
+    "That did not say whether the sign-in is done; answer with done once it is, or with no.\n"
+    "サインインが済んだかどうかが読み取れませんでした。「完了しました」または「いいえ」でお答えください。"
 )
 
 

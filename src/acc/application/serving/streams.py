@@ -54,6 +54,7 @@ class TaskStream:
         self._heartbeat = heartbeat
         self._leave: Callable[[], None] | None = leave
         self._is_stopped = False
+        self._is_finishing = False
         #: Whether the first word may turn out to be a message, and no task at all.
         self.may_reply = False
         #: Whether there is nothing to wait for after the first word.
@@ -69,6 +70,11 @@ class TaskStream:
     def stop(self) -> None:
         """End the stream where it is; the client can come back for the rest."""
         self._is_stopped = True
+        self._hub.wake(self.task_id)
+
+    def finish(self) -> None:
+        """End the stream once it has told all that has happened so far."""
+        self._is_finishing = True
         self._hub.wake(self.task_id)
 
     def close(self) -> None:
@@ -107,7 +113,7 @@ class TaskStream:
 
     async def _events(self) -> AsyncGenerator[TaskEvent | None, None]:
         while not self._is_stopped:
-            news = self._hub.news(self.task_id)
+            news, is_finishing = self._hub.news(self.task_id), self._is_finishing
             events = self._hub.newer(self.task_id, self._after)
             if events is None:
                 events = list(
@@ -116,9 +122,11 @@ class TaskStream:
             for event in events:
                 self._after = event.seq
                 yield event
-            if not events and not await self._hub.wait(
-                self.task_id, since=news, seconds=self._heartbeat
-            ):
+            if events:
+                continue
+            if is_finishing:
+                return
+            if not await self._hub.wait(self.task_id, since=news, seconds=self._heartbeat):
                 yield None
 
     def _is_last(self, seq: int, update: StatusUpdate) -> bool:
@@ -168,7 +176,7 @@ class Following:
         self._open.add(stream)
         return stream
 
-    def stop(self) -> None:
-        """End all streams where they are."""
+    def finish(self) -> None:
+        """End all streams once they have told what has happened so far."""
         for stream in list(self._open):
-            stream.stop()
+            stream.finish()

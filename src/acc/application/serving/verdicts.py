@@ -132,6 +132,41 @@ _DOUBT = re.compile(
     r"|ですか|ますか|でしょうか|のか(?:な)?$|かな(?:$|。)|もし|なら|場合|かもしれ|たぶん|多分|おそらく|かどうか"
     r"|だろう|迷って|検討|保留|なぜ|どうして|何|どの|どう(?!ぞ)|たら|れば|までは?|理由(?:は|を)|わけ(?:では|じゃ)"
 )
+_SIGNING_IN = (
+    r"(?:log(?:ging)?|sign(?:ing)?)[ -]?(?:in|on)|authori[sz]ation|authentication|o?auth|consent"
+    r"|verification"
+)
+_SIGNED_IN = r"(?:logged|signed)[ -]?(?:in|on)|authori[sz]ed|authenticated|verified"
+_AT_LAST = r"(?: now| just| already| successfully| all)*"
+_OVER = r"done|ready|finished|complete|completed|successful|all set"
+_WITHOUT_FAULT = r"(?: (?:to|into|at|on) (?:it|there|the \w+|your \w+|my \w+))?"
+#: A sentence that says that a person has signed in, or that it is time to go on, and nothing else.
+_SIGNED_IN_ENGLISH = re.compile(
+    r"(?:and |so |now )?(?:"
+    rf"(?:(?:i|we)(?:'m|'re|'ve| am| are| have)?|you(?:'re| are)|all|it(?:'s| is| has been)"
+    rf"|that(?:'s| is))?{_AT_LAST} ?(?:{_SIGNED_IN}|{_OVER}){_WITHOUT_FAULT}{_AT_LAST}"
+    rf"|(?:(?:i|we)(?:'ve| have)?{_AT_LAST} )(?:{_SIGNED_IN}|done|did|finished|completed|granted"
+    rf"|given|gave|approved)(?: you)? (?:it|this|that|so|access|(?:the )?(?:{_SIGNING_IN}))"
+    rf"{_AT_LAST}"
+    rf"|(?:the |my )?(?:{_SIGNING_IN}|access)(?: is| was| has been| has)?{_AT_LAST}"
+    rf" (?:{_OVER}|granted|given|approved|succeeded|worked)"
+    r"|(?:(?:please|you (?:may|can)|then) )*(?:try(?: it)? again|retry|go on|carry on|resume"
+    r"|check again)(?: please| now)?"
+    r")"
+)
+_SIGNED_IN_JAPANESE = re.compile(
+    r"(?:はい)?(?:先ほど|さきほど|今|いま|もう|すでに|既に|無事に?|ただいま)*(?:"
+    r"(?:(?:再)?(?:ログイン|サインイン|ログオン)|認証|認可|承認|本人確認|手続き|設定|準備)"
+    r"(?:は|が|を|に)?(?:無事に?|すべて|全て)?"
+    r"(?:しました|した|済みです|済み|済みました|すみました|できました|出来ました|完了しました|完了です|完了"
+    r"|終わりました|終えました|終了しました|終了です|成功しました|成功です|いたしました|致しました)"
+    r"|(?:完了|終了)(?:しました|です|いたしました)?|終わりました|終えました|済みました|済みです|済み|すみました"
+    r"|できました|出来ました"
+    r"|(?:もう一度|再度|再び)(?:試して(?:ください|下さい|みてください)|お願いします|実行してください)"
+    r"|(?:再開|再試行)(?:して(?:ください|下さい)|お願いします)?|続き(?:を|も)?お願いします"
+    r")(?:よ|ので)?"
+)
+_YES = "yes"
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "「": " ", "」": " ", "『": " ", "』": " "})
 _CLAUSES = re.compile(r"[.,!;:\n。、!]+")
 
@@ -143,16 +178,38 @@ def verdict_of(text: str) -> Verdict | None:
     yes: not with a question, a condition, a change, or a no in the same breath. A no is a clause
     that says no, beside which there may be reasons, but nothing else to be done.
     """
-    if len(text) > _MOST:
-        return None
-    said = normalize("NFKC", text).translate(_QUOTES).lower()
-    if _DOUBT.search(said) or _NO_DOUBTED.search(said):
-        return None
-    clauses = [" ".join(clause.split()) for clause in _CLAUSES.split(said)]
-    clauses = [clause for clause in clauses if clause]
+    clauses = _clauses(text)
     if _is_yes(clauses):
         return Verdict.APPROVE
     return Verdict.DENY if _is_no(clauses) else None
+
+
+def sign_in_of(text: str) -> Verdict | None:
+    """Return whether a text says that a person has signed in, None if that is not beyond doubt.
+
+    So does one that says yes, or to go on. One that tells of a failure decides nothing: the person
+    may try once more.
+    """
+    clauses = _clauses(text)
+    if _is_yes([_YES if _is_signed_in(clause) else clause for clause in clauses]):
+        return Verdict.APPROVE
+    return Verdict.DENY if _is_no(clauses) else None
+
+
+def _is_signed_in(clause: str) -> bool:
+    is_said = _SIGNED_IN_ENGLISH.fullmatch(clause)
+    return bool(is_said or _SIGNED_IN_JAPANESE.fullmatch(clause.replace(" ", "")))
+
+
+def _clauses(text: str) -> list[str]:
+    """Return what a text says, clause by clause; nothing where it is in doubt or without end."""
+    if len(text) > _MOST:
+        return []
+    said = normalize("NFKC", text).translate(_QUOTES).lower()
+    if _DOUBT.search(said) or _NO_DOUBTED.search(said):
+        return []
+    clauses = [" ".join(clause.split()) for clause in _CLAUSES.split(said)]
+    return [clause for clause in clauses if clause]
 
 
 def _is_yes(clauses: list[str]) -> bool:

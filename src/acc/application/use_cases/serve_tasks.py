@@ -34,6 +34,7 @@ from acc.domain.value_objects.task import (
     INTERRUPTED,
     Message,
     PushConfig,
+    PushPage,
     StatusUpdate,
     Task,
     TaskPage,
@@ -109,10 +110,11 @@ class ServeTasks:
                     chore.cancel()
 
     async def stop(self) -> None:
-        """Take no more tasks, end the streams, and let the tasks at work finish for a while."""
-        closing = self._execution.close(grace=self.limits.grace)
-        self._following.stop()
-        await closing
+        """Take no more tasks, let those at work finish for a while, and then end the streams."""
+        try:
+            await self._execution.close(grace=self.limits.grace)
+        finally:
+            self._following.finish()
 
     @property
     def _chores(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
@@ -172,8 +174,9 @@ class ServeTasks:
         (stream,), task = opened, filed.task
         stream.may_reply = self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED
         stream.ends_at_once = task.state not in ACTIVE
-        if after is not None and not filed.is_new and (after < task.seq or task.state in ACTIVE):
-            stream.after(min(after, task.seq))
+        missed = -1 if after is None or filed.is_new else task.seq - after
+        if missed > 0 or (missed == 0 and task.state in ACTIVE):
+            stream.after(task.seq - missed)
         return stream
 
     async def subscribe(
@@ -190,8 +193,9 @@ class ServeTasks:
         account = within(principal, owner).account
         self._following.claim(account)
         stream = self._following.open(self._shown(task, None), claimed_by=account)
-        if after is not None:
-            stream.after(min(max(after, 0), task.seq))
+        # Who tells of an event that has not happened is shown the task, which has all that has.
+        if after is not None and after <= task.seq:
+            stream.after(max(after, 0))
         return stream
 
     async def _settled(self, task: Task, *, first_word: bool = False) -> Task:
@@ -273,16 +277,16 @@ class ServeTasks:
         return await self._notifying.save(task.id, await self._notifying.checked(request.config))
 
     async def get_push(self, principal: Principal, request: PushRequest) -> PushConfig:
-        """Return a configuration; without an id, the oldest of the task."""
+        """Return a configuration; without an id, the one that nobody named, or the oldest."""
         self._notifying.check_offered()
         task = await self._own(principal, request.tenant, request.task_id)
         return await self._notifying.get(task.id, request.id)
 
-    async def pushes(self, principal: Principal, request: PushRequest) -> tuple[PushConfig, ...]:
-        """Return the configurations of a task."""
+    async def pushes(self, principal: Principal, request: PushRequest) -> PushPage:
+        """Return a page of the configurations of a task; without a size, all that are left."""
         self._notifying.check_offered()
         task = await self._own(principal, request.tenant, request.task_id)
-        return await self._tasks.pushes(task.id)
+        return await self._notifying.page(task.id, request)
 
     async def delete_push(self, principal: Principal, request: PushRequest) -> None:
         """Send no more notifications to an address."""

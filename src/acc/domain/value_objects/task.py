@@ -345,6 +345,13 @@ class PushConfig(Value, frozen=True, kw_only=True):
     generation: str = "1.0"
 
 
+class PushPage(NamedTuple):
+    """Push configurations of a task, the oldest first, and where to go on."""
+
+    configs: tuple[PushConfig, ...]
+    next_page_token: str
+
+
 class TaskQuery(Value, frozen=True, kw_only=True):
     """Which of their tasks a caller wants listed; `page_token` is where the last page ended."""
 

@@ -80,9 +80,10 @@ class TaskStorePort(Protocol):
         """File a task that a message starts, held by this process; its first event is its status.
 
         The message opens the task's history. If the same owner has sent this message before, with
-        the same id and the same parts, nothing changes and the task that it led to is returned. A
-        `key` counts in place of the id. ContextNotFound if the context belongs to another owner,
-        LimitExceeded if the owner has `most_active` tasks that are submitted or working already.
+        the same id and the same parts, nothing changes and the task that it led to is returned,
+        unless the message names another context than that task's. A `key` counts in place of the
+        id. ContextNotFound if the context belongs to another owner, LimitExceeded if the owner has
+        `most_active` tasks that are submitted or working already.
         """
         ...
 

@@ -11,6 +11,7 @@ from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
     PushConfig,
+    PushPage,
     StatusUpdate,
     Task,
     TaskPage,
@@ -46,13 +47,6 @@ class Streamed(NamedTuple):
     task_id: str
     context_id: str
     item: StreamItem
-
-
-class PushPage(NamedTuple):
-    """Configurations, and where to go on."""
-
-    configs: tuple[PushConfig, ...]
-    next_page_token: str
 
 
 class Wire(Protocol):

@@ -6,7 +6,7 @@ import msgspec
 
 from acc.adapters.a2a.codec.cards import card_from, merged_card
 from acc.adapters.a2a.codec.queries import as_params
-from acc.adapters.a2a.codec.wire import NO_PATH, Operation, PushPage, Streamed, StreamItem
+from acc.adapters.a2a.codec.wire import NO_PATH, Operation, Streamed, StreamItem
 from acc.adapters.a2a.shapes import one_content as content
 from acc.adapters.a2a.shapes import one_requests as asked
 from acc.adapters.a2a.shapes.reading import decoded, fault, from_remote, in_camel_case, whole_number
@@ -17,6 +17,7 @@ from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
     PushConfig,
+    PushPage,
     StatusUpdate,
     Task,
     TaskPage,

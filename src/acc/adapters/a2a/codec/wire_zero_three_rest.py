@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from acc.adapters.a2a.codec.cards import merged_card
-from acc.adapters.a2a.codec.wire import NO_PATH, Operation, PushPage, Streamed, StreamItem
+from acc.adapters.a2a.codec.wire import NO_PATH, Operation, Streamed, StreamItem
 from acc.adapters.a2a.codec.wire_zero_three import (
     WireZeroThree,
     built,
@@ -22,7 +22,7 @@ from acc.adapters.a2a.shapes.reading import converted, decoded, fault, from_remo
 from acc.adapters.a2a.shapes.writing import encoded
 from acc.application.serving.requests import Request
 from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.task import Message, PushConfig, Task, TaskPage
+from acc.domain.value_objects.task import Message, PushConfig, PushPage, Task, TaskPage
 
 T = TypeVar("T")
 

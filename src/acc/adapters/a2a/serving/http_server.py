@@ -225,7 +225,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Tells the application to end its streams as soon as it is to stop."""
+    """Lets the application end its work and its streams before connections are closed."""
 
     def __init__(self, config: uvicorn.Config, *, on_ready: Callable[[], None] | None) -> None:
         super().__init__(config)

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.a2a.serving.openapi_schemas import ref, schemas
-from acc.adapters.a2a.shapes.one_content import STATES
+from acc.adapters.a2a.serving.openapi_schemas import named_or_numbered, ref, schemas
+from acc.adapters.a2a.shapes.one_content import NUMBERED_STATES, STATES
 from acc.adapters.a2a.shapes.reading import MAX_INT, MAX_TENANT
 from acc.domain.value_objects.card import HTTP_JSON, AgentCard
 
@@ -252,7 +252,7 @@ def _parameter(name: str) -> dict[str, str]:
 
 def _parameters() -> dict[str, Any]:
     number = _or_empty({"type": "integer", "minimum": 0, "maximum": MAX_INT})
-    states = {"type": "string", "enum": ["", *STATES]}
+    states = named_or_numbered(["", *STATES], NUMBERED_STATES)
     moment = _or_empty({"type": "string", "format": "date-time"})
     page_size = _or_empty({"type": "integer", "minimum": 1, "maximum": 100})
     return {

@@ -4,15 +4,18 @@ What may be left out may also be null. Objects may hold more than is named here:
 passes over it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from acc.adapters.a2a.shapes.one_content import ROLES, STATES
+from acc.adapters.a2a.shapes.one_content import NUMBERED_ROLES, ROLES, STATES
 from acc.adapters.a2a.shapes.reading import MAX_INT
 
 Schema = dict[str, Any]
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 256}
+#: What can stand in a header as it is.
+_HEADER: Mapping[str, Any] = {"pattern": "^([!-~]([ -~]*[!-~])?)?$", "maxLength": 4096}
+_SCHEME = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{0,64}$"
 _BASE64 = r"^[A-Za-z0-9+/_-]*={0,2}$"
 
 
@@ -32,8 +35,18 @@ def whole_number(least: int = 0, most: int = MAX_INT) -> Schema:
     return {
         "anyOf": [
             {"type": "integer", "minimum": least, "maximum": most},
-            {"type": "string", "pattern": "^([0-9]{1,9})?$"},
+            {"type": "string", "pattern": r"^([0-9]{1,9}(\.0{1,10})?([eE][+-]?0{1,2})?)?$"},
             {"type": "null"},
+        ]
+    }
+
+
+def named_or_numbered(names: Iterable[str], numbers: Iterable[int]) -> Schema:
+    """Return the schema of a name that a client may write as its number too."""
+    return {
+        "anyOf": [
+            {"type": "string", "enum": list(names)},
+            {"type": "integer", "enum": list(numbers)},
         ]
     }
 
@@ -83,7 +96,7 @@ def _message() -> Schema:
     return _object(
         {
             "messageId": _ID,
-            "role": {"type": "string", "enum": list(ROLES)},
+            "role": named_or_numbered(ROLES, NUMBERED_ROLES),
             "parts": {"type": "array", "items": ref("Part")},
             "contextId": text(maxLength=256),
             "taskId": text(maxLength=256),
@@ -212,13 +225,15 @@ def _requests() -> dict[str, Schema]:
             "message",
         ),
         "TaskRequest": _object({"metadata": _METADATA, "tenant": text()}),
-        "AuthenticationInfo": _object({"scheme": text(), "credentials": text()}),
+        "AuthenticationInfo": _object(
+            {"scheme": text(pattern=_SCHEME), "credentials": text(**_HEADER)}
+        ),
         "TaskPushNotificationConfig": _object(
             {
-                "id": text(),
+                "id": text(maxLength=256),
                 "taskId": text(),
                 "url": {"type": "string", "minLength": 1, "format": "uri"},
-                "token": text(),
+                "token": text(**_HEADER),
                 "authentication": _optional("AuthenticationInfo"),
             },
             "url",

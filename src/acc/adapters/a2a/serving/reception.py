@@ -12,6 +12,7 @@ from acc.adapters.a2a.codec.wire_zero_three import WireZeroThree
 from acc.adapters.a2a.codec.wire_zero_three_rest import WireZeroThreeRest
 from acc.adapters.a2a.serving.http import Headers, HttpFault, HttpRequest
 from acc.adapters.a2a.shapes.reading import check_tenant
+from acc.application.serving.ownership import owner_of
 from acc.application.serving.streams import TaskStream
 from acc.application.use_cases.serve_tasks import ServeTasks
 from acc.domain.errors import (
@@ -99,12 +100,13 @@ class Reception:
         used = sorted(wanted.intersection(self.documents.extensions))
         return [(b"a2a-extensions", ", ".join(used).encode())] if used else []
 
-    def extended_card(self, principal: Principal) -> AgentCard:
-        """Return the card for those who are known."""
+    def extended_card(self, principal: Principal, tenant: str = "") -> AgentCard:
+        """Return the card for those who are known, and may ask for it within the tenant."""
         extended = self.documents.extended
         if extended is None:
             raise UnsupportedOperation("this agent has no extended card")
         self.serve.check_authenticated(principal, "the extended card")
+        owner_of(principal, tenant)
         return extended
 
     async def perform(
@@ -134,7 +136,7 @@ class Reception:
             case Operation.SUBSCRIBE:
                 return await serve.subscribe(principal, asked, after=_last_event(request))
             case Operation.EXTENDED_CARD:
-                return wire.write_card(self.extended_card(principal))
+                return wire.write_card(self.extended_card(principal, asked.tenant))
         return await self._perform_push(wire, operation, principal, asked)
 
     async def _perform_push(
@@ -147,7 +149,7 @@ class Reception:
             case Operation.PUSH_GET:
                 return wire.write_push(await serve.get_push(principal, asked))
             case Operation.PUSH_LIST:
-                return wire.write_push_list(await serve.pushes(principal, asked))
+                return wire.write_push_list(*await serve.pushes(principal, asked))
         await serve.delete_push(principal, asked)
         return wire.write_empty()
 

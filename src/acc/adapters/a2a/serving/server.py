@@ -62,7 +62,7 @@ class A2AServer:
         return self._life()
 
     async def stop(self) -> None:
-        """End the streams and take no more tasks, before the connections are waited for."""
+        """Take no more tasks and end the streams, before the connections are waited for."""
         await self.serve.stop()
 
     async def _live(self, receive: Receive, send: Send) -> None:

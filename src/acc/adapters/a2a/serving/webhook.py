@@ -63,6 +63,8 @@ class Webhook:
             raise
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise RemoteFailed(f"the receiver cannot be reached: {type(error).__name__}") from error
+        except UnicodeEncodeError:  # of a configuration that was kept before such were refused
+            raise RemoteFailed("its token or credentials cannot stand in a header") from None
         if not 200 <= status < 300:
             raise RemoteFailed(f"the receiver answered {status}", remote_code=str(status))
 

@@ -40,6 +40,11 @@ STATES = {
 STATE_NAMES = {state: name for name, state in STATES.items()}
 ROLES = {"ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
 ROLE_NAMES = {role: name for name, role in ROLES.items()}
+#: In protobuf's JSON a name may be written as its number in the definition of the protocol.
+NUMBERED_STATES = dict(enumerate(STATES.values()))
+NUMBERED_ROLES = dict(enumerate(ROLES.values(), 1))
+_ROLES: dict[str | int, Role] = dict([*ROLES.items(), *NUMBERED_ROLES.items()])
+_STATES: dict[str | int | None, TaskState] = dict([*STATES.items(), *NUMBERED_STATES.items()])
 
 
 class Shape(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=False):
@@ -64,7 +69,7 @@ class MessageShape(Shape):
     message_id: str | None = None
     context_id: str | None = None
     task_id: str | None = None
-    role: str | None = None
+    role: str | int | None = None
     parts: list[PartShape] | None = None
     metadata: dict[str, Any] | None = None
     extensions: list[str] | None = None
@@ -175,7 +180,7 @@ def _part_shape(part: Part) -> PartShape:
 
 def message_from(shape: MessageShape, where: str, *, strict: bool = False) -> Message:
     """Return a message; a strict reader wants all that the protocol requires to be there."""
-    role = ROLES.get(shape.role or "")
+    role = _ROLES.get(shape.role or "")
     if strict:
         required(shape.message_id, f"{where}.messageId")
         if role is None:
@@ -238,7 +243,7 @@ def status_from(shape: StatusShape | None, where: str) -> TaskStatus:
         raise fault(where, "is required")
     said = shape.message
     return TaskStatus(
-        state=STATES.get(str(shape.state), TaskState.UNKNOWN),
+        state=_STATES.get(shape.state, TaskState.UNKNOWN),
         at=lenient_timestamp(shape.timestamp),
         message=None if said is None else message_from(said, f"{where}.message"),
     )

@@ -7,6 +7,7 @@ import msgspec
 
 from acc.adapters.a2a.codec.wire import Operation
 from acc.adapters.a2a.shapes.one_content import (
+    NUMBERED_STATES,
     STATE_NAMES,
     STATES,
     MessageShape,
@@ -18,6 +19,7 @@ from acc.adapters.a2a.shapes.one_content import (
     task_shape,
 )
 from acc.adapters.a2a.shapes.reading import (
+    Whole,
     fault,
     from_timestamp,
     required,
@@ -35,6 +37,8 @@ from acc.application.serving.requests import (
     TaskRequest,
 )
 from acc.domain.value_objects.task import PushConfig, Task, TaskQuery, TaskState
+
+_MOST_DIGITS = 10
 
 
 class AuthenticationShape(Shape):
@@ -67,8 +71,8 @@ class PageShape(Shape):
 
     tasks: list[TaskShape] | None = None
     next_page_token: str | None = None
-    page_size: int | str | None = None
-    total_size: int | str | None = None
+    page_size: Whole = None
+    total_size: Whole = None
 
 
 class ConfigurationShape(Shape):
@@ -76,7 +80,7 @@ class ConfigurationShape(Shape):
 
     accepted_output_modes: list[str] | None = None
     task_push_notification_config: PushShape | None = None
-    history_length: int | str | None = None
+    history_length: Whole = None
     return_immediately: bool | None = None
 
 
@@ -94,7 +98,7 @@ class GetShape(Shape):
 
     tenant: str | None = None
     id: str | None = None
-    history_length: int | str | None = None
+    history_length: Whole = None
 
 
 class ListShape(Shape):
@@ -102,10 +106,10 @@ class ListShape(Shape):
 
     tenant: str | None = None
     context_id: str | None = None
-    status: str | None = None
-    page_size: int | str | None = None
+    status: str | int | None = None
+    page_size: Whole = None
     page_token: str | None = None
-    history_length: int | str | None = None
+    history_length: Whole = None
     status_timestamp_after: str | None = None
     include_artifacts: bool | None = None
 
@@ -124,7 +128,7 @@ class ByConfigShape(Shape):
     tenant: str | None = None
     task_id: str | None = None
     id: str | None = None
-    page_size: int | str | None = None
+    page_size: Whole = None
     page_token: str | None = None
 
 
@@ -198,11 +202,16 @@ def _get(shape: GetShape) -> Request:
     )
 
 
-def wanted_state(name: str | None, states: Mapping[str, TaskState]) -> TaskState | None:
-    """Return the state that tasks are filtered by; that of no particular state is no filter."""
-    if not name:
+def wanted_state(told: str | int | None, states: Mapping[str, TaskState]) -> TaskState | None:
+    """Return the state that tasks are filtered by; that of no particular state is no filter.
+
+    It may be told by its number, which a query holds as text.
+    """
+    if not told:
         return None
-    state = states.get(name)
+    text = str(told)
+    is_number = text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS
+    state = NUMBERED_STATES.get(int(text)) if is_number else states.get(text)
     if state is None:
         raise fault("status", f"is no state of a task; use one of {', '.join(states)}")
     return None if state is TaskState.UNKNOWN else state

@@ -1,11 +1,12 @@
 """Turn untrusted JSON into shapes, and say in the sender's words what is wrong with it."""
 
 import binascii
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -24,7 +25,7 @@ _MOST_QUOTED = 192
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _URL_SAFE = str.maketrans("-_", "+/")
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
+_NUMBER = re.compile(r"-?[0-9]{1,10}(?:\.[0-9]{1,10})?(?:[eE][+-]?[0-9]{1,2})?")
 _PLACED = re.compile(r"(?P<fault>.*?)(?: - at `\$\.?(?P<field>.*)`)?", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<got>[^`]+)`")
 _WORDS = {
@@ -145,7 +146,8 @@ def _described(error: msgspec.ValidationError, what: str) -> InvalidInput:
     if expected:
         wanted = [_WORDS.get(word, word) for word in expected["wanted"].split(" | ")]
         got = _WORDS.get(expected["got"], expected["got"])
-        useful = [word for word in wanted if word != "null"] or wanted
+        useless = {"null", *(["a number"] if "an integer" in wanted else ())}
+        useful = [word for word in wanted if word not in useless] or wanted
         text = f"must be {' or '.join(useful)}, not {got}"
     else:
         text = text[:1].lower() + text[1:]
@@ -166,14 +168,18 @@ def to_base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 
 
-def whole_number(
-    value: int | str | None, field: str, *, least: int = 0, most: int = MAX_INT
-) -> int | None:
-    """Return a number that may have come as text, None if there is none."""
+#: A whole number as JSON may hold it: 1, "1", 1.0 or 1e0.
+Whole: TypeAlias = int | float | str | None
+
+
+def whole_number(value: Whole, field: str, *, least: int = 0, most: int = MAX_INT) -> int | None:
+    """Return a number that may have come as text or as a fraction of 1, None if there is none."""
     if value is None or value == "":
         return None
     if isinstance(value, str):
-        if not _WHOLE_NUMBER.fullmatch(value):
+        value = float(value) if _NUMBER.fullmatch(value) else math.nan
+    if isinstance(value, float):
+        if not value.is_integer():
             raise fault(field, f"must be a whole number of at least {least}")
         value = int(value)
     if value < least:

@@ -1,5 +1,6 @@
 """What is asked for, and configurations and pages, as generation 0.3 writes them."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from acc.adapters.a2a.shapes.one_content import STATES as ONE_STATES
 from acc.adapters.a2a.shapes.one_content import Shape
 from acc.adapters.a2a.shapes.one_requests import CardShape, ListShape, wanted_state
 from acc.adapters.a2a.shapes.reading import (
+    Whole,
     fault,
     from_timestamp,
     required,
@@ -37,6 +39,9 @@ from acc.application.serving.requests import (
 )
 from acc.domain.value_objects.task import PushConfig, Task, TaskQuery
 
+#: The end of the year 9999, after which times have no name.
+_LAST_MILLISECOND = 253_402_300_799_999
+_MILLISECONDS = re.compile(r"-?[0-9]{1,20}")
 _LISTED_STATES = {**STATES, **ONE_STATES}
 
 
@@ -69,8 +74,8 @@ class PageShape(Shape):
 
     tasks: list[ItemShape] | None = None
     next_page_token: str | None = None
-    page_size: int | str | None = None
-    total_size: int | str | None = None
+    page_size: Whole = None
+    total_size: Whole = None
 
 
 class ConfigurationShape(Shape):
@@ -78,7 +83,7 @@ class ConfigurationShape(Shape):
 
     accepted_output_modes: list[str] | None = None
     push_notification_config: ConfigShape | None = None
-    history_length: int | str | None = None
+    history_length: Whole = None
     blocking: bool | None = None
 
 
@@ -96,7 +101,7 @@ class ByTaskShape(Shape):
 
     tenant: str | None = None
     id: str | None = None
-    history_length: int | str | None = None
+    history_length: Whole = None
     metadata: dict[str, Any] | None = None
 
 
@@ -208,11 +213,16 @@ def _list(shape: OldListShape) -> Request:
 def _since(shape: OldListShape) -> float | None:
     if shape.status_timestamp_after:
         return from_timestamp(shape.status_timestamp_after, "statusTimestampAfter")
-    if isinstance(shape.last_updated_after, int):
-        return shape.last_updated_after / 1000
-    if shape.last_updated_after:
-        return from_timestamp(shape.last_updated_after, "lastUpdatedAfter")
-    return None
+    told = shape.last_updated_after
+    if isinstance(told, str) and _MILLISECONDS.fullmatch(told):
+        told = int(told)  # a query holds numbers as text
+    if isinstance(told, int):
+        if abs(told) > _LAST_MILLISECOND:
+            raise fault(
+                "lastUpdatedAfter", "is too far from now; milliseconds since 1970 are meant"
+            )
+        return told / 1000
+    return from_timestamp(told, "lastUpdatedAfter") if told else None
 
 
 def _by_task(shape: ByTaskShape) -> Request:

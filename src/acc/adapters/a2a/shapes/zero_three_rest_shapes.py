@@ -8,7 +8,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from acc.adapters.a2a.shapes.one_content import ROLE_NAMES, STATE_NAMES
+from acc.adapters.a2a.shapes.one_content import (
+    NUMBERED_ROLES,
+    NUMBERED_STATES,
+    ROLE_NAMES,
+    STATE_NAMES,
+)
 from acc.adapters.a2a.shapes.reading import camel, from_base64, to_base64
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.task import TaskState
@@ -23,6 +28,8 @@ _STATES = {
 }
 _ROLE_NAMES = {role.value: name for role, name in ROLE_NAMES.items()}
 _ROLES = {name: role for role, name in _ROLE_NAMES.items()}
+_NUMBERED_ROLES = {number: role.value for number, role in NUMBERED_ROLES.items()}
+_NUMBERED_STATES = {number: state.value for number, state in NUMBERED_STATES.items()}
 _ITEMS = {
     "task": "task",
     "message": "message",
@@ -55,8 +62,10 @@ def _each(value: Any, change: Any) -> Any:
     return [change(held) for held in value] if isinstance(value, list) else value
 
 
-def _word(value: Any, words: Mapping[str, str]) -> Any:
-    return words.get(value, value) if isinstance(value, str) else value
+def _word(value: Any, words: Mapping[str, str], numbered: Mapping[int, str]) -> Any:
+    if isinstance(value, str):
+        return words.get(value, value)
+    return numbered.get(value, value) if type(value) is int else value  # which true is not
 
 
 def part_asked(value: Any) -> Any:
@@ -122,7 +131,7 @@ def message_in(value: Any, read_part: Callable[[Any], Any] = part_in) -> Any:
     if message is None:
         return value
     _renamed(message, "content", "parts")
-    message["role"] = _word(message.get("role"), _ROLES)
+    message["role"] = _word(message.get("role"), _ROLES, _NUMBERED_ROLES)
     message["parts"] = _each(message.get("parts"), read_part)
     return message
 
@@ -156,7 +165,7 @@ def status_in(value: Any) -> Any:
     if status is None:
         return value
     _renamed(status, "update", "message")
-    status["state"] = _word(status.get("state"), _STATES)
+    status["state"] = _word(status.get("state"), _STATES, _NUMBERED_STATES)
     if "message" in status:
         status["message"] = message_in(status["message"])
     return status
