@@ -83,6 +83,17 @@ async def test_a_turn_is_read_audited_and_scored() -> None:
     assert [wants(prompt) for prompt in model.asked] == ["read", "read", "audit", "audit", "score"]
 
 
+async def test_half_a_character_is_shown_as_what_it_is_and_may_be_quoted() -> None:
+    model = JudgingModel()
+    said = asked("The disk is full.")
+    result = await judge_of(model).evaluate_turn(said, {}, answers("It is \ud800 full.", "Full."))
+    assert not result.unscored
+    claims = result.evaluations[0].hallucination.claims
+    assert [claim.claim for claim in claims] == ["It is [U+D800] full."]
+    for prompt in model.asked:
+        prompt.query.encode()
+
+
 async def test_every_question_is_bound_to_a_schema_that_allows_nothing_else() -> None:
     model = JudgingModel()
     await judge_of(model).evaluate_turn(asked("The disk is full."), {}, answers("Full."))

@@ -97,6 +97,12 @@ async def test_model_settings_and_sample_tell_questions_apart(tmp_path: Path) ->
     assert (await model.complete(PROMPT)).text == "one"
 
 
+async def test_half_a_character_is_the_question_that_is_asked_for_it(tmp_path: Path) -> None:
+    model = cached(ScriptedModel("one"), tmp_path)
+    assert (await model.complete(Prompt(query="q\ud800"))).text == "one"
+    assert (await model.complete(Prompt(query="q?"))).kept
+
+
 async def test_a_failure_is_not_kept(tmp_path: Path) -> None:
     inner = ScriptedModel(ModelFailed("down"), "up")
     model = cached(inner, tmp_path)

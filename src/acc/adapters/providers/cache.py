@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from acc.adapters.chat.writing import sorted_json
 from acc.adapters.providers.trying import close, streamed
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import ToolCall, Usage
@@ -112,8 +113,7 @@ class CachedModel:
 
     def _key(self, prompt: Prompt) -> str:
         asked = (_FORM, self._identity, self._sample, prompt)
-        written = msgspec.json.encode(asked, enc_hook=str, order="deterministic")
-        return hashlib.sha256(written).hexdigest()
+        return hashlib.sha256(sorted_json(asked)).hexdigest()
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
-import msgspec
-
+from acc.adapters.chat.writing import as_json
 from acc.adapters.providers.trying import close, streamed
 from acc.application.waiting.patience import held
 from acc.domain.value_objects.event import Usage
@@ -185,5 +184,5 @@ def _guess(prompt: Prompt) -> int:
     said = (prompt.instruction, prompt.memory, prompt.query)
     length = sum(len(text.encode("utf-8", "replace")) for text in said)
     for message in prompt.messages:
-        length += len(msgspec.json.encode(message.parts, enc_hook=str))
+        length += len(as_json(message.parts))
     return length // _BYTES_A_TOKEN + 1
