@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,10 +257,7 @@ def _choice(name: str, **settings: Any) -> "ModelChoice":
 
     if not is_provider_name(name):
         raise InvalidInput(unknown_model(name))
-    if settings.get("base_url") and "@http" not in name:
-        head, question, query = name.partition("?")
-        name = f"{head}@{settings.pop('base_url')}{question}{query}"
-    return replace(parse_choice(name), **settings)
+    return parse_choice(name, **settings)
 
 
 def plain_name(name: str) -> str:

@@ -70,6 +70,17 @@ def test_other_names_of_a_provider_are_understood(name: str, provider: str) -> N
         ("openai:m@http://far.example/v1", "in the clear"),
         ("openai:m@http://127.0.0.1.far.example/v1", "in the clear"),
         ("openai:m@https://user:pass@h.example:99999999/v1", "is no URL"),
+        ("openai:m@proxy.example/v1", "openai:m is followed by an address that is no URL"),
+        ("openai:m@localhost", "no URL: write openai:MODEL@https://proxy.example/v1"),
+        ("anthropic:m@proxy:8080", "an address that is no URL"),
+        ("google:m@[::1]/v1", "an address that is no URL"),
+        ("openai:m@ftp://h.example/v1", "an address that is no URL"),
+        ("openai:m@user:pass@h.example/v1", "an address that is no URL"),
+        ("openai:m@https:/h.example/v1", "an address that is no URL"),
+        ("openai:https://user:pass@h.example/v1", "an address that is no URL"),
+        ("groq:m@h.example/v1", "groq:m is followed by an address that is no URL"),
+        ("openai-compatible:m@127.0.0.1:8080/v1", "an address that is no URL"),
+        ("openai:m@HTTP://far.example/v1", "in the clear"),
         ("openai:gpt-5?key=sk-pass@abcdefghij", "not the key itself"),
         ("openai:gpt-5?key=gsk_pass_abcdefghij", "not the key itself"),
         ("openai:gpt-5?key=pass12ab34cd56ef", "not the key itself"),
@@ -82,6 +93,40 @@ def test_a_name_that_cannot_work_says_why(name: str, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault) as found:
         parse_choice(name)
     assert "pass" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["HTTPS://proxy.example/v1", "Https://proxy.example/v1", "https://proxy.example/v1"]
+)
+def test_a_scheme_may_be_written_in_capitals(url: str) -> None:
+    for found in (
+        parse_choice(f"openai:gpt@{url}?seed=1"),
+        parse_choice("openai:gpt?seed=1", base_url=url),
+        parse_choice("openai:gpt@https://other.example/v1?seed=1", base_url=url),
+    ):
+        assert found == ModelChoice(
+            provider="openai", model="gpt", base_url="https://proxy.example/v1", seed=1
+        )
+
+
+@pytest.mark.parametrize("url", ["proxy.example/v1", "proxy", "ftp://proxy.example", "//x", "@"])
+@pytest.mark.parametrize("name", ["openai:gpt", "openai-compatible:m", "anthropic:c?seed=1"])
+def test_a_base_url_that_is_none_is_refused_and_never_part_of_the_models_name(
+    name: str, url: str
+) -> None:
+    with pytest.raises(InvalidInput, match="is no http or https URL"):
+        ProviderModel(name, base_url=url)
+
+
+@pytest.mark.parametrize("base_url", [None, ""])
+def test_a_base_url_that_is_not_given_leaves_that_of_the_name(base_url: str | None) -> None:
+    model = ProviderModel("openai:gpt@https://proxy.example/v1", base_url=base_url)
+    assert model.choice.base_url == "https://proxy.example/v1"
+
+
+@pytest.mark.parametrize("model", ["claude@20250929", "org/Qwen@v2", "@cf/meta/llama-3.1-8b"])
+def test_a_models_name_may_hold_the_mark_that_stands_before_a_url(model: str) -> None:
+    assert parse_choice(f"litellm:{model}").model == model
 
 
 def test_a_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
