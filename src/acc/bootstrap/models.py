@@ -190,6 +190,11 @@ class ProviderModel:
         unknown = sorted(settings.keys() - {item.name for item in fields(ModelSettings)})
         if unknown:
             raise InvalidInput(f"{name} has no setting {', '.join(unknown)}")
+        if not isinstance(name, str) or _is_ours(name):
+            raise InvalidInput(
+                f"{name!r} is no model of a provider, PROVIDER:MODEL such as openai:gpt-5.2; what "
+                "is ours is given to an agent by its name alone"
+            )
         self.choice = _choice(name, **settings)
         self._cache = None if cache is None else Path(cache)
         self._model: LanguageModelPort | None = None

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,50 @@ def test_a_base_url_that_is_not_given_leaves_that_of_the_name(base_url: str | No
 @pytest.mark.parametrize("model", ["claude@20250929", "org/Qwen@v2", "@cf/meta/llama-3.1-8b"])
 def test_a_models_name_may_hold_the_mark_that_stands_before_a_url(model: str) -> None:
     assert parse_choice(f"litellm:{model}").model == model
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"temperature": "0"}, "temperature of openai:m is a number, not '0'"),
+        ({"top_p": True}, "top_p of openai:m is a number, not True"),
+        ({"attempts": "3"}, "attempts of openai:m is a whole number, not '3'"),
+        ({"attempts": 2.5}, "attempts of openai:m is a whole number, not 2.5"),
+        ({"attempts": None}, "attempts of openai:m is a whole number, not None"),
+        ({"concurrency": 1.5}, "concurrency of openai:m is a whole number, not 1.5"),
+        ({"concurrency": True}, "concurrency of openai:m is a whole number, not True"),
+        ({"timeout": None}, "timeout of openai:m is a number, not None"),
+        ({"thinking": True}, "thinking of openai:m is a text, not True"),
+        ({"thinking": 5}, "thinking of openai:m is a text, not 5"),
+        ({"base_url": 5}, "base_url of openai:m is a text, not 5"),
+        ({"api_key_env": b"KEY"}, "api_key_env of openai:m is a text, not bytes"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused_at_once(settings: Any, told: str) -> None:
+    with pytest.raises(InvalidInput) as found:
+        ProviderModel("openai:m", **settings)
+    assert str(found.value) == told
+
+
+def test_what_is_left_to_the_provider_may_be_said_so() -> None:
+    left = {"temperature": None, "max_tokens": None, "concurrency": None, "thinking": None}
+    found = ProviderModel("openai:m", **left, timeout=3, api_key_env=None, output=None).choice
+    assert found == parse_choice("openai:m?timeout=3")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("local", "'local' is no model of a provider"),
+        ("embedded", "'embedded' is no model of a provider"),
+        (None, "None is no model of a provider"),
+        ("openai:a|anthropic:b", "'openai:a|anthropic:b' is a list, and this takes one model"),
+        ("openai:a?thinking=low|anthropic:b", "'openai:a' is a list, and this takes one model"),
+    ],
+)
+def test_a_model_with_settings_is_one_of_a_provider(name: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        ProviderModel(name)
 
 
 def test_a_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,7 @@ class ModelChoice:
             )
         if not self.model.strip() or not self.model.isprintable():
             raise InvalidInput(f"{self.provider}: a model's name is missing, as in openai:gpt-5.2")
+        self._check_kinds()
         if not self.base_url and _ADDRESS.search(self.model):
             raise InvalidInput(
                 f"{self.provider}:{_NAME_ENDS.split(self.model)[0]} is followed by an address that "
@@ -115,6 +116,22 @@ class ModelChoice:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise InvalidInput(f"{name} of {self.name} cannot be {value!r}")
+
+    def _check_kinds(self) -> None:
+        """Refuse what is no text where one is wanted, and no number where that is."""
+        for item in fields(self):
+            value, wanted = getattr(self, item.name), "a text"
+            is_fit = isinstance(value, str)
+            if item.name in _LEAST:
+                is_whole = item.name in _WHOLE
+                wanted = "a whole number" if is_whole else "a number"
+                is_fit = isinstance(value, int if is_whole else int | float)
+                is_fit = is_fit and not isinstance(value, bool) or value is item.default is None
+            if not is_fit:
+                who = f"{self.provider}:{self.model}"
+                # In the place of its variable's name a key itself may have been given.
+                shown = type(value).__name__ if item.name == "api_key_env" else repr(value)
+                raise InvalidInput(f"{item.name} of {who} is {wanted}, not {shown}")
 
     @property
     def name(self) -> str:
@@ -228,6 +245,11 @@ def parse_choice(name: str, **given: Any) -> ModelChoice:
 
     What is `given` counts before what the name says; a text that is empty or None was not given.
     """
+    if _ALTERNATIVE in name:
+        raise InvalidInput(
+            f"{name.partition('?')[0]!r} is a list, and this takes one model: give the list to an "
+            "agent as its model's name"
+        )
     head, question, query = name.partition("?")
     prefix, colon, model = head.partition(":")
     if not colon:
