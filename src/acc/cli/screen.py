@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from acc.cli.conversation import shown
 from acc.cli.spending.tables import live_table, live_words
 from acc.domain.evaluation_metrics import metric
 from acc.domain.spending import Accounts, ModelCall
@@ -54,7 +55,7 @@ def error_console() -> Console:
 
 def say_error(text: str) -> None:
     """Tell what went wrong."""
-    error_console().print(text, markup=False)
+    error_console().print(shown(text))
 
 
 class RunScreen:
