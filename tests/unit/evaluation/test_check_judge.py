@@ -252,6 +252,8 @@ def test_a_file_or_a_folder_of_ones_own_is_read(tmp_path: Path) -> None:
         "mine.1",
     )
     assert load_cases(tmp_path) == (found,)
+    file.write_text(_GOOD, encoding="utf-8-sig")  # as some editors write it
+    assert load_cases(tmp_path) == (found,)
     (tmp_path / "again.toml").write_text(_GOOD)
     with pytest.raises(InvalidInput, match="two cases have the id"):
         load_cases(tmp_path)
@@ -263,7 +265,11 @@ def test_a_file_or_a_folder_of_ones_own_is_read(tmp_path: Path) -> None:
         ("case = 3", "Expected `array`"),
         ("[[case]\n", "Expected"),
         (_GOOD.replace("supported", "kept"), "verdict must be one of"),
-        (_GOOD.replace("supported", "perhaps"), "Invalid enum value"),
+        (
+            _GOOD.replace("supported", "perhaps"),
+            "mine.1: verdict must be one of supported, contradicted, unsupported, not 'perhaps'",
+        ),
+        (_GOOD.replace('"supported"', "3"), "Expected `str`, got `int`"),
         (_GOOD.replace("How full?", ""), "the question is empty"),
         (_GOOD.replace("kind =", "sort ="), "unknown field"),
         (_GOOD.replace('evidence = "The disk is full"', 'evidence = "x"'), "does not stand"),
