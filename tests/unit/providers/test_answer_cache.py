@@ -106,6 +106,37 @@ async def test_half_a_character_is_the_question_that_is_asked_for_it(tmp_path: P
     assert (await model.complete(Prompt(query="q?"))).kept
 
 
+def with_fields(*names: str) -> dict[str, object]:
+    return {"type": "object", "properties": {name: {} for name in names}}
+
+
+async def test_the_order_of_a_schemas_fields_is_part_of_the_question(tmp_path: Path) -> None:
+    model = cached(ScriptedModel("one", "two", "three", "four"), tmp_path)
+    prompts = [Prompt(query="q", output_schema=with_fields(*names)) for names in ("ab", "ba")]
+    for names in ("ab", "ba"):
+        spec = ToolSpec(name="t", description="d", parameters=with_fields(*names))
+        prompts.append(Prompt(query="q", tools=(spec,)))
+    for kept in (False, True):
+        found = [await model.complete(prompt) for prompt in prompts]
+        assert [answer.text for answer in found] == ["one", "two", "three", "four"]
+        assert {answer.kept for answer in found} == {kept}
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+async def test_an_empty_answer_is_not_kept(empty: str, tmp_path: Path) -> None:
+    model = cached(ScriptedModel(empty, "something"), tmp_path)
+    assert [(await model.complete(PROMPT)).text for _ in range(3)] == [empty, *["something"] * 2]
+
+
+async def test_a_file_that_is_nested_too_deeply_counts_as_damaged(tmp_path: Path) -> None:
+    await cached(ScriptedModel(ANSWER), tmp_path).complete(PROMPT)
+    (file,) = files(tmp_path)
+    deep = b"[" * 100_000 + b"]" * 100_000
+    file.write_bytes(file.read_bytes().replace('[1,"二"]'.encode(), deep))
+    assert (await cached(ScriptedModel("anew"), tmp_path).complete(PROMPT)).text == "anew"
+    assert (await cached(ScriptedModel(), tmp_path).complete(PROMPT)).text == "anew"
+
+
 async def test_a_failure_is_not_kept(tmp_path: Path) -> None:
     inner = ScriptedModel(ModelFailed("down"), "up")
     model = cached(inner, tmp_path)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.chat.writing import sorted_json
+from acc.adapters.chat.writing import as_json, sorted_json
 from acc.adapters.providers.trying import close, streamed
 from acc.application.waiting.patience import held
 from acc.domain.errors import InvalidInput, ModelFailed
@@ -69,8 +69,8 @@ class CachedModel:
     draws that are meant to be independent: episodes, votes. Who asks what is being asked already
     waits for that answer; of two that come all the same, the one that was kept first stands, so
     that all who ask now hear what all who ask later will. What a kept answer once cost is not spent
-    again: its `cost` is 0. Failures are not kept, and a damaged file counts as none. An answer that
-    cannot be kept is given all the same, and the log warns of the first.
+    again: its `cost` is 0. Failures and empty answers are not kept, and a damaged file counts as
+    none. An answer that cannot be kept is given all the same, and the log warns of the first.
     """
 
     def __init__(
@@ -160,7 +160,11 @@ class CachedModel:
             question.over.set()
 
     def _key(self, prompt: Prompt) -> str:
-        asked = (_FORM, self._identity, self._sample, prompt)
+        asked: tuple[object, ...] = (_FORM, self._identity, self._sample, prompt)
+        if prompt.output_schema is not None or prompt.tools:
+            # A model goes by the order in which fields are named; all else is sorted.
+            schemas = (prompt.output_schema, [spec.parameters for spec in prompt.tools])
+            asked = (*asked, as_json(schemas))
         return hashlib.sha256(sorted_json(asked)).hexdigest()
 
     def _path(self, key: str) -> Path:
@@ -169,10 +173,11 @@ class CachedModel:
     def _read(self, key: str) -> ModelAnswer | None:
         try:
             entry = msgspec.json.decode(self._path(key).read_bytes(), type=_Entry)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            said = entry.said
+            is_sound = entry.key == key and entry.seal == _seal(key, said)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        said = entry.said
-        if entry.key != key or entry.seal != _seal(key, said):
+        if not is_sound or _is_empty(said):
             return None
         return ModelAnswer(text=said.text, calls=said.calls, usage=said.usage)
 
@@ -182,6 +187,8 @@ class CachedModel:
         A reader, here or in another process, finds all of it or nothing.
         """
         said = _Said(answer.text, answer.calls, answer.usage)
+        if _is_empty(said):
+            return answer
         try:
             entry = _Entry(key, self._name, said, _seal(key, said))
             written = msgspec.json.encode(entry)
@@ -220,6 +227,10 @@ class CachedModel:
 def _for_nothing(answer: ModelAnswer) -> ModelAnswer:
     """Return an answer as one that nobody was asked for now."""
     return changed(answer, usage=changed(answer.usage, cost=0.0, priced_calls=1), kept=True)
+
+
+def _is_empty(said: _Said) -> bool:
+    return not said.calls and not said.text.strip()
 
 
 def _seal(key: str, said: _Said) -> str:
