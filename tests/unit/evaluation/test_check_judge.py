@@ -174,13 +174,17 @@ async def test_figures_count_what_was_scored_and_say_what_was_not() -> None:
 
 async def test_a_judge_that_fails_leaves_examples_unscored() -> None:
     class Broken(Fixed):
+        def __init__(self, fault: BaseException) -> None:
+            super().__init__()
+            self.fault = fault
+
         async def evaluate_turn(
             self,
             query: EvaluationTurnQuery,
             canonical_memory: Mapping[str, object],
             responses: tuple[AgentTurnResponse, ...],
         ) -> JudgeTurnResult:
-            raise RuntimeError("down")
+            raise self.fault
 
     class Mute(Fixed):
         async def evaluate_turn(
@@ -192,7 +196,11 @@ async def test_a_judge_that_fails_leaves_examples_unscored() -> None:
             why = {response.agent_name: "no idea" for response in responses}
             return JudgeTurnResult(canonical_memory={}, evaluations=(), unscored=why)
 
-    for judge, reason in ((Broken(), "RuntimeError: down"), (Mute(), "no idea")):
+    for judge, reason in (
+        (Broken(RuntimeError("down")), "RuntimeError: down"),
+        (Broken(SystemExit(3)), "SystemExit: 3"),
+        (Mute(), "no idea"),
+    ):
         readings = await readings_of(judge, case(item(Label.KEPT)))
         assert [(r.said, r.reason, r.scored) for r in readings] == [(UNSCORED, reason, False)]
         assert figures_of(readings).accuracy is None

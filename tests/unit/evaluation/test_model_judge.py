@@ -55,7 +55,7 @@ class Bending(JudgingModel):
         if wants(prompt) != self.which or not self.bends:
             return answer
         bend = self.bends.pop(0) if len(self.bends) > 1 else self.bends[0]
-        if isinstance(bend, Exception):
+        if isinstance(bend, BaseException):
             raise bend
         if isinstance(bend, str):
             return ModelAnswer(text=bend)
@@ -155,6 +155,7 @@ async def test_an_invented_quote_is_told_to_the_model_which_may_repair_it() -> N
         "x" * 500_000,
         ModelFailed("the provider is down"),
         RuntimeError("broken pipe"),
+        SystemExit(3),
     ],
 )
 async def test_what_cannot_be_used_leaves_the_answer_unscored_and_never_a_zero(bend: Any) -> None:
