@@ -45,6 +45,7 @@ def test_a_folder_with_other_peoples_files_is_not_taken_over(tmp_path: Path) -> 
     done = acc("eval", *SMALL, "--out", tmp_path)
     assert done.returncode == 2
     assert "is not empty and holds no run: thesis.txt" in done.stderr
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_two_processes_do_not_write_one_run(tmp_path: Path) -> None:

@@ -129,3 +129,28 @@ def test_a_file_that_is_no_toml_is_told_what_is_wanted(
     assert "x.jsonl" in shown
     assert "labelled examples are TOML" in shown
     assert "docs/calibration.md" in shown
+
+
+def test_nothing_in_a_file_of_examples_steers_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    odd = {
+        "The disk is": r"\u001b]0;mine\u0007The disk is",
+        "absent": r"[red]\u001b[31mabsent",
+        'id = "a"': r'id = "a\u001b[2J"' + "\n" + r'language = "\u009b31m"',
+    }
+    text = CASE
+    for plain, written in odd.items():
+        text = text.replace(plain, written)
+    text = text.replace("unsupported", "supported")
+    wrong = text.replace(" }]", ', evidence = "is" }]')
+    (tmp_path / "odd.toml").write_text(wrong, encoding="utf-8")
+    assert acc(["judge", "check", "odd.toml"]) == 0
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\x9b"} & set(out)
+    assert "answer:  ␛]0;mine␇The disk is new." in out
+    assert "kind: [red]␛[31mabsent" in out
+    (tmp_path / "odd.toml").write_text(text, encoding="utf-8")
+    assert acc(["judge", "check", "odd.toml"]) == 2
+    assert "a␛[2J.1: a claim that is supported needs its evidence" in capsys.readouterr().err

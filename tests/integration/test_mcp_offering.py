@@ -64,6 +64,7 @@ async def test_an_agent_is_a_tool_with_conversations_that_go_on(mode: str) -> No
         first = await client.call_tool("office", {"message": "やあ"})
         place = first.structured_content["conversation_id"]
         again = await client.call_tool("office", {"message": "またね", "conversation_id": place})
+        lost = await client.call_tool("office", {"message": "また", "conversation_id": "lost"})
         small = await client.call_tool("office", {"message": "pay 5"}, progress_callback=hear)
         clerk = await client.call_tool("clerk", {"message": "file this"})
         with pytest.raises(MCPError, match="no tool 'nobody'"):
@@ -73,6 +74,13 @@ async def test_an_agent_is_a_tool_with_conversations_that_go_on(mode: str) -> No
     assert text(first) == "言いました: やあ (first)"
     assert text(again) == "言いました: またね (again)"
     assert again.structured_content["conversation_id"] == place
+    assert "note" not in again.structured_content
+    note = "There was no conversation lost: nothing that was said before is known."
+    assert lost.structured_content["note"] == note
+    assert [getattr(part, "text", "") for part in lost.content] == [
+        "言いました: また (first)",
+        note,
+    ]
     assert text(small) == "result: paid 5" and text(clerk) == "filed"
     assert heard == ["office calls pay", "office has answered"]
     assert wrong.is_error and "Expected `str`" in text(wrong)
@@ -219,3 +227,8 @@ def test_an_agent_whose_model_cannot_be_asked_is_not_offered(
     )
     assert run(["mcp", f"{file}:root"]) == 2
     assert "OPENAI_API_KEY" in capsys.readouterr().err
+
+
+def test_a_port_without_http_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["mcp", "office:office", "--port", "8123"]) == 2
+    assert "--port needs --http: on standard input there is no port" in capsys.readouterr().err

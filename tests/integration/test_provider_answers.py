@@ -71,6 +71,28 @@ async def test_a_prompt_arrives_whole_and_its_answer_comes_back(
 
 
 @EVERY
+@pytest.mark.parametrize("streams", [False, True])
+async def test_half_a_character_goes_as_a_question_mark(
+    wire: str, streams: bool, server: ProviderStandIn
+) -> None:
+    half = "caf\udce9"
+    calls = (ToolCall(id="c1", name="look", arguments={"what": half}),)
+    found = ToolResult(call_id="c1", name="look", content={"name": half})
+    said = (
+        PromptMessage(role="agent", author="a", parts=tuple(Part(call=call) for call in calls)),
+        PromptMessage(role="tool", author="look", parts=(Part(result=found),)),
+    )
+    prompt = Prompt(query=half, memory=half, instruction=half, tools=(LOOK,), messages=said)
+    model = model_for(wire, server, tokens_per_minute=1_000_000)
+    server.script = [say("done")]
+    answer = (await streamed(model, prompt))[1] if streams else await model.complete(prompt)
+    await model.aclose()
+    assert answer.text == "done"
+    (asked,) = server.asked
+    assert asked.text.count("caf?") >= 5
+
+
+@EVERY
 async def test_a_stream_comes_piece_by_piece_and_ends_with_the_answer(
     wire: str, server: ProviderStandIn
 ) -> None:

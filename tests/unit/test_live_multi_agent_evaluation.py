@@ -363,6 +363,21 @@ async def test_a_judge_that_fails_once_is_asked_again() -> None:
     assert result.summaries["acc"].scored_turns == 1
 
 
+async def test_a_judge_that_wants_to_end_the_process_only_fails() -> None:
+    class Leaving(ScriptedJudge):
+        async def evaluate_turn(
+            self,
+            query: EvaluationTurnQuery,
+            canonical_memory: Mapping[str, object],
+            responses: tuple[AgentTurnResponse, ...],
+        ) -> JudgeTurnResult:
+            raise SystemExit(3)
+
+    use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=Leaving())
+    result = await use_case.run_episode(queries("one"))
+    assert result.records["acc"][0].error == "judge: SystemExit: 3 (3 attempts)"
+
+
 async def test_a_turn_the_judge_cannot_score_is_unscored_and_never_a_zero() -> None:
     judge = ScriptedJudge(faults=[RuntimeError("down")] * 2)
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge, judge_attempts=2)

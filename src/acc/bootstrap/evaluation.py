@@ -137,7 +137,9 @@ def make_judge(
 ) -> JudgeEvaluatorPort:
     """Return the judge of one episode, blinded."""
     from acc.adapters.evaluation.blinding import BlindedJudge
+    from acc.adapters.evaluation.judging.steering import steering_flags
 
+    noted = {} if configuration.judging is None else {"flags_of": steering_flags}
     return BlindedJudge(
         open_judge(
             configuration.judge,
@@ -148,6 +150,7 @@ def make_judge(
         ),
         seed=scenario.seed,
         visible_characters=configuration.visible_characters,
+        **noted,
     )
 
 

@@ -265,7 +265,7 @@ def _made(judge: str) -> Any:
     if callable(found) and not _is_judge(found) and not _is_model(found) or isinstance(found, type):
         try:
             found = found()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InvalidInput(
                 f"cannot make {reference}: {type(error).__name__}: {error}"
             ) from error

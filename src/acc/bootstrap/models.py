@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> Lan
     Answers of providers are kept in the folder `cache`, or in that which ACC_MODEL_CACHE names;
     `sample` tells independent draws apart.
     """
-    return _kept(_core(name), name, cache, sample)
+    return _joined(name, _cores(name), cache, sample)
 
 
 class EpisodeModels:
@@ -91,7 +92,7 @@ class EpisodeModels:
         self._cache = cache
         self._prices = prices or {}
         self._on_call = on_call
-        self._made: dict[str, LanguageModelPort] = {}
+        self._made: dict[str, tuple[LanguageModelPort, ...]] = {}
         self.mistake = ""
 
     def of(self, who: str, part: Part = Part.AGENT) -> "Callable[[str], LanguageModelPort]":
@@ -99,10 +100,10 @@ class EpisodeModels:
 
         def model(name: str) -> LanguageModelPort:
             if name not in self._made:
-                self._made[name] = _core(name, self._prices)
+                self._made[name] = _cores(name, self._prices)
             # No agent can have the judge's name.
             draw = "(judge)" if part is Part.JUDGE else who
-            kept = _kept(self._made[name], name, self._cache, f"{self._episode}/{draw}")
+            kept = _joined(name, self._made[name], self._cache, f"{self._episode}/{draw}")
             names = _named(name)
             if names == ("embedded",):
                 return kept
@@ -116,7 +117,7 @@ class EpisodeModels:
         """Return a model that is not known by name, so that its calls count too."""
         if isinstance(model, ProviderModel):
             # Its connections belong to this loop; asking opens new ones.
-            self._made[f"held {id(model)}"] = model
+            self._made[f"held {id(model)}"] = (model,)
             price = price_for(model.choice, self._prices)
             name = name or model.name
             if price is not None:
@@ -145,7 +146,7 @@ class EpisodeModels:
 
     async def aclose(self) -> None:
         """Close the models' connections."""
-        for model in self._made.values():
+        for model in chain.from_iterable(self._made.values()):
             ending = getattr(model, "aclose", None)
             if ending is not None:
                 await ending()
@@ -189,6 +190,11 @@ class ProviderModel:
         unknown = sorted(settings.keys() - {item.name for item in fields(ModelSettings)})
         if unknown:
             raise InvalidInput(f"{name} has no setting {', '.join(unknown)}")
+        if not isinstance(name, str) or _is_ours(name):
+            raise InvalidInput(
+                f"{name!r} is no model of a provider, PROVIDER:MODEL such as openai:gpt-5.2; what "
+                "is ours is given to an agent by its name alone"
+            )
         self.choice = _choice(name, **settings)
         self._cache = None if cache is None else Path(cache)
         self._model: LanguageModelPort | None = None
@@ -257,10 +263,7 @@ def _choice(name: str, **settings: Any) -> "ModelChoice":
 
     if not is_provider_name(name):
         raise InvalidInput(unknown_model(name))
-    if settings.get("base_url") and "@http" not in name:
-        head, question, query = name.partition("?")
-        name = f"{head}@{settings.pop('base_url')}{question}{query}"
-    return replace(parse_choice(name), **settings)
+    return parse_choice(name, **settings)
 
 
 def plain_name(name: str) -> str:
@@ -286,10 +289,18 @@ def choice_of(name: str) -> "ModelChoice | None":
     return None if _is_ours(name) else _choice(name)
 
 
-def _core(name: str, prices: "Mapping[str, Price] | None" = None) -> LanguageModelPort:
-    """Return a model without a cache; what runs here costs nothing."""
+def _cores(name: str, prices: "Mapping[str, Price] | None" = None) -> tuple[LanguageModelPort, ...]:
+    """Return the models that a name means, without a cache."""
     names = _named(name)
-    found = [_single(one, prices, alone=len(names) == 1) for one in names]
+    return tuple(_core(one, prices, len(names) == 1) for one in names)
+
+
+def _joined(
+    name: str, cores: tuple[LanguageModelPort, ...], cache: Path | None, sample: str
+) -> LanguageModelPort:
+    """Return models as one; each keeps its own answers, for they are not those of the first."""
+    names = _named(name)
+    found = [_kept(core, one, cache, sample) for core, one in zip(cores, names, strict=True)]
     if len(found) == 1:
         return found[0]
     from acc.adapters.providers.trying import FallbackModel
@@ -297,7 +308,10 @@ def _core(name: str, prices: "Mapping[str, Price] | None" = None) -> LanguageMod
     return FallbackModel(found)
 
 
-def _single(name: str, prices: "Mapping[str, Price] | None", *, alone: bool) -> LanguageModelPort:
+def _core(
+    name: str, prices: "Mapping[str, Price] | None" = None, alone: bool = True
+) -> LanguageModelPort:
+    """Return one model without a cache; what runs here costs nothing."""
     model: LanguageModelPort
     price: Price | None = FREE
     if name == "embedded":
@@ -322,15 +336,12 @@ def _kept(
 ) -> LanguageModelPort:
     """Return a model whose answers are kept on disk, if that is wanted and saves a call."""
     folder = cache or model_cache()
-    names = _named(name)
-    if folder is None or all(_is_ours(one) for one in names):
+    if folder is None or _is_ours(name):
         return model
     from acc.adapters.providers.cache import CachedModel
 
-    identities = [one if _is_ours(one) else _choice(one).identity for one in names]
-    return CachedModel(
-        model, folder, identity={"models": identities}, name=" | ".join(names), sample=sample
-    )
+    identity = {"models": [_choice(name).identity]}
+    return CachedModel(model, folder, identity=identity, name=name, sample=sample)
 
 
 def _check_installed(choice: "ModelChoice") -> None:

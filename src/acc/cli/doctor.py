@@ -111,8 +111,9 @@ def doctor(
         _show(found)
     if found.untried:
         say_error(f"error: the server was not examined: {one_line(found.untried)}")
-        return 2
-    return 1 if found.has_failed else 0
+    if found.has_failed:
+        return 1
+    return 2 if found.untried else 0
 
 
 def _whole(url: str) -> str:

@@ -207,6 +207,10 @@ def result_table(summary: Mapping[str, Any]) -> Table:
         table.add_column("flagged", justify="right", style="red")
     for agent, measures in summary["agents"].items():
         cells = [figure(name, measures[name]["mean"] if measures[name] else None) for name in names]
+        if measures["last_memory_tokens"] and not measures["memory_tokens"]:
+            cells[names.index("memory_tokens")] = (
+                "-"  # tokens are reported, and no turn has a score
+            )
         if odd:
             cells.append(f"{measures['failed']} / {measures['unscored']}")
         if flagged:

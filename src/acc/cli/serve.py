@@ -108,6 +108,7 @@ class WhoOptions:
 _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DAY = 24 * 3600.0
 _USUAL = ServeLimits()
+_MCP_PORT = 8000
 
 
 @Parameter(name="*", group="Limits", show_default=True)
@@ -221,7 +222,10 @@ def mcp(
             negative=(),
         ),
     ] = False,
-    port: Annotated[int, Parameter(help="The port to listen on, 0 for a free one.")] = 8000,
+    port: Annotated[
+        int | None,
+        Parameter(help="The port to listen on with --http, 0 for a free one. [default: 8000]"),
+    ] = None,
     store: Annotated[
         str,
         Parameter(
@@ -247,6 +251,8 @@ def mcp(
     person is asked through the client where it can do that.
     """
     check_allow(allow)
+    if port is not None and not http:
+        raise InvalidInput("--port needs --http: on standard input there is no port")
     with redirect_stdout(stderr):  # standard output belongs to the protocol
         found = load_tree(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
@@ -258,7 +264,8 @@ def mcp(
     def greet(url: str) -> None:
         console().print(f"offering [bold]{found.name}[/bold] over MCP at {url}", highlight=False)
 
-    return 0 if offer_over_http(found, options, port=port, on_ready=greet) else 1
+    chosen = _MCP_PORT if port is None else port
+    return 0 if offer_over_http(found, options, port=chosen, on_ready=greet) else 1
 
 
 def _limits(given: LimitOptions) -> ServeLimits:

@@ -1,7 +1,7 @@
 """Agents offered as tools to the agents of others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -50,13 +50,22 @@ async def test_a_call_is_a_turn_of_a_conversation() -> None:
     await offered.aclose()
 
 
+async def test_that_a_conversation_is_not_known_is_told() -> None:
+    offered = offer("一", "二", "三")
+    first = await offered.call("till", {"message": "やあ"})
+    assert first.note == ""
+    for note in ("There was no conversation lost: nothing that was said before is known.", ""):
+        turn = await offered.call("till", {"message": "go on", "conversation_id": "lost"})
+        assert (turn.status, turn.conversation_id, turn.note) == ("completed", "lost", note)
+
+
 async def test_what_waits_for_a_person_tells_how_to_answer() -> None:
     offered = offer(call("pay", amount=3), "done", call("pay", amount=4), "no")
     turn = await offered.call("till", {"message": "pay", "conversation_id": "c"})
     assert turn.is_error and turn.status == "input_required"
     assert 'May pay be called? pay {"amount":3}' in turn.text
     again = await offered.call("till", {"message": "well?", "conversation_id": "c"})
-    assert again == turn == await offered.waiting("till", "c")
+    assert again == replace(turn, note="") == await offered.waiting("till", "c")
     answers = [{"request_id": turn.requests[0].id}]
     done = await offered.call("till", {"conversation_id": "c", "answers": answers})
     assert done.text == "done" and not done.is_error

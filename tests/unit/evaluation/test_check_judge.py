@@ -174,13 +174,17 @@ async def test_figures_count_what_was_scored_and_say_what_was_not() -> None:
 
 async def test_a_judge_that_fails_leaves_examples_unscored() -> None:
     class Broken(Fixed):
+        def __init__(self, fault: BaseException) -> None:
+            super().__init__()
+            self.fault = fault
+
         async def evaluate_turn(
             self,
             query: EvaluationTurnQuery,
             canonical_memory: Mapping[str, object],
             responses: tuple[AgentTurnResponse, ...],
         ) -> JudgeTurnResult:
-            raise RuntimeError("down")
+            raise self.fault
 
     class Mute(Fixed):
         async def evaluate_turn(
@@ -192,7 +196,11 @@ async def test_a_judge_that_fails_leaves_examples_unscored() -> None:
             why = {response.agent_name: "no idea" for response in responses}
             return JudgeTurnResult(canonical_memory={}, evaluations=(), unscored=why)
 
-    for judge, reason in ((Broken(), "RuntimeError: down"), (Mute(), "no idea")):
+    for judge, reason in (
+        (Broken(RuntimeError("down")), "RuntimeError: down"),
+        (Broken(SystemExit(3)), "SystemExit: 3"),
+        (Mute(), "no idea"),
+    ):
         readings = await readings_of(judge, case(item(Label.KEPT)))
         assert [(r.said, r.reason, r.scored) for r in readings] == [(UNSCORED, reason, False)]
         assert figures_of(readings).accuracy is None
@@ -252,6 +260,8 @@ def test_a_file_or_a_folder_of_ones_own_is_read(tmp_path: Path) -> None:
         "mine.1",
     )
     assert load_cases(tmp_path) == (found,)
+    file.write_text(_GOOD, encoding="utf-8-sig")  # as some editors write it
+    assert load_cases(tmp_path) == (found,)
     (tmp_path / "again.toml").write_text(_GOOD)
     with pytest.raises(InvalidInput, match="two cases have the id"):
         load_cases(tmp_path)
@@ -263,7 +273,11 @@ def test_a_file_or_a_folder_of_ones_own_is_read(tmp_path: Path) -> None:
         ("case = 3", "Expected `array`"),
         ("[[case]\n", "Expected"),
         (_GOOD.replace("supported", "kept"), "verdict must be one of"),
-        (_GOOD.replace("supported", "perhaps"), "Invalid enum value"),
+        (
+            _GOOD.replace("supported", "perhaps"),
+            "mine.1: verdict must be one of supported, contradicted, unsupported, not 'perhaps'",
+        ),
+        (_GOOD.replace('"supported"', "3"), "Expected `str`, got `int`"),
         (_GOOD.replace("How full?", ""), "the question is empty"),
         (_GOOD.replace("kind =", "sort ="), "unknown field"),
         (_GOOD.replace('evidence = "The disk is full"', 'evidence = "x"'), "does not stand"),

@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.providers.cache import CachedModel, check_folder
+from acc.application.waiting.patience import Patience
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.event import Part, ToolCall, ToolResult, Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
@@ -95,6 +98,43 @@ async def test_model_settings_and_sample_tell_questions_apart(tmp_path: Path) ->
     assert (await cached(inner, tmp_path, temperature=1).complete(PROMPT)).text == "two"
     assert (await model.sampled("vote 2").complete(PROMPT)).text == "three"
     assert (await model.complete(PROMPT)).text == "one"
+
+
+async def test_half_a_character_is_the_question_that_is_asked_for_it(tmp_path: Path) -> None:
+    model = cached(ScriptedModel("one"), tmp_path)
+    assert (await model.complete(Prompt(query="q\ud800"))).text == "one"
+    assert (await model.complete(Prompt(query="q?"))).kept
+
+
+def with_fields(*names: str) -> dict[str, object]:
+    return {"type": "object", "properties": {name: {} for name in names}}
+
+
+async def test_the_order_of_a_schemas_fields_is_part_of_the_question(tmp_path: Path) -> None:
+    model = cached(ScriptedModel("one", "two", "three", "four"), tmp_path)
+    prompts = [Prompt(query="q", output_schema=with_fields(*names)) for names in ("ab", "ba")]
+    for names in ("ab", "ba"):
+        spec = ToolSpec(name="t", description="d", parameters=with_fields(*names))
+        prompts.append(Prompt(query="q", tools=(spec,)))
+    for kept in (False, True):
+        found = [await model.complete(prompt) for prompt in prompts]
+        assert [answer.text for answer in found] == ["one", "two", "three", "four"]
+        assert {answer.kept for answer in found} == {kept}
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+async def test_an_empty_answer_is_not_kept(empty: str, tmp_path: Path) -> None:
+    model = cached(ScriptedModel(empty, "something"), tmp_path)
+    assert [(await model.complete(PROMPT)).text for _ in range(3)] == [empty, *["something"] * 2]
+
+
+async def test_a_file_that_is_nested_too_deeply_counts_as_damaged(tmp_path: Path) -> None:
+    await cached(ScriptedModel(ANSWER), tmp_path).complete(PROMPT)
+    (file,) = files(tmp_path)
+    deep = b"[" * 100_000 + b"]" * 100_000
+    file.write_bytes(file.read_bytes().replace('[1,"二"]'.encode(), deep))
+    assert (await cached(ScriptedModel("anew"), tmp_path).complete(PROMPT)).text == "anew"
+    assert (await cached(ScriptedModel(), tmp_path).complete(PROMPT)).text == "anew"
 
 
 async def test_a_failure_is_not_kept(tmp_path: Path) -> None:
@@ -184,6 +224,154 @@ async def test_an_answer_that_cannot_be_written_is_given_and_not_kept(tmp_path: 
     odd = ModelAnswer(calls=(ToolCall(id="c", name="n", arguments={"x": object()}),))
     assert await cached(ScriptedModel(odd), tmp_path).complete(PROMPT) is odd
     assert files(tmp_path) == []
+
+
+class Varying:
+    """Answers each time something else, once it may."""
+
+    def __init__(self, *faults: Exception) -> None:
+        self.count = 0
+        self.may = asyncio.Event()
+        self.faults = list(faults)
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        self.count += 1
+        number = self.count
+        await self.may.wait()
+        if self.faults:
+            raise self.faults.pop(0)
+        return ModelAnswer(text=f"answer {number}", usage=Usage(input_tokens=5, cost=0.25))
+
+
+def of(model: Varying, folder: Path) -> CachedModel:
+    return CachedModel(model, folder, identity={}, name="a")
+
+
+async def soon() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_what_is_being_asked_already_is_not_asked_again(tmp_path: Path) -> None:
+    inner = Varying()
+    model = of(inner, tmp_path)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(model.complete(PROMPT)) for _ in range(3)]
+        other = group.create_task(model.complete(Prompt(query="other")))
+        await soon()
+        inner.may.set()
+    first, *others = [task.result() for task in tasks]
+    assert (first.text, first.usage.cost, first.kept) == ("answer 1", 0.25, False)
+    assert {(found.text, found.usage.cost, found.kept) for found in others} == {
+        ("answer 1", 0.0, True)
+    }
+    assert other.result().text == "answer 2"
+    assert (model.hits, model.misses) == (2, 2)
+    assert (await of(inner, tmp_path).complete(PROMPT)).text == "answer 1"
+
+
+async def test_a_failure_is_told_to_all_who_wait_and_the_next_asks_again(tmp_path: Path) -> None:
+    inner = Varying(ModelFailed("down"))
+    model = of(inner, tmp_path)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(failing(model)) for _ in range(3)]
+        await soon()
+        inner.may.set()
+    assert [task.result() for task in tasks] == ["down"] * 3
+    assert (await model.complete(PROMPT)).text == "answer 2"
+
+
+async def failing(model: CachedModel) -> str:
+    with pytest.raises(ModelFailed) as found:
+        await model.complete(PROMPT)
+    return str(found.value)
+
+
+async def test_where_one_gives_up_another_who_waited_asks(tmp_path: Path) -> None:
+    inner = Varying()
+    model = of(inner, tmp_path)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(model.complete(PROMPT))
+        await soon()
+        tasks = [group.create_task(model.complete(PROMPT)) for _ in range(3)]
+        await soon()
+        # One who waits may give up as well, at no cost to the others.
+        tasks.pop().cancel()
+        first.cancel()
+        await soon()
+        inner.may.set()
+    assert {task.result().text for task in tasks} == {"answer 2"}
+    assert inner.count == 2
+
+
+async def test_who_waits_for_anothers_question_loses_no_patience(tmp_path: Path) -> None:
+    inner = Varying()
+    model = of(inner, tmp_path)
+
+    async def patient() -> str:
+        async with Patience(0.01):
+            return (await model.complete(PROMPT)).text
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(model.complete(PROMPT))
+        await soon()
+        waiting = group.create_task(patient())
+        await asyncio.sleep(0.05)
+        inner.may.set()
+    assert waiting.result() == "answer 1"
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+async def test_of_two_answers_the_one_that_was_kept_first_stands(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    if not has_links:
+        monkeypatch.setattr(Path, "hardlink_to", refuse)
+    inner = Varying()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(of(inner, tmp_path).complete(PROMPT)) for _ in range(3)]
+        listening = group.create_task(listened(of(inner, tmp_path)))
+        await soon()
+        inner.may.set()
+    assert inner.count == 4
+    answers = [task.result() for task in tasks] + listening.result()
+    assert len({answer.text for answer in answers}) == 1
+    # All of them were asked for, and paid for.
+    assert {(answer.usage.cost, answer.kept) for answer in answers} == {(0.25, False)}
+    kept = await of(inner, tmp_path).complete(PROMPT)
+    assert (kept.text, kept.kept) == (answers[0].text, True)
+    assert len(files(tmp_path)) == 1
+
+
+async def listened(model: CachedModel) -> list[ModelAnswer]:
+    return [piece async for piece in model.stream(PROMPT) if isinstance(piece, ModelAnswer)]
+
+
+async def test_who_stops_listening_may_ask_the_same_again(tmp_path: Path) -> None:
+    model = cached(ScriptedModel("a b", "c"), tmp_path)
+    stream = model.stream(PROMPT)
+    assert await anext(stream) == "a "
+    async with asyncio.timeout(5):
+        assert (await model.complete(PROMPT)).text == "c"
+    last = [piece async for piece in stream][-1]
+    assert isinstance(last, ModelAnswer) and last.text == "c"
+
+
+def test_two_loops_ask_each_for_itself(tmp_path: Path) -> None:
+    barrier = threading.Barrier(2)
+
+    class Meeting:
+        async def complete(self, prompt: Prompt) -> ModelAnswer:
+            await asyncio.to_thread(barrier.wait, 10)
+            return ModelAnswer(text=threading.current_thread().name)
+
+    model = CachedModel(Meeting(), tmp_path, identity={}, name="a")
+    with ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(asyncio.run, model.complete(PROMPT)) for _ in range(2)]
+        assert len({found.result(20).text for found in running}) == 1
 
 
 WRITER = """

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,17 @@ def test_other_names_of_a_provider_are_understood(name: str, provider: str) -> N
         ("openai:m@http://far.example/v1", "in the clear"),
         ("openai:m@http://127.0.0.1.far.example/v1", "in the clear"),
         ("openai:m@https://user:pass@h.example:99999999/v1", "is no URL"),
+        ("openai:m@proxy.example/v1", "openai:m is followed by an address that is no URL"),
+        ("openai:m@localhost", "no URL: write openai:MODEL@https://proxy.example/v1"),
+        ("anthropic:m@proxy:8080", "an address that is no URL"),
+        ("google:m@[::1]/v1", "an address that is no URL"),
+        ("openai:m@ftp://h.example/v1", "an address that is no URL"),
+        ("openai:m@user:pass@h.example/v1", "an address that is no URL"),
+        ("openai:m@https:/h.example/v1", "an address that is no URL"),
+        ("openai:https://user:pass@h.example/v1", "an address that is no URL"),
+        ("groq:m@h.example/v1", "groq:m is followed by an address that is no URL"),
+        ("openai-compatible:m@127.0.0.1:8080/v1", "an address that is no URL"),
+        ("openai:m@HTTP://far.example/v1", "in the clear"),
         ("openai:gpt-5?key=sk-pass@abcdefghij", "not the key itself"),
         ("openai:gpt-5?key=gsk_pass_abcdefghij", "not the key itself"),
         ("openai:gpt-5?key=pass12ab34cd56ef", "not the key itself"),
@@ -82,6 +94,84 @@ def test_a_name_that_cannot_work_says_why(name: str, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault) as found:
         parse_choice(name)
     assert "pass" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["HTTPS://proxy.example/v1", "Https://proxy.example/v1", "https://proxy.example/v1"]
+)
+def test_a_scheme_may_be_written_in_capitals(url: str) -> None:
+    for found in (
+        parse_choice(f"openai:gpt@{url}?seed=1"),
+        parse_choice("openai:gpt?seed=1", base_url=url),
+        parse_choice("openai:gpt@https://other.example/v1?seed=1", base_url=url),
+    ):
+        assert found == ModelChoice(
+            provider="openai", model="gpt", base_url="https://proxy.example/v1", seed=1
+        )
+
+
+@pytest.mark.parametrize("url", ["proxy.example/v1", "proxy", "ftp://proxy.example", "//x", "@"])
+@pytest.mark.parametrize("name", ["openai:gpt", "openai-compatible:m", "anthropic:c?seed=1"])
+def test_a_base_url_that_is_none_is_refused_and_never_part_of_the_models_name(
+    name: str, url: str
+) -> None:
+    with pytest.raises(InvalidInput, match="is no http or https URL"):
+        ProviderModel(name, base_url=url)
+
+
+@pytest.mark.parametrize("base_url", [None, ""])
+def test_a_base_url_that_is_not_given_leaves_that_of_the_name(base_url: str | None) -> None:
+    model = ProviderModel("openai:gpt@https://proxy.example/v1", base_url=base_url)
+    assert model.choice.base_url == "https://proxy.example/v1"
+
+
+@pytest.mark.parametrize("model", ["claude@20250929", "org/Qwen@v2", "@cf/meta/llama-3.1-8b"])
+def test_a_models_name_may_hold_the_mark_that_stands_before_a_url(model: str) -> None:
+    assert parse_choice(f"litellm:{model}").model == model
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"temperature": "0"}, "temperature of openai:m is a number, not '0'"),
+        ({"top_p": True}, "top_p of openai:m is a number, not True"),
+        ({"attempts": "3"}, "attempts of openai:m is a whole number, not '3'"),
+        ({"attempts": 2.5}, "attempts of openai:m is a whole number, not 2.5"),
+        ({"attempts": None}, "attempts of openai:m is a whole number, not None"),
+        ({"concurrency": 1.5}, "concurrency of openai:m is a whole number, not 1.5"),
+        ({"concurrency": True}, "concurrency of openai:m is a whole number, not True"),
+        ({"timeout": None}, "timeout of openai:m is a number, not None"),
+        ({"thinking": True}, "thinking of openai:m is a text, not True"),
+        ({"thinking": 5}, "thinking of openai:m is a text, not 5"),
+        ({"base_url": 5}, "base_url of openai:m is a text, not 5"),
+        ({"api_key_env": b"KEY"}, "api_key_env of openai:m is a text, not bytes"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused_at_once(settings: Any, told: str) -> None:
+    with pytest.raises(InvalidInput) as found:
+        ProviderModel("openai:m", **settings)
+    assert str(found.value) == told
+
+
+def test_what_is_left_to_the_provider_may_be_said_so() -> None:
+    left = {"temperature": None, "max_tokens": None, "concurrency": None, "thinking": None}
+    found = ProviderModel("openai:m", **left, timeout=3, api_key_env=None, output=None).choice
+    assert found == parse_choice("openai:m?timeout=3")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("local", "'local' is no model of a provider"),
+        ("embedded", "'embedded' is no model of a provider"),
+        (None, "None is no model of a provider"),
+        ("openai:a|anthropic:b", "'openai:a|anthropic:b' is a list, and this takes one model"),
+        ("openai:a?thinking=low|anthropic:b", "'openai:a' is a list, and this takes one model"),
+    ],
+)
+def test_a_model_with_settings_is_one_of_a_provider(name: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        ProviderModel(name)
 
 
 def test_a_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

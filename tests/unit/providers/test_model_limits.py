@@ -2,10 +2,13 @@
 
 import asyncio
 import contextlib
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits
+from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits, Seats
 from acc.application.waiting.patience import Patience
 from acc.domain.value_objects.event import Usage, text_part
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
@@ -60,6 +63,76 @@ def test_a_limiter_serves_one_loop_after_another() -> None:
     model = LimitedModel(slow, limiter)
     for _ in range(2):
         assert asyncio.run(model.complete(Prompt(query="q"))).text == "done"
+
+
+def test_no_more_calls_run_at_once_in_all_loops_together_than_the_limit_says() -> None:
+    guard, slow, limiter = threading.Lock(), Slow(), Limiter(Limits(concurrency=2))
+
+    class Shared:
+        async def complete(self, prompt: Prompt) -> ModelAnswer:
+            with guard:
+                slow.now += 1
+                slow.most = max(slow.most, slow.now)
+            await asyncio.sleep(0.005)
+            with guard:
+                slow.now -= 1
+            return ModelAnswer(text="done")
+
+    async def several() -> int:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                model = LimitedModel(Shared(), limiter)
+                group.create_task(model.complete(Prompt(query="q")))
+        return 10
+
+    with ThreadPoolExecutor(3) as threads:
+        running = [threads.submit(asyncio.run, several()) for _ in range(3)]
+        assert [found.result(20) for found in running] == [10] * 3
+    assert slow.most == 2
+
+
+async def test_one_who_gives_up_leaves_the_seat_to_the_next() -> None:
+    seats = Seats(1)
+    order: list[str] = []
+
+    async def sits(name: str) -> None:
+        async with seats.one():
+            order.append(name)
+            await asyncio.sleep(0.001)
+
+    async with asyncio.TaskGroup() as group:
+        async with seats.one():
+            given_up, offered = (group.create_task(sits(name)) for name in ("a", "b"))
+            kept = group.create_task(sits("c"))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            await asyncio.sleep(0)
+        # It is offered the seat by now, and has not sat down.
+        offered.cancel()
+        await kept
+    assert order == ["c"]
+    async with asyncio.timeout(1), seats.one():
+        pass
+
+
+def test_a_seat_in_a_loop_that_is_closed_is_free() -> None:
+    seats = Seats(1)
+    loop = asyncio.new_event_loop()
+    here, waits = seats.one(), seats.one()
+    loop.run_until_complete(here.__aenter__())
+    waiting = loop.create_task(waits.__aenter__())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    waiting._log_destroy_pending = False  # type: ignore[attr-defined] # it was cut off on purpose
+
+    async def sits() -> str:
+        async with asyncio.timeout(1), seats.one():
+            return "sat"
+
+    assert [asyncio.run(sits()) for _ in range(2)] == ["sat", "sat"]
+    del here, waits, waiting
+    gc.collect()
+    assert asyncio.run(sits()) == "sat"
 
 
 async def test_requests_beyond_a_minutes_worth_wait_in_line() -> None:

@@ -104,6 +104,20 @@ async def test_the_next_model_steps_in_where_the_first_cannot_answer(reason: str
     assert (await pieces(model))[0] == "second"
 
 
+async def test_that_another_answers_in_the_place_of_a_model_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = [ScriptedModel(failed(reason), repeat=True) for reason in ("server", "timeout")]
+    model = FallbackModel([*inner, ScriptedModel("third", repeat=True)])
+    for _ in range(2):
+        assert (await model.complete(PROMPT)).text == "third"
+        assert (await pieces(model))[0] == "third"
+    assert caplog.messages == [
+        "server; the next model answers in its place",
+        "timeout; the next model answers in its place",
+    ]
+
+
 @pytest.mark.parametrize("reason", ["key_refused", "unknown_model", "rejected"])
 async def test_a_mistake_is_not_covered_up_by_the_next_model(reason: str) -> None:
     first = ScriptedModel(failed(reason, retryable=False), repeat=True)

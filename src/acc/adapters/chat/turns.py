@@ -4,8 +4,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
+from acc.adapters.chat.writing import as_json
 from acc.domain.value_objects.event import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import Prompt, ToolSpec
 
@@ -106,7 +105,7 @@ def plain(content: object) -> str:
     """Return a text as it is, and anything else as JSON."""
     if isinstance(content, str):
         return content
-    return msgspec.json.encode(content, enc_hook=str).decode()
+    return as_json(content).decode()
 
 
 def is_file(part: Part, *kinds: str) -> bool:

@@ -1,7 +1,7 @@
 """Hiding from a judge whose answer it reads."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from acc.domain.errors import JudgeContractBroken
@@ -16,7 +16,11 @@ DEFAULT_VISIBLE_CHARACTERS = 8_000
 
 
 class BlindedJudge:
-    """Passes answers on under letters, shuffled anew each turn by a seed, without traces."""
+    """Passes answers on under letters, shuffled anew each turn by a seed, without traces.
+
+    Of a long answer the judge is shown the beginning; `flags_of` returns what is to be noted of all
+    of it, where the judge itself notes such things.
+    """
 
     def __init__(
         self,
@@ -24,10 +28,12 @@ class BlindedJudge:
         *,
         seed: int,
         visible_characters: int = DEFAULT_VISIBLE_CHARACTERS,
+        flags_of: Callable[[str], tuple[str, ...]] = lambda answer: (),
     ) -> None:
         self._judge = judge
         self._seed = seed
         self._visible = visible_characters
+        self._flags_of = flags_of
 
     async def evaluate_turn(
         self,
@@ -57,6 +63,7 @@ class BlindedJudge:
             for verdict in result.evaluations
         }
         names = {label: response.agent_name for label, response in labels.items()}
+        flags = {label: self._flags(result, label, response) for label, response in labels.items()}
         return replace(
             result,
             evaluations=tuple(
@@ -65,5 +72,14 @@ class BlindedJudge:
                 if response.agent_name in verdicts
             ),
             unscored={names[label]: why for label, why in result.unscored.items()},
-            flags={names[label]: flags for label, flags in result.flags.items()},
+            flags={names[label]: found for label, found in flags.items() if found},
         )
+
+    def _flags(
+        self, result: JudgeTurnResult, label: str, response: AgentTurnResponse
+    ) -> tuple[str, ...]:
+        """Return the judge's flags, and those of what it was not shown."""
+        flags = tuple(result.flags.get(label, ()))
+        if len(response.response_text) <= self._visible:
+            return flags
+        return tuple(dict.fromkeys([*flags, *self._flags_of(response.response_text)]))

@@ -19,7 +19,7 @@ from acc.domain.errors import InvalidInput
 
 class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: str
-    verdict: Label
+    verdict: str
     text: str
     evidence: str = ""
     answer: str = ""
@@ -70,7 +70,7 @@ def _files(path: Path) -> list[Path]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InvalidInput(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -106,11 +106,13 @@ def _case(file: _File, case: _Case) -> CalibrationCase:
 def _item(name: str, item: _Item, is_claim: bool) -> CalibrationItem:
     allowed = CLAIM_LABELS if is_claim else RULE_LABELS
     if item.verdict not in allowed:
-        raise ValueError(f"{name}: verdict must be one of {', '.join(allowed)}")
+        raise ValueError(
+            f"{name}: verdict must be one of {', '.join(allowed)}, not {item.verdict!r}"
+        )
     return CalibrationItem(
         id=name,
         kind=item.kind,
-        label=item.verdict,
+        label=Label(item.verdict),
         text=item.text,
         answer=item.answer or item.text,
         evidence=item.evidence,

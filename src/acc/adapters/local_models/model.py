@@ -10,6 +10,7 @@ import msgspec
 
 from acc.adapters.chat.answering import Answer
 from acc.adapters.chat.streams import ServerFault, events
+from acc.adapters.chat.writing import as_json
 from acc.adapters.local_models.choice import LocalChoice
 from acc.adapters.local_models.requests import request_for
 from acc.adapters.local_models.shared_files import Address
@@ -112,7 +113,7 @@ class LocalModel:
         request = client.build_request(
             "POST",
             f"{address.url}/v1/chat/completions",
-            content=msgspec.json.encode(body),
+            content=as_json(body),
             headers=headers | {"Content-Type": "application/json"},
         )
         response = await client.send(request, stream=True)

@@ -208,8 +208,12 @@ def _result(turn: OfferedTurn) -> mcp_types.CallToolResult:
         "conversation_id": turn.conversation_id,
         "status": turn.status,
     }
+    said = [turn.text]
+    if turn.note:
+        structured["note"] = turn.note
+        said.append(turn.note)
     return mcp_types.CallToolResult(
-        content=[mcp_types.TextContent(text=turn.text)],
+        content=[mcp_types.TextContent(text=text) for text in said],
         structured_content=structured,
         is_error=turn.is_error,
     )

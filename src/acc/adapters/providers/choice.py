@@ -98,6 +98,12 @@ class ModelChoice:
             )
         if not self.model.strip() or not self.model.isprintable():
             raise InvalidInput(f"{self.provider}: a model's name is missing, as in openai:gpt-5.2")
+        self._check_kinds()
+        if not self.base_url and _ADDRESS.search(self.model):
+            raise InvalidInput(
+                f"{self.provider}:{_NAME_ENDS.split(self.model)[0]} is followed by an address that "
+                f"is no URL: write {self.provider}:MODEL@https://proxy.example/v1"
+            )
         _check_url(self.provider, self.base_url)
         if self.api_key_env and not is_variable(self.api_key_env):
             raise InvalidInput(
@@ -110,6 +116,22 @@ class ModelChoice:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise InvalidInput(f"{name} of {self.name} cannot be {value!r}")
+
+    def _check_kinds(self) -> None:
+        """Refuse what is no text where one is wanted, and no number where that is."""
+        for item in fields(self):
+            value, wanted = getattr(self, item.name), "a text"
+            is_fit = isinstance(value, str)
+            if item.name in _LEAST:
+                is_whole = item.name in _WHOLE
+                wanted = "a whole number" if is_whole else "a number"
+                is_fit = isinstance(value, int if is_whole else int | float)
+                is_fit = is_fit and not isinstance(value, bool) or value is item.default is None
+            if not is_fit:
+                who = f"{self.provider}:{self.model}"
+                # In the place of its variable's name a key itself may have been given.
+                shown = type(value).__name__ if item.name == "api_key_env" else repr(value)
+                raise InvalidInput(f"{item.name} of {who} is {wanted}, not {shown}")
 
     @property
     def name(self) -> str:
@@ -198,6 +220,13 @@ _DECIDING = (
 )
 _WHOLE = frozenset({"max_tokens", "seed", "attempts", "concurrency"})
 _TEXTS = {"thinking": "thinking", "output": "output", "key": "api_key_env"}
+_TEXT_FIELDS = frozenset({"base_url", *_TEXTS.values()})
+#: A URL within a name, with the mark before it, and how one begins.
+_URL = re.compile(r"@https?://.*", re.I | re.S)
+_SCHEME = re.compile(r"^https?:", re.I)
+_NAME_ENDS = re.compile("@|://")
+#: What ends like an address, which would be taken for a part of the model's name.
+_ADDRESS = re.compile(r"://|.@(?:localhost|[^@]*[.:/\[][^@]*)$")
 
 
 def alternatives(name: str) -> tuple[str, ...]:
@@ -211,21 +240,32 @@ def is_provider_name(name: str) -> bool:
     return bool(colon) and ALIASES.get(prefix, prefix) in KEYS
 
 
-def parse_choice(name: str) -> ModelChoice:
-    """Return the choice that `PROVIDER:MODEL[@BASE_URL][?SETTING=VALUE&…]` names."""
+def parse_choice(name: str, **given: Any) -> ModelChoice:
+    """Return the choice that `PROVIDER:MODEL[@BASE_URL][?SETTING=VALUE&…]` names.
+
+    What is `given` counts before what the name says; a text that is empty or None was not given.
+    """
+    if _ALTERNATIVE in name:
+        raise InvalidInput(
+            f"{name.partition('?')[0]!r} is a list, and this takes one model: give the list to an "
+            "agent as its model's name"
+        )
     head, question, query = name.partition("?")
     prefix, colon, model = head.partition(":")
     if not colon:
         raise InvalidInput(f"{head!r} names no model: write PROVIDER:MODEL, as in openai:gpt-5.2")
-    base_url = ""
-    for scheme in ("@https://", "@http://"):
-        if scheme in model:
-            model, _, rest = model.partition(scheme)
-            base_url = scheme[1:] + rest
     settings = _settings(head, query) if question else {}
-    return ModelChoice(
-        provider=ALIASES.get(prefix, prefix), model=model, base_url=base_url, **settings
-    )
+    found = _URL.search(model)
+    if found:
+        model, settings["base_url"] = model[: found.start()], found[0][1:]
+    settings |= {key: value for key, value in given.items() if not _is_left_out(key, value)}
+    if isinstance(settings.get("base_url"), str):
+        settings["base_url"] = _SCHEME.sub(lambda scheme: scheme[0].lower(), settings["base_url"])
+    return ModelChoice(provider=ALIASES.get(prefix, prefix), model=model, **settings)
+
+
+def _is_left_out(key: str, value: object) -> bool:
+    return key in _TEXT_FIELDS and (value is None or value == "")
 
 
 def _settings(name: str, query: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from acc.adapters.chat.heard import Heard
 from acc.adapters.chat.naming import Spoken
 from acc.adapters.chat.streams import ServerFault, Unreadable, events, whole
 from acc.adapters.chat.turns import Kept
+from acc.adapters.chat.writing import as_json
 from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.faults import Faults
 from acc.adapters.providers.leaving_out import LeavingOut
@@ -149,7 +150,7 @@ class DirectModel:
         while True:
             takes_back, sent = self._takes_back, self._settings.sent
             body = self._wire.body(prompt, self._kept(prompt), streams=streams)
-            content = msgspec.json.encode(merged(sent, body), enc_hook=str)
+            content = as_json(merged(sent, body))
             async with self._opened().stream("POST", url, content=content) as response:
                 if response.is_success:
                     yield response
@@ -241,7 +242,7 @@ def _places(prompt: Prompt, *, to_the_end: bool = False) -> Iterator[bytes]:
     for message in prompt.messages:
         if message.role == "agent" and any(part.call is not None for part in message.parts):
             yield before.digest()
-        before.update(msgspec.json.encode(message, enc_hook=str))
+        before.update(as_json(message))
     if to_the_end:
         yield before.digest()
 

@@ -20,6 +20,7 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from acc.adapters.chat.naming import Spoken
+from acc.adapters.chat.writing import sendable
 from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.conversation import Conversation, parameters, tool_call
 from acc.adapters.providers.faults import Faults
@@ -63,7 +64,7 @@ class HostedModel:
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the answer to a prompt."""
-        model, spoken = self._opened(), Spoken(prompt, arguments=True)
+        model, spoken = self._opened(), Spoken(sendable(prompt), arguments=True)
         try:
             response = await model.request(
                 self._conversation.messages(spoken.prompt),
@@ -79,7 +80,7 @@ class HostedModel:
 
         A stream that breaks off is a failure, however much of it had come.
         """
-        model, spoken = self._opened(), Spoken(prompt, arguments=True)
+        model, spoken = self._opened(), Spoken(sendable(prompt), arguments=True)
         try:
             async with model_request_stream(
                 model,

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import math
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack, asynccontextmanager, nullcontext
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
-import msgspec
-
+from acc.adapters.chat.writing import as_json
 from acc.adapters.providers.trying import close, streamed
 from acc.application.waiting.patience import held
 from acc.domain.value_objects.event import Usage
@@ -69,13 +71,71 @@ class Limits:
         return self == Limits()
 
 
-class _Room:
-    """Where the calls of one event loop wait: for a seat, and in line for the allowances."""
+class Seats:
+    """So many at once, in all event loops of the process; who waits sits down in order of coming.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seats: int | None) -> None:
-        self.loop = loop
-        self.seats = nullcontext() if seats is None else asyncio.Semaphore(seats)
-        self.line = asyncio.Lock()
+    A seat that was taken in a loop which is closed by now is free again.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # One who is cleared away in the midst of this gives up in the same thread.
+        self._guard = threading.RLock()
+        #: The loops in which those run who sit.
+        self._taken: list[asyncio.AbstractEventLoop] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Wait for a seat, and have it for a while."""
+        loop = asyncio.get_running_loop()
+        await self._sit(loop)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._leave(loop)
+
+    async def _sit(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._guard:
+            if len(self._taken) >= self._most:
+                self._taken = [one for one in self._taken if not one.is_closed()]
+            self._fill()
+            if len(self._taken) < self._most:
+                self._taken.append(loop)
+                return
+            seat = loop.create_future()
+            self._waiting.append(seat)
+        try:
+            await seat
+        except BaseException:
+            self._give_up(seat)
+            raise
+
+    def _give_up(self, seat: "asyncio.Future[None]") -> None:
+        with self._guard:
+            if seat in self._waiting:
+                self._waiting.remove(seat)
+            else:
+                self._leave(seat.get_loop())
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop in self._taken:  # unless it was closed meanwhile
+            self._taken.remove(loop)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Let sit down who waits, while there are seats."""
+        while self._waiting and len(self._taken) < self._most:
+            seat = self._waiting.popleft()
+            with suppress(RuntimeError):  # its loop was closed, so that nobody waits there any more
+                seat.get_loop().call_soon_threadsafe(_offer, seat)
+                self._taken.append(seat.get_loop())
+
+
+def _offer(seat: "asyncio.Future[None]") -> None:
+    if not seat.done():
+        seat.set_result(None)
 
 
 class Limiter:
@@ -94,8 +154,11 @@ class Limiter:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._name = name
-        self._most = limits.concurrency
-        self._room: _Room | None = None
+        self._seats = None if limits.concurrency is None else Seats(limits.concurrency)
+        self._guard = threading.Lock()
+        #: Where the calls of a loop stand in line for the allowances, which all loops share.
+        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+        self._lines = WeakKeyDictionary()
         self._requests = _allowance(limits.requests_per_minute, now)
         self._tokens = _allowance(limits.tokens_per_minute, now)
         self._now = now
@@ -105,32 +168,39 @@ class Limiter:
     @asynccontextmanager
     async def turn(self, prompt: Prompt) -> AsyncIterator[Callable[[Usage], None]]:
         """Wait for one's turn; what was spent in it is to be told to the function given."""
-        room = self._room_here()
         guess = 0.0 if self._tokens is None else min(_guess(prompt), self._tokens.most)
 
         def spent(usage: Usage) -> None:
             told = usage.input_tokens + usage.output_tokens
             if self._tokens is not None and told:
-                self._tokens.give(guess - told)
+                with self._guard:
+                    self._tokens.give(guess - told)
 
         with ExitStack() as clocks:
             clocks.enter_context(held())
-            async with room.seats:
-                await self._admitted(guess, room.line)
+            async with nullcontext() if self._seats is None else self._seats.one():
+                await self._admitted(guess)
                 clocks.close()
                 yield spent
 
-    async def _admitted(self, guess: float, line: asyncio.Lock) -> None:
+    async def _admitted(self, guess: float) -> None:
         """Stand in line until there is enough of everything, and take it."""
         wanted = [(self._requests, 1.0), (self._tokens, guess)]
-        taken = [(allowance, amount) for allowance, amount in wanted if allowance is not None]
+        needed = [(allowance, amount) for allowance, amount in wanted if allowance is not None]
         since = self._now()
-        async with line:
-            while wait := max((one.wait_for(amount) for one, amount in taken), default=0.0):
+        async with self._line_here():
+            while wait := self._wait_or_take(needed):
                 self._tell(self._now() - since + wait)
                 await self._sleep(wait)
-            for one, amount in taken:
-                one.take(amount)
+
+    def _wait_or_take(self, needed: Sequence[tuple[Allowance, float]]) -> float:
+        """Take what is needed and return 0, or return how long to wait for it."""
+        with self._guard:
+            wait = max((one.wait_for(amount) for one, amount in needed), default=0.0)
+            if not wait:
+                for one, amount in needed:
+                    one.take(amount)
+            return wait
 
     def _tell(self, seconds: float) -> None:
         """Log how long the first in line has to stand there, if that is long."""
@@ -141,12 +211,14 @@ class Limiter:
             "%s is held back by its limits: a call waits %.0f s for its turn", self._name, seconds
         )
 
-    def _room_here(self) -> _Room:
-        """Return the room of the running loop, to which all that waits belongs."""
+    def _line_here(self) -> asyncio.Lock:
+        """Return the line of the running loop, to which all that waits belongs."""
         loop = asyncio.get_running_loop()
-        if self._room is None or self._room.loop is not loop:
-            self._room = _Room(loop, self._most)
-        return self._room
+        with self._guard:
+            line = self._lines.get(loop)
+            if line is None:
+                line = self._lines[loop] = asyncio.Lock()
+            return line
 
 
 class LimitedModel:
@@ -185,5 +257,5 @@ def _guess(prompt: Prompt) -> int:
     said = (prompt.instruction, prompt.memory, prompt.query)
     length = sum(len(text.encode("utf-8", "replace")) for text in said)
     for message in prompt.messages:
-        length += len(msgspec.json.encode(message.parts, enc_hook=str))
+        length += len(as_json(message.parts))
     return length // _BYTES_A_TOKEN + 1

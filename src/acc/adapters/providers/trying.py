@@ -1,6 +1,7 @@
 """Trying again, and trying someone else: only what may help, and only while nothing was shown."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -12,6 +13,8 @@ from acc.ports.outbound.model_ports import (
     Prompt,
     StreamingModelPort,
 )
+
+log = logging.getLogger("acc.run")
 
 _FIRST_WAIT = 0.5
 _LONGEST_BACKOFF = 30.0
@@ -107,11 +110,13 @@ class FallbackModel:
     """Asks the next model where the one before it cannot answer.
 
     A mistake of who asks, such as a wrong key or model name, is not covered up but told. A stream
-    that was begun is not begun again by another.
+    that was begun is not begun again by another. The log warns of each model when another first
+    answers in its place.
     """
 
     def __init__(self, models: Sequence[LanguageModelPort]) -> None:
         self._models = tuple(models)
+        self._told: set[int] = set()
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return the answer of the first model that has one."""
@@ -121,7 +126,7 @@ class FallbackModel:
             try:
                 return await model.complete(prompt)
             except ModelFailed as error:
-                failed.append(_passed_on(error))
+                failed.append(self._passed_on(error, model))
         try:
             return await last.complete(prompt)
         except ModelFailed as error:
@@ -139,7 +144,8 @@ class FallbackModel:
             except ModelFailed as error:
                 if shown:
                     raise
-                failed.append(error if model is self._models[-1] else _passed_on(error))
+                is_last = model is self._models[-1]
+                failed.append(error if is_last else self._passed_on(error, model))
             else:
                 return
         raise _together(failed)
@@ -149,19 +155,21 @@ class FallbackModel:
         for model in self._models:
             await close(model)
 
+    def _passed_on(self, error: ModelFailed, model: LanguageModelPort) -> ModelFailed:
+        """Return a failure that the next model may make good, or raise it."""
+        if not error.retryable and error.reason not in _ELSEWHERE:
+            raise error
+        if id(model) not in self._told:
+            self._told.add(id(model))
+            log.warning("%s; the next model answers in its place", error)
+        return error
+
 
 async def close(model: object) -> None:
     """Close a model's connections, if it has any."""
     ending = getattr(model, "aclose", None)
     if ending is not None:
         await ending()
-
-
-def _passed_on(error: ModelFailed) -> ModelFailed:
-    """Return a failure that the next model may make good, or raise it."""
-    if not error.retryable and error.reason not in _ELSEWHERE:
-        raise error
-    return error
 
 
 def _worded(error: ModelFailed, addition: str) -> ModelFailed:

@@ -29,9 +29,12 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, configuration: RunConfiguration) -> "RunDirectory":
-        """Make the directory, or continue the run in it if its configuration is the same."""
+        """Make the directory, or continue the run in it if its configuration is the same.
+
+        One that is refused is left as it is.
+        """
         try:
-            (path / _EPISODES).mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
             if not (path / _CONFIGURATION).exists():
                 others = [
                     entry.name for entry in path.iterdir() if entry.name not in {_EPISODES, ".lock"}
@@ -42,11 +45,12 @@ class RunDirectory:
                     )
                 written = msgspec.json.format(msgspec.json.encode(configuration), indent=2)
                 write_whole(path / _CONFIGURATION, written + b"\n")
+            run = cls.open(path)
+            if differences := _differences(run.configuration, configuration):
+                raise RunMismatch(str(path), differences)
+            (path / _EPISODES).mkdir(exist_ok=True)
         except OSError as error:
             raise StorageFailed(f"cannot write to {path}: {error.strerror or error}") from error
-        run = cls.open(path)
-        if differences := _differences(run.configuration, configuration):
-            raise RunMismatch(str(path), differences)
         return run
 
     @classmethod

@@ -114,7 +114,8 @@ class CheckJudgeUseCase:
                 memory = (await judge.evaluate_turn(query, memory, ())).canonical_memory
             query = EvaluationTurnQuery(turn_id=len(case.context) + 1, query=case.question)
             result = await judge.evaluate_turn(query, memory, responses)
-        except Exception as error:  # noqa: BLE001 - a judge is anyone's code; never count it as wrong
+        # A judge is anyone's code; its failure must never count as a wrong verdict.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             why = f"{type(error).__name__}: {error}"
             return [Reading(case=case, item=item, said=UNSCORED, reason=why) for item in case.items]
         found = {verdict.agent_name: verdict for verdict in result.evaluations}

@@ -197,7 +197,8 @@ class LiveMultiAgentEvaluationUseCase:
                 )
             except JudgeContractBroken:
                 raise
-            except Exception as error:  # noqa: BLE001 - a judge is anyone's code; never score it 0
+            # A judge is anyone's code; its failure must never be a score of 0.
+            except (Exception, SystemExit) as error:  # noqa: BLE001
                 fault = f"judge: {type(error).__name__}: {error}"
                 continue
             asked = {response.agent_name for response in answered}

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -61,6 +61,10 @@ RETURNS: Mapping[str, Any] = {
         "answer": {"type": "string"},
         "conversation_id": {"type": "string"},
         "status": {"type": "string"},
+        "note": {
+            "type": "string",
+            "description": "That the conversation to go on with was not known, where it was not.",
+        },
     },
     "required": ["answer", "conversation_id", "status"],
 }
@@ -85,13 +89,17 @@ class OfferedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTurn:
-    """How a call ended. With `requests` the conversation waits for a person."""
+    """How a call ended. With `requests` the conversation waits for a person.
+
+    `note` is what the client should know beside the answer.
+    """
 
     conversation_id: str
     text: str
     status: str
     requests: tuple[InputRequest, ...] = ()
     is_error: bool = False
+    note: str = ""
 
 
 class OfferAgents:
@@ -120,13 +128,17 @@ class OfferAgents:
             session_id = _session(asked.conversation_id) or runner.services.ids.new()
         except (msgspec.ValidationError, InvalidInput) as error:
             return _failed(str(error))
+        note = ""
         try:
-            return await self._turn(runner, session_id, asked, listen)
+            if asked.conversation_id:
+                note = await _note(runner, session_id)
+            turn = await self._turn(runner, session_id, asked, listen)
         except SessionWaiting:
             waiting = await runner.pending(user_id=_USER, session_id=session_id)
-            return _waits(session_id, waiting)
+            turn = _waits(session_id, waiting)
         except AccError as error:
-            return _failed(f"{error.code}: {error}", session_id)
+            turn = _failed(f"{error.code}: {error}", session_id)
+        return replace(turn, note=note) if note else turn
 
     async def waiting(self, name: str, conversation_id: str) -> OfferedTurn:
         """Return how a conversation waits, which is an error where it waits for nothing."""
@@ -176,6 +188,13 @@ def _session(given: str) -> str:
     if len(given) > _MOST_ID or not given.isprintable():
         raise InvalidInput(f"conversation_id is a line of at most {_MOST_ID} characters")
     return given
+
+
+async def _note(runner: SessionRunner, session_id: str) -> str:
+    """Return that a conversation is not known, as after a restart that it was not kept over."""
+    if await runner.events(user_id=_USER, session_id=session_id, limit=1):
+        return ""
+    return f"There was no conversation {session_id}: nothing that was said before is known."
 
 
 def _failed(text: str, session_id: str = "") -> OfferedTurn:

@@ -16,6 +16,7 @@ from rich.table import Table
 from acc.application.use_cases.check_judge import Figures, Reading, figures_of
 from acc.bootstrap import judges
 from acc.bootstrap.spending import Spending
+from acc.cli.conversation import shown
 from acc.cli.screen import console, error_console, print_json, say_error
 from acc.cli.spending import OUT_OF_MONEY
 from acc.cli.spending.tables import live_words
@@ -175,7 +176,7 @@ def _as_data(judge: str, readings: Sequence[Reading]) -> dict[str, Any]:
 
 def _show(judge: str, readings: Sequence[Reading], show_wrong: int) -> None:
     screen = console()
-    screen.print(f"judge: {judge}, examples: {len(readings)}\n", markup=False)
+    screen.print(shown(f"judge: {judge}, examples: {len(readings)}\n"))
     for part, found in _split(readings).items():
         screen.print(_figures_table(part, found), "")
         screen.print(_confusion_table(part, figures_of(found)), "")
@@ -183,13 +184,11 @@ def _show(judge: str, readings: Sequence[Reading], show_wrong: int) -> None:
     scored = sum(reading.scored for reading in readings)
     screen.print(f"wrong: {len(wrong)} of {scored}", markup=False)
     for reading in wrong[:show_wrong]:
-        screen.print(
-            f"\n{reading.item.id} ({reading.item.kind}): {reading.item.label}, judged "
-            f"{reading.said}" + (f": {reading.reason}" if reading.reason else ""),
-            markup=False,
-        )
-        screen.print(f"  context: {' / '.join(reading.case.context)}", markup=False)
-        screen.print(f"  answer:  {reading.item.answer}", markup=False)
+        said = reading.said + (f": {reading.reason}" if reading.reason else "")
+        item = reading.item
+        screen.print(shown(f"\n{item.id} ({item.kind}): {item.label}, judged {said}"))
+        screen.print(shown(f"  context: {' / '.join(reading.case.context)}"))
+        screen.print(shown(f"  answer:  {item.answer}"))
     if len(wrong) > show_wrong:
         screen.print(f"\n--show-wrong {len(wrong)} shows all of them", style="dim")
 
@@ -206,7 +205,7 @@ def _figures_table(part: str, readings: Sequence[Reading]) -> Table:
     table.add_row("all", *_cells(figures_of(readings)))
     for group, values in _groups(readings).items():
         for value, some in sorted(values.items()):
-            table.add_row(f"{group}: {value}", *_cells(figures_of(some)))
+            table.add_row(shown(f"{group}: {value}"), *_cells(figures_of(some)))
     return table
 
 

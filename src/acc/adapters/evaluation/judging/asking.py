@@ -86,7 +86,7 @@ class SchemaAsker:
             raise ModelFailed(f"the judge's model gave no answer in {self._timeout} s") from error
         except AccError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ModelFailed(f"the judge's model: {type(error).__name__}: {error}") from error
         if not isinstance(answer, ModelAnswer) or not isinstance(answer.text, str):
             raise ModelFailed("the judge's model returned no text")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e0fff]"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _ROLE = re.compile(
     r"<\|([^|>\n]{1,40})\|>|\[(/?(?:INST|SYS|SYSTEM))\]|<(</?SYS>)>"

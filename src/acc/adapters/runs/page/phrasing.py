@@ -15,6 +15,7 @@ TITLES = {
     "drift": "drift",
     "memory_tokens": "memory tokens",
 }
+NO_VALUE = "no value"
 LOWER_IS_BETTER = frozenset({"hallucination", "drift", "memory_tokens"})
 _RATES = frozenset({"hallucination", "drift"})
 # Characters that are invisible or that turn the direction of text; tab and line end may stay.
@@ -37,7 +38,7 @@ def name_of(agent: str, slots: Mapping[str, int]) -> str:
 def figure(metric: str, value: float | None) -> str:
     """Return a metric's value as people read it."""
     if value is None:
-        return "not reported" if metric.endswith("memory_tokens") else "no value"
+        return "not reported" if metric.endswith("memory_tokens") else NO_VALUE
     if metric in _RATES:
         return f"{100 * value:.1f} %"
     return f"{value:,.0f}" if metric.endswith("memory_tokens") else f"{value:.2f}"

@@ -7,6 +7,7 @@ from acc.adapters.runs.charts import INK, PALETTE, Chart
 from acc.adapters.runs.page.drawing import inline_svg
 from acc.adapters.runs.page.phrasing import (
     LOWER_IS_BETTER,
+    NO_VALUE,
     TITLES,
     against,
     cell,
@@ -208,6 +209,8 @@ def result_table(summary: Mapping[str, Any], slots: Mapping[str, int]) -> str:
                 "" if found is None else f" <small>± {figure(name, found['deviation'])}</small>"
             )
             value = figure(name, None if found is None else found["mean"])
+            if found is None and measures["last_memory_tokens"] is not None:
+                value = NO_VALUE  # tokens are reported, and no turn has a score
             cells.append(cell(value + spread, number=True))
         for status in ("scored", "failed", "unscored"):
             count = measures[status]
