@@ -57,14 +57,23 @@ def acc_memory(
     from acc.adapters.memory.qualifier import RuleQualifier
     from acc.application.memory import AccMemory
 
-    embedder = make_embedder(embeddings) if isinstance(embeddings, str) else embeddings
     return AccMemory(
-        evidence=_evidence(embedder),
+        evidence=_evidence(_embedder(embeddings)),
         qualifier=RuleQualifier(),
         compressor=_compressor(compressor, budget),
         tokens=token_counter(),
         budget=budget,
     )
+
+
+def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:
+    if isinstance(choice, str):
+        return make_embedder(choice)
+    if isinstance(choice, type) or not callable(getattr(choice, "embed", None)):
+        raise InvalidInput(
+            f"embeddings={choice!r}: a name is wanted, or an object with `async embed(texts)`"
+        )
+    return choice
 
 
 def _evidence(embedder: EmbedderPort | None) -> EvidenceStorePort:
