@@ -1,5 +1,7 @@
 """Embedders of anyone's, also those that fail: recall goes by words then, and says so."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,3 +74,14 @@ async def test_vectors_of_another_size_than_before_cost_the_meaning_alone() -> N
 def test_what_is_no_embedder_is_refused_at_once(given: Any) -> None:
     with pytest.raises(InvalidInput, match="async embed"):
         acc_memory(embeddings=given)
+
+
+def test_static_embeddings_leave_the_logging_of_the_process_alone() -> None:
+    script = (
+        "import logging; from acc import acc_memory; acc_memory(embeddings='static'); "
+        "root = logging.getLogger(); logging.getLogger('acc.run').info('heard'); "
+        "print(root.handlers, root.level)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own script
+    assert (done.stdout, done.stderr) == ("[] 30\n", "")
