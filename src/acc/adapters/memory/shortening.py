@@ -234,7 +234,10 @@ def _adds(kept: Sequence[str], gap: Sequence[str]) -> bool:
         return False
     if first in _ADDING:
         return bool(pause) or first not in _JOINING or _may_lose_second(first, kept)
-    return gap[0] == ";" or (first in _PHRASES and len(gap) > 1 and _may_lose_place(kept))
+    # "In 2025" is when it was; "in the film" or "on paper" is not so at all.
+    framed = first in ("in", "on", "at") and not any(token[0].isdigit() for token in gap)
+    place = first in _PHRASES and len(gap) > 1 and not framed
+    return gap[0] == ";" or (place and _may_lose_place(kept))
 
 
 def _may_lose_second(joined_by: str, kept: Sequence[str]) -> bool:

@@ -36,6 +36,7 @@ _OPENING = re.compile(
 )
 _FULL_CLAUSE = re.compile(r"(?:です|ます|だ|した|ました|でした|る|い)(?:が|けど|けれど|し)$")
 _PLACES = re.compile(r"(?:に|で|へ|から|にて)$")
+_COUNTED = re.compile(r"[\d一二三四五六七八九十]")
 _PART_ENDS = re.compile(r"(?:は|が|を|に|で|へ|も|から)$")
 _OTHER_PARTS = re.compile(r"(?:は|が|を|と|も|や|て)$")
 _STATES = re.compile(
@@ -188,6 +189,9 @@ def _may_leave_out(given: Sequence[Unit], last: int, place: int) -> bool:
     # "Closed on Mondays" is not closed, and "does not run at night" may well run.
     end = given[-1]
     if _STATES.search(end.tail) or _OPERATORS.search(_read(given)):
+        return False
+    # In room 2 is where it was; in the film is not so at all.
+    if any(unit.tail.endswith(("で", "にて")) and not _COUNTED.search(unit.word) for unit in gap):
         return False
     return _PLACES.search(gap[-1].tail) is not None
 
