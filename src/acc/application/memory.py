@@ -66,6 +66,8 @@ class AccMemory:
         self._subjects = _Subjects()
         #: How many turns the rules wrote because the compressor's model could not be used.
         self.fallbacks = 0
+        #: What was opened for this memory alone, and is closed with it.
+        self.opened: list[object] = []
 
     @property
     def state(self) -> CompressedCognitiveState:
@@ -109,6 +111,13 @@ class AccMemory:
             detail=trace_fields(trace, text),
             spent=proposal.spent,
         )
+
+    async def aclose(self) -> None:
+        """Close the connections that are this memory's alone; asking again opens them."""
+        for opened in self.opened:
+            ending = getattr(opened, "aclose", None)
+            if ending is not None:
+                await ending()
 
     def _store_notes(self) -> tuple[str, ...]:
         store = self._evidence

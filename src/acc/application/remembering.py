@@ -8,7 +8,7 @@ from typing import Any
 
 from acc.application.agents.transfer import TRANSFER
 from acc.application.context import RunContext
-from acc.application.run import Run
+from acc.application.run import Run, making_for
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.event import Event, EventKind, RunStatus, ToolResult
 from acc.domain.value_objects.session import SessionKey
@@ -78,12 +78,16 @@ class MemoryShelf:
         """Give a memory up; it is made anew from what is on record."""
         self._kept.pop((key, agent_name), None)
 
+    def owned(self) -> list[MemoryPort]:
+        """Return the memories that were given as they are, each for a single session."""
+        return [kept.memory for _, kept in self._owned.values()]
+
     def _make(self, run: Run, choice: MemoryChoice) -> Kept:
         if isinstance(choice, str):
             return Kept(run.services.memories(choice))
         # A class has the methods of what it makes, and is none itself.
         if isinstance(choice, type) or not isinstance(choice, MemoryPort):
-            return Kept(_checked(choice()))
+            return Kept(_made(run, choice))
         # It cannot be made anew, so what it has been told is told only once.
         owner, kept = self._owned.setdefault(id(choice), (run.key, Kept(choice)))
         if owner != run.key:
@@ -92,6 +96,15 @@ class MemoryShelf:
                 f" to {run.key.session_id!r}; give the agent a function that makes one"
             )
         return kept
+
+
+def _made(run: Run, make: Callable[[], object]) -> MemoryPort:
+    """Return what a function made; what it opens by name is the run's, and shared by sessions."""
+    before = making_for.set(run.services)
+    try:
+        return _checked(make())
+    finally:
+        making_for.reset(before)
 
 
 def _checked(made: object) -> MemoryPort:

@@ -1,6 +1,7 @@
 """One run: what was asked, what it may use and spend, and where its events go."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -18,7 +19,12 @@ from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.mcp_ports import McpConnectionsPort
 from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import LanguageModelPort, PromptMessage, TokenCounterPort
+from acc.ports.outbound.model_ports import (
+    EmbedderPort,
+    LanguageModelPort,
+    PromptMessage,
+    TokenCounterPort,
+)
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
 from acc.ports.outbound.runtime_ports import ClockPort, FaultIn, IdsPort, ThreadsPort
 from acc.ports.outbound.store_ports import AlongPort, ArtifactStorePort, SessionStorePort
@@ -26,6 +32,9 @@ from acc.ports.outbound.store_ports import AlongPort, ArtifactStorePort, Session
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
     from acc.application.remembering import MemoryShelf, Remembering
+
+#: Whose connections a memory shares while it is made; nobody's outside of a run.
+making_for: ContextVar["Services | None"] = ContextVar("making_for", default=None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,6 +61,7 @@ class Services:
     mcp: McpConnectionsPort | None = None
     watched: Callable[[LanguageModelPort], LanguageModelPort] | None = None
     _known: dict[str, LanguageModelPort] = field(default_factory=dict)
+    _embedders: dict[str, EmbedderPort] = field(default_factory=dict)
 
     def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
         """Return a model by its name, made once, or the model itself."""
@@ -61,14 +71,20 @@ class Services:
             self._known[model] = self.models(model)
         return self._known[model]
 
+    def embedder(self, name: str, make: Callable[[str], EmbedderPort]) -> EmbedderPort:
+        """Return an embedder by its name, made once, so that sessions share its connections."""
+        if name not in self._embedders:
+            self._embedders[name] = make(name)
+        return self._embedders[name]
+
     async def aclose(self) -> None:
-        """Let go of what was opened: models and MCP servers, until they are asked again; the store.
+        """Let go of what was opened: models, embedders and MCP servers, until they are asked again.
 
         A store on a disk stays closed, so that who runs further turns makes a new runner.
         """
         try:
-            for model in self._known.values():
-                ending = getattr(model, "aclose", None)
+            for opened in (*self._known.values(), *self._embedders.values(), *self.shelf.owned()):
+                ending = getattr(opened, "aclose", None)
                 if ending is not None:
                     await ending()
             if self.mcp is not None:

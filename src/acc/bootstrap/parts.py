@@ -11,6 +11,7 @@ from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, Toke
 
 if TYPE_CHECKING:
     from acc.application.memory import AccMemory, TranscriptMemory
+    from acc.application.run import Services
 
 MEMORIES = ("transcript", "retrieval", "acc", "oracle")
 #: The compressor that needs no model.
@@ -52,19 +53,44 @@ def acc_memory(
 
     `embeddings` lets recall go by meaning too: none, static, PROVIDER:MODEL such as
     openai:text-embedding-3-small, or an embedder of your own. `compressor` says who writes the
-    state: the rules, or a model, by its name or as it is.
+    state: the rules, or a model, by its name or as it is. What is named is opened for this memory,
+    and closed by its `aclose`; a memory that a runner has made shares what its others have.
     """
     from acc.adapters.memory.qualifier import RuleQualifier
     from acc.application.memory import AccMemory
 
-    embedder = make_embedder(embeddings) if isinstance(embeddings, str) else embeddings
-    return AccMemory(
+    embedder, model = _embedder(embeddings), _compressor_model(compressor)
+    memory = AccMemory(
         evidence=_evidence(embedder),
         qualifier=RuleQualifier(),
-        compressor=_compressor(compressor, budget),
+        compressor=_compressor(model, budget),
         tokens=token_counter(),
         budget=budget,
     )
+    if _sharing() is None:
+        named = ((embeddings, embedder), (compressor, model))
+        memory.opened += [thing for choice, thing in named if isinstance(choice, str) and thing]
+    return memory
+
+
+def _sharing() -> "Services | None":
+    """Return the services of the run that a memory is made for, if it is."""
+    from acc.application.run import making_for
+
+    return making_for.get()
+
+
+def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:
+    if choice == "none":
+        return None
+    if isinstance(choice, str):
+        services = _sharing()
+        return services.embedder(choice, _named_embedder) if services else _named_embedder(choice)
+    if isinstance(choice, type) or not callable(getattr(choice, "embed", None)):
+        raise InvalidInput(
+            f"embeddings={choice!r}: a name is wanted, or an object with `async embed(texts)`"
+        )
+    return choice
 
 
 def _evidence(embedder: EmbedderPort | None) -> EvidenceStorePort:
@@ -79,8 +105,10 @@ def _evidence(embedder: EmbedderPort | None) -> EvidenceStorePort:
 
 def make_embedder(name: str) -> EmbedderPort | None:
     """Return an embedder by its name: static, PROVIDER:MODEL, or none for none."""
-    if name == "none":
-        return None
+    return None if name == "none" else _named_embedder(name)
+
+
+def _named_embedder(name: str) -> EmbedderPort:
     if name == "static":
         from acc.adapters.models.embeddings import StaticEmbedder
 
@@ -94,15 +122,26 @@ def make_embedder(name: str) -> EmbedderPort | None:
     return HostedEmbedder(parse_embeddings(name))
 
 
-def _compressor(choice: str | LanguageModelPort, budget: int) -> CompressorPort:
-    from acc.adapters.memory.compressor import RuleCompressor
-
+def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | None:
     if choice == RULES:
-        return RuleCompressor()
-    from acc.adapters.memory.model_compressor import ModelCompressor
+        return None
+    if not isinstance(choice, str):
+        return choice
+    services = _sharing()
+    if services is not None:
+        return services.model(choice)
     from acc.bootstrap.models import make_model
 
-    model = make_model(choice) if isinstance(choice, str) else choice
+    return make_model(choice)
+
+
+def _compressor(model: LanguageModelPort | None, budget: int) -> CompressorPort:
+    from acc.adapters.memory.compressor import RuleCompressor
+
+    if model is None:
+        return RuleCompressor()
+    from acc.adapters.memory.model_compressor import ModelCompressor
+
     return ModelCompressor(model, RuleCompressor(), tokens=token_counter(), budget=budget)
 
 

@@ -129,7 +129,8 @@ def interval_alpha(units: Sequence[Sequence[float]]) -> float | None:
 
 def _squares(values: Sequence[float]) -> float:
     """Return the sum of the squared differences of all ordered pairs."""
-    if not values:
+    # A mean of equal values can be rounded away from them, and would tell a difference.
+    if not values or min(values) == max(values):
         return 0.0
     mean = math.fsum(values) / len(values)
     return 2 * len(values) * math.fsum((value - mean) ** 2 for value in values)

@@ -80,3 +80,16 @@ def test_kappa_is_agreement_beyond_chance() -> None:
     assert cohen_kappa([("y", "y"), ("n", "n")]) == 1
     assert cohen_kappa([("y", "y")]) is None
     assert cohen_kappa([]) is None
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 1.1, 7.3, 8.7, 9.9])
+@pytest.mark.parametrize("votes", [2, 3, 5, 7])
+@pytest.mark.parametrize("units", [1, 2, 10])
+def test_alpha_of_one_fractional_score_that_all_give_is_not_defined(
+    value: float, votes: int, units: int
+) -> None:
+    assert interval_alpha([[value] * votes] * units) is None
+
+
+def test_alpha_of_fractional_scores_on_which_all_agree_is_one() -> None:
+    assert interval_alpha([[0.1] * 3, [0.7] * 3]) == 1.0

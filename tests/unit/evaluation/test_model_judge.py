@@ -510,3 +510,59 @@ async def test_what_was_superseded_may_be_quoted_as_it_was_shown() -> None:
     result = await judge_of(model).evaluate_turn(asked("Who?", 2), memory, answers("On duty."))
     assert not result.unscored
     assert [wants(prompt) for prompt in model.asked].count("audit") == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "quote"),
+    [
+        ("The code is 5. There are 9 racks.", "The code is 9.", "The code is 5"),
+        ("The host is db-1.", "The host is db-2.", "The host is db-1"),
+        ("The lead is Ana Mori.", "The lead is Bo Lind.", "The lead is Ana Mori"),
+        ("The disk is not full.", "The disk is full.", "The disk is not full"),
+        ("The disk is full today.", "The disk is not full.", "The disk is full"),
+        ("暗証番号は5です。棚は9台です。", "暗証番号は9です。", "暗証番号は5です"),
+        ("担当は佐伯さんです。", "担当は鈴木さんです。", "担当は佐伯さん"),
+    ],
+)
+async def test_a_fact_that_its_quote_contradicts_is_told_and_not_taken(
+    query: str, text: str, quote: str
+) -> None:
+    def turn(found: Any) -> None:
+        found["facts"] = [{"text": text, "quote": quote}]
+
+    model = Bending("read", turn, lambda found: None)
+    result = await judge_of(model).evaluate_turn(asked(query), {}, ())
+    facts: Any = result.canonical_memory["facts"]
+    assert text not in [fact["text"] for fact in facts.values()]
+    assert facts
+    told = [prompt.messages[-1].text for prompt in model.asked if prompt.messages]
+    assert len(told) == 1
+    assert "its quote" in told[0]
+
+
+async def test_what_the_judge_put_in_words_of_its_own_supports_no_claim() -> None:
+    def turn(found: Any) -> None:
+        found["facts"] = [{"text": "The password is plum.", "quote": "The password is cherry"}]
+
+    model = Bending("read", turn)
+    result = await judge_of(model).evaluate_turn(
+        asked("The password is cherry. What is it?"),
+        {},
+        answers("The password is plum.", "The password is cherry."),
+    )
+    reading = next(prompt for prompt in model.asked if wants(prompt) == "audit")
+    memory = parts_of(reading)["canonical memory"]
+    assert "F1.1: The password is plum. (said as: The password is cherry)" in memory
+    assert result.unscored  # its quote is its own, whatever often it is asked
+
+
+async def test_a_fact_that_says_of_whom_an_earlier_quote_spoke_is_taken_and_supports() -> None:
+    def turn(found: Any) -> None:
+        found["facts"] = [{"text": "Ana Mori has the key.", "quote": "She has the key"}]
+
+    judge = judge_of(Bending("read", lambda found: None, turn))
+    first = await judge.evaluate_turn(asked("The lead is Ana Mori."), {}, ())
+    result = await judge.evaluate_turn(
+        asked("She has the key.", 2), first.canonical_memory, answers("Ana Mori has the key.")
+    )
+    assert result.evaluations[0].hallucination.supported_claims == 1

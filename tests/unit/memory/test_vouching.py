@@ -228,29 +228,121 @@ async def test_an_invented_or_turned_fact_is_not_kept() -> None:
     text = "The window is 30 minutes. The limit is 20 EUR. Host db-1 was not restarted."
     answer = proposal(
         relational_map=[
-            "fact(The window is 20 minutes.)",
-            "fact(Host db-1 was restarted.)",
+            "fact(The limit is 90 USD.)",
             "fact(The customer is angry.)",
             "fact(The limit is 20 EUR.)",
             "reported(The window is 30 minutes.)",
             "after(window, limit)",
             "after(window, quince)",
+            "never(The limit is 20 EUR)",
         ],
         focal_entities=["host(db-1)", "host(db-9)"],
         uncertainty_signal={"level": "high", "unconfirmed": ["The limit is 20 EUR", "the moon"]},
-        episodic_trace=["the limit is 20 EUR", "rule lifted: never restart db-1"],
+        episodic_trace=["the limit is 20 EUR", "rule lifted: never restart db-1", "the limit fell"],
     )
     memory = memory_on(ScriptedModel(answer))
-    await say(memory, text)
+    trace = await say(memory, text)
     state = memory.state
     assert state.relational_map == (
         "fact(The limit is 20 EUR.)",
         "reported(The window is 30 minutes.)",
-        "after(window, limit)",
+        "fact(The limit is 20 EUR)",
     )
     assert state.focal_entities == ("host(db-1)",)
     assert state.uncertainty_signal.unconfirmed == ("The limit is 20 EUR",)
     assert state.episodic_trace == ("the limit is 20 EUR", "turn 1: 3 new statements")
+    assert "relational_map: nobody said it: window, limit" in trace.notes
+
+
+@pytest.mark.parametrize(
+    ("said", "turned"),
+    [
+        ("The window is 30 minutes.", "The window is 20 minutes."),
+        ("Host db-1 was not restarted.", "Host db-1 was restarted."),
+        ("Somebody claims the refund was approved.", "The refund was approved."),
+        ("If the pump stops, the cellar is flooded.", "The cellar is flooded."),
+        ("The user of db-1 is Bo Lind.", "Bo Lind is the user of db-1."),
+        ("合言葉は桜です。", "合言葉は梅です"),
+        ("薬は朝に飲みます。", "薬は夜に飲みます"),
+        ("倉庫は神戸市内にあるかもしれません。", "倉庫は神戸市内にあります"),
+    ],
+)
+async def test_a_fact_in_other_words_is_put_back_as_it_was_said(said: str, turned: str) -> None:
+    memory = memory_on(ScriptedModel(proposal(relational_map=[f"fact({turned})"])))
+    trace = await say(memory, said)
+    assert memory.state.relational_map == (f"fact({said})",)
+    assert f"relational_map: put back as it was said: {turned}" in trace.notes
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        ("Is the server in Osaka?", "The server is in Osaka"),
+        ("Could the admin password be plum42?", "The admin password is plum42"),
+        ("The server is in Osaka, right?", "The server is in Osaka"),
+        ("サーバーは大阪にありますか？", "サーバーは大阪にあります"),
+    ],
+)
+async def test_what_is_asked_is_no_fact_and_no_gist(asked: str, answered: str) -> None:
+    answer = changed(relational_map=[f"fact({answered})"], semantic_gist=answered)
+    memory = memory_on(ScriptedModel(answer, answer))
+    await say(memory, asked)
+    await say(memory, "Thanks." if asked.isascii() else "どうも。", turn_id=2)
+    assert memory.state.relational_map == ()
+    assert memory.state.semantic_gist != answered
+
+
+async def test_a_question_may_be_shortened_as_the_gist_while_it_still_asks() -> None:
+    memory = memory_on(ScriptedModel(changed(semantic_gist="Is the server in Osaka?")))
+    trace = await say(memory, "Hi team, is the server in Osaka?")
+    assert memory.state.semantic_gist == "Is the server in Osaka?"
+    assert trace.notes == ()
+
+
+async def test_a_fact_does_not_drift_away_over_the_turns() -> None:
+    steps = [
+        "The patient takes the red pill in the morning",
+        "The patient takes the red pill in the evening",
+        "The patient takes the blue pill in the evening",
+        "The nurse takes the blue pill in the evening",
+        "The nurse sells the blue pill in the evening",
+    ]
+    memory = memory_on(ScriptedModel(*(changed(relational_map=[f"fact({s})"]) for s in steps)))
+    said = ["The patient takes the red pill in the morning.", "Thanks.", "Ok.", "Fine.", "Good."]
+    for turn, text in enumerate(said, start=1):
+        await say(memory, text, turn_id=turn)
+        assert set(memory.state.relational_map) <= {f"fact({steps[0]})", f"fact({said[0]})"}
+
+
+async def test_a_doubt_does_not_become_a_fact_in_the_next_turn() -> None:
+    doubt = {"level": "high", "unconfirmed": ["Is the tank in Kobe empty?"]}
+    memory = memory_on(
+        ScriptedModel(
+            changed(uncertainty_signal=doubt),
+            changed(relational_map=["fact(The tank in Kobe is empty)"]),
+        )
+    )
+    await say(memory, "Is the tank in Kobe empty?")
+    await say(memory, "Thanks.", turn_id=2)
+    assert memory.state.relational_map == ()
+
+
+async def test_a_relation_stands_where_one_statement_says_it() -> None:
+    said = "The spikes began after the upgrade. Ana Mori owns db-1. The lead is Bo."
+    relations = ["after(spikes began, upgrade)", "owns(Ana Mori, db-1)"]
+    wrong = ["after(upgrade, spikes began)", "owns(Bo, db-1)", "because(spikes, lead)"]
+    memory = memory_on(ScriptedModel(changed(relational_map=[*relations, *wrong])))
+    await say(memory, said)
+    assert memory.state.relational_map == (
+        *relations,
+        "after(The spikes began after the upgrade.)",
+    )
+
+
+async def test_a_next_step_names_nothing_that_nobody_named() -> None:
+    memory = memory_on(ScriptedModel(changed(predictive_cue="next: say the password is plum")))
+    await say(memory, "The password is cherry. What is the password?")
+    assert memory.state.predictive_cue == "next: answer"
 
 
 async def test_what_the_turn_replaces_is_not_kept() -> None:

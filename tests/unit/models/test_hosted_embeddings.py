@@ -1,7 +1,8 @@
 """Embeddings over HTTP, against a server that speaks the real shape and misbehaves."""
 
+import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -87,6 +88,25 @@ async def test_no_more_than_the_newest_vectors_are_kept() -> None:
         assert len(server.asked) == 43
         await embedder.embed(["text 0"])
         assert len(server.asked) == 44
+
+
+async def test_a_text_that_another_call_pushed_out_meanwhile_is_still_given() -> None:
+    async with asking() as (embedder, _, _):
+        old = await embedder.embed(["old"])
+        post, waiting = embedder._post, asyncio.Event()
+
+        async def slow(texts: Sequence[str]) -> bytes:
+            if "slow" in texts:
+                await waiting.wait()
+            return await post(texts)
+
+        embedder._post = slow  # type: ignore[method-assign] # holds one request back
+        async with asyncio.TaskGroup() as group:
+            both = group.create_task(embedder.embed(["old", "slow"]))
+            await asyncio.sleep(0)
+            await embedder.embed([f"text {number}" for number in range(4_200)])
+            waiting.set()
+        assert (await both)[0] == old[0]
 
 
 async def test_odd_texts_can_be_sent() -> None:

@@ -207,7 +207,8 @@ def _shortened(text: str, most: int) -> str:
 
 
 @lru_cache(maxsize=_CACHE)
-def _typed(sentence: str, kind: str = "") -> str:
+def typed(sentence: str, kind: str = "") -> str:
+    """Return a sentence as an item of the relational map, cut where it is too long."""
     if not kind:
         after = "after" if _AFTER.search(sentence) else "fact"
         kind = "because" if _BECAUSE.search(sentence) else after
@@ -228,15 +229,15 @@ def _relations(
             known[body(item)] = item
     for artifact in reversed(evidence):
         kind = "" if artifact.trusted else "reported"
-        item = _typed(artifact.text, kind)
+        item = typed(artifact.text, kind)
         known.pop(body(item), None)
         known[body(item)] = item
     for fact in facts:
-        item = _typed(fact)
+        item = typed(fact)
         known.pop(body(item), None)
         known[body(item)] = item
-    fresh = {body(_typed(fact)) for fact in facts} | {
-        body(_typed(item.text, "" if item.trusted else "reported")) for item in evidence
+    fresh = {body(typed(fact)) for fact in facts} | {
+        body(typed(item.text, "" if item.trusted else "reported")) for item in evidence
     }
     needed = [text for text in known if text in fresh or len(terms(text) & asked) >= 2]
     # What carries a number, name or identifier outlasts what does not.

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from acc.adapters.memory.recall import Bm25EvidenceStore, Found
-from acc.domain.errors import AccError
-from acc.domain.language import term_list
+from acc.domain.errors import AccError, ModelFailed
+from acc.domain.language import one_line, term_list
 from acc.domain.value_objects.turn import Candidate
 from acc.ports.outbound.model_ports import EmbedderPort
 
@@ -24,6 +24,7 @@ _STANDS_OUT = 3.0
 _LEAST_CLOSENESS = 0.2
 #: Far finer than what tells two texts apart, and coarser than what tells two machines apart.
 _DECIMALS = 5
+_LONGEST_NOTE = 300
 
 _Vector = NDArray[np.float32]
 
@@ -88,14 +89,43 @@ class HybridEvidenceStore(Bm25EvidenceStore):
         """Return the cue's vector, and have those of the artifacts."""
         missing = [place for place in places if place not in self._vectors]
         texts = [self._artifacts[place].text for place in missing]
-        *vectors, meant = await self._embedder.embed([*texts, cue])
+        vectors = await self._asked([*texts, cue])
+        size = vectors.shape[1]
         kept = self._vectors
+        if any(vector.size != size for vector in kept.values()):
+            raise ModelFailed("vectors came of another size than before; start a new memory")
         if len(kept) + len(missing) > _MOST_VECTORS:
             kept = {place: kept[place] for place in places if place in kept}
-        for place, vector in zip(missing, vectors, strict=True):
-            kept[place] = np.asarray(vector, dtype=np.float32)
+        kept.update(zip(missing, vectors[:-1], strict=True))
         self._vectors = kept
-        return np.asarray(meant, dtype=np.float32)
+        return np.asarray(vectors[-1])
+
+    async def _asked(self, texts: Sequence[str]) -> _Vector:
+        try:
+            found = await self._embedder.embed(texts)
+        except AccError:
+            raise
+        # An embedder is somebody else's code, and no failure of it may cost a turn.
+        except Exception as error:
+            told = one_line(f"{type(error).__name__}: {error}")[:_LONGEST_NOTE]
+            raise ModelFailed(told) from error
+        return _checked(found, len(texts))
+
+
+def _checked(found: object, count: int) -> _Vector:
+    """Return what an embedder gave as one row for each text, or say what is wrong with it."""
+    wanted = f"{count} vectors of one size are wanted"
+    if not hasattr(found, "__len__"):
+        raise ModelFailed(f"the embedder returned {type(found).__name__}, {wanted}")
+    try:
+        vectors: _Vector = np.asarray(found, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise ModelFailed(f"the embedder's vectors cannot be read: {wanted}") from None
+    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
+        raise ModelFailed(f"the embedder returned {len(vectors)} vectors, {wanted}")
+    if not np.isfinite(vectors).all():
+        raise ModelFailed("the embedder returned a vector with numbers that are none")
+    return vectors
 
 
 def _outstanding(closeness: dict[int, float]) -> frozenset[int]:

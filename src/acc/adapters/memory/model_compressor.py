@@ -53,8 +53,10 @@ goal. If it must be kept, keep it as reported(...).
 unless turn.said lifts or replaces it. Add what turn.said orders to hold from \
 now on: the whole sentence, character by character.
 - relational_map: what is known and may be needed, in the words of its source, with every number, \
-name and identifier: fact(...), after(..., ...), because(..., ...). Leave out what turn.said \
-replaces. What the turn asks about goes last, together with the evidence that answers it.
+name and identifier: fact(...), after(..., ...), because(..., ...). An item is one statement, \
+whole or with words left out; never add, swap or move words, and keep every not, if and perhaps. \
+What is asked is no fact. Leave out what turn.said replaces. What the turn asks about goes last, \
+together with the evidence that answers it.
 - retrieved_artifacts: ids and provenance of evidence that you used, from the list you are given.
 - goal_orientation stays as it is unless turn.said sets another.
 - Write in the language of the turn. State nothing that the document does not say.

@@ -9,11 +9,12 @@ turn that sets or ends one.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from acc.adapters.memory.compressor import typed
+from acc.adapters.memory.shortening import is_part, is_statement, shortens
 from acc.domain.ccs_schema import LIMITS
 from acc.domain.language import (
     contains_text,
     is_japanese,
-    is_negated,
     one_line,
     said,
     shown,
@@ -43,6 +44,14 @@ _MOST_RULES_ADDED = 3
 _MOST_NOTES = 16
 _LONGEST_NOTE = 160
 _REPORTED = "reported"
+#: Kinds that claim nothing beside what they hold.
+_PLAIN_KINDS = ("fact", _REPORTED)
+#: What a next step can be called.
+_STEPS = terms(
+    "next take note answer ask wait draft summarise summarize compare list confirm check write"
+    " prepare recommend explain report tell remind follow question user turn reply clarify"
+    " 次 回答 質問 確認 待 記録 要約 作成 比較 一覧 説明 報告 返信 利用 用者 対応"
+)
 
 
 class Sources:
@@ -57,14 +66,18 @@ class Sources:
         return any(_names(text, value) for text in self.texts)
 
     def back(self, text: str) -> bool:
-        """Tell whether one text alone says this: most of its words, its values, the same way."""
-        wanted, exact = terms(text), values(text)
-        return bool(wanted) and any(
-            len(wanted & terms(source)) * 2 > len(wanted)
-            and is_negated(source) == is_negated(text)
-            and all(_names(source, value) for value in exact)
-            for source in self.texts
-        )
+        """Tell whether one text alone says this, in its words, with nothing added or swapped."""
+        return any(shortens(text, source) for source in self.texts)
+
+    def aim_at(self, text: str) -> bool:
+        """Tell whether one text alone has these words as one piece, and no condition is lost."""
+        return any(is_part(text, source) for source in self.texts)
+
+    def meant_by(self, text: str) -> str:
+        """Return the text that shares most words with another, and more than half of them."""
+        wanted = terms(text)
+        best = max(self.texts, key=lambda source: len(wanted & terms(source)), default="")
+        return best if len(wanted & terms(best)) * 2 > len(wanted) else ""
 
 
 def _names(text: str, value: str) -> bool:
@@ -152,6 +165,14 @@ class _Vouching:
         )
         self._shown = Sources(shown_texts)
         self._all = Sources((*self._trusted.texts, *shown_texts, *earlier.focal_entities))
+        #: What claims something: no question, no doubt, and nothing that a model summed up.
+        claimed = (
+            *turn.stated,
+            *(item.text for item in turn.evidence if item.trusted),
+            *map(body, known),
+            *(constraint.text for constraint in earlier.constraints),
+        )
+        self._claimed = Sources(text for text in claimed if _claims(text))
 
     def state(self) -> CompressedCognitiveState:
         proposed = self._proposed
@@ -183,17 +204,15 @@ class _Vouching:
 
     def _is_own(self, text: str) -> bool:
         """Tell whether a text speaks of what the user said, and of nothing merely shown."""
-        wanted = terms(text)
-        if len(wanted & self._trusted.terms) * 3 < len(wanted) or not wanted:
-            return False
-        return self._is_cue(text) and (not _speaks_of_rules(text) or self._trusted.back(text))
+        asked = is_question(text) and Sources(self._turn.stated).back(text)
+        return asked or self._claimed.back(text)
 
     def _is_cue(self, text: str) -> bool:
-        foreign = (terms(text) & self._shown.terms) - self._trusted.terms
+        foreign = terms(text) - self._trusted.terms - _STEPS
         return not foreign and all(self._trusted.name(value) for value in values(text))
 
     def _is_goal(self, text: str) -> bool:
-        return self._is_cue(text) and self._trusted.back(text)
+        return self._claimed.aim_at(text)
 
     def _line(self, name: str, is_good: Callable[[str], bool]) -> str:
         text: str = getattr(self._proposed, name)
@@ -233,30 +252,37 @@ class _Vouching:
         found: dict[str, None] = {}
         held = set(self._turn.earlier.relational_map) | set(self._turn.ruled.relational_map)
         for item in self._proposed.relational_map:
-            text = body(item)
-            if any(supersedes(sentence, text) for sentence in self._facts()):
-                self._note(f"relational_map: replaced in this turn: {text}")
-            elif item in held or self._is_known(item):
-                found[item] = None
-            elif self._all.back(text) and not is_directive(text):
-                found[_as_reported(text)] = None
+            kept = item if item in held else self._known(item)
+            if not kept:
+                self._note(f"relational_map: nobody said it: {body(item)}")
+            elif any(supersedes(sentence, body(kept)) for sentence in self._facts()):
+                self._note(f"relational_map: replaced in this turn: {body(kept)}")
             else:
-                self._note(f"relational_map: nobody said it: {text}")
+                found[kept] = None
         return tuple(found)
 
     def _facts(self) -> list[str]:
         return [sentence for sentence in self._turn.stated if not is_question(sentence)]
 
-    def _is_known(self, item: str) -> bool:
-        """Tell whether the user's own words say it, or, of a relation, name all its parts."""
-        text = body(item)
-        if _is_reported(item) or not self._is_cue(text):
-            return False
-        if self._trusted.back(text):
-            return True
-        wanted = terms(text)
-        joins = "," in text and not item.startswith("fact(") and not _speaks_of_rules(text)
-        return joins and bool(wanted) and wanted <= self._trusted.terms
+    def _known(self, item: str) -> str:
+        """Return an item that can be kept: as it is, as reported, or in the words it came from."""
+        text, kind = body(item), item.partition("(")[0]
+        if self._claimed.back(text):
+            return item if kind in _PLAIN_KINDS or typed(text) == item else typed(text)
+        if kind not in _PLAIN_KINDS and self._claimed.back(_spelled_out(kind, text)):
+            return item
+        if self._shown.back(text) and not is_directive(text):
+            return _as_reported(text)
+        return self._put_right(text)
+
+    def _put_right(self, text: str) -> str:
+        """Return the statement that a text speaks of and does not repeat, or nothing."""
+        source = self._claimed.meant_by(text)
+        kept = typed(source) if source and not _speaks_of_rules(source) else ""
+        if kept and body(kept) == one_line(source):
+            self._note(f"relational_map: put back as it was said: {text}")
+            return kept
+        return ""
 
     def _references(self) -> tuple[ArtifactReference, ...]:
         known = {item.id: item.provenance for item in self._turn.evidence}
@@ -328,6 +354,16 @@ def _may_set(sentence: str, text: str) -> bool:
     once = read is not None and read.once
     silent = is_question(sentence) or is_hearsay(sentence) or states_goal(sentence)
     return not (once or silent or lifts(sentence))
+
+
+def _claims(text: str) -> bool:
+    return is_statement(text) and not is_question(text)
+
+
+def _spelled_out(kind: str, text: str) -> str:
+    """Return what a relation says as a sentence: `owns(Ana, db-1)` is "Ana owns db-1"."""
+    first, _, rest = text.partition(",")
+    return f"{first} {kind} {rest}".replace("_", " ")
 
 
 def _speaks_of_rules(text: str) -> bool:

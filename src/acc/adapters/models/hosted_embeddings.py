@@ -148,6 +148,8 @@ class HostedEmbedder:
             for text, vector in zip(batch, await self._asked(batch), strict=True):
                 found[text] = self._kept[text] = vector
         for text in cut:
+            # Another call may have pushed it out meanwhile.
+            self._kept[text] = found[text]
             self._kept.move_to_end(text)
         while len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
@@ -14,7 +14,12 @@ _ROLE = re.compile(
     r"|<(/?(?:system|assistant|user|human|developer|s|bos|eos|start_of_turn|end_of_turn))>",
     re.I,
 )
-_LINE_ROLE = re.compile(r"(?mi)^(\s{0,9}(?:system|assistant|developer|human|user))(\s{0,9}[:：])")
+_LINE_ROLE = re.compile(
+    r"(?mi)^(\s{0,9}(?:system|assistant|developer|human|user"
+    r"|システム|アシスタント|開発者|人間|ユーザー?))(\s{0,9}:)"
+)
+#: Wide forms of what a marker is written with; one for one, so that places stay.
+_NARROW = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 #: A rule that poses as the end of the data or as another's turn; headings and code are left alone.
 _RULE = re.compile(
     r"(?mi)^([ \t]{0,9}[=#`~*_-]{2,}[ \t]{0,9}(?:"
@@ -60,9 +65,25 @@ def neutral(text: str) -> str:
     shown = _HIDDEN.sub(
         lambda found: f"[U+{ord(found[0]):04X}]", unicodedata.normalize("NFC", text)
     )
-    shown = _ROLE.sub(lambda found: f"({next(filter(None, found.groups()))})", shown)
-    shown = _LINE_ROLE.sub(r"\1 says\2", shown)
-    return _RULE.sub(r"| \1", shown)
+    shown = _told(_ROLE, shown, lambda found, _: f"({next(filter(None, found.groups()))})")
+    shown = _told(
+        _LINE_ROLE,
+        shown,
+        lambda found, text: (
+            f"{text[found.start() : found.end(1)]} says{text[slice(*found.span(2))]}"
+        ),
+    )
+    return _told(_RULE, shown, lambda found, text: f"| {text[slice(*found.span())]}")
+
+
+def _told(pattern: re.Pattern[str], text: str, told: Callable[[re.Match[str], str], str]) -> str:
+    """Return a text with what a pattern finds told otherwise, be it in narrow or wide letters."""
+    pieces: list[str] = []
+    place = 0
+    for found in pattern.finditer(text if text.isascii() else text.translate(_NARROW)):
+        pieces += [text[place : found.start()], told(found, text)]
+        place = found.end()
+    return "".join([*pieces, text[place:]])
 
 
 def readings(texts: Sequence[str]) -> list[str]:

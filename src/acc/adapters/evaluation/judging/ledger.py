@@ -11,7 +11,17 @@ from acc.adapters.evaluation.judging.shapes import (
     MemoryUpdate,
     Stated,
 )
-from acc.domain.language import contains_text, is_japanese
+from acc.domain.language import (
+    contains_text,
+    identifiers,
+    is_japanese,
+    is_negated,
+    names,
+    numbers,
+    sentences,
+    terms,
+    values,
+)
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
 
 _LEAST_QUOTE = 8
@@ -65,6 +75,8 @@ class QuotedMemory:
             for entry in entries
             if not occurs(entry.quote, texts)
         ]
+        known = [*texts, *self.holding()]
+        faults += [fault for entry in entries if (fault := _strays(entry, texts, known))]
         faults += [
             "an entry's text is empty or too long"
             for entry in entries
@@ -85,8 +97,8 @@ class QuotedMemory:
     def take(self, update: MemoryUpdate, query: EvaluationTurnQuery) -> None:
         """Apply an update that has no fault."""
         turn = query.turn_id
-        for section, names in (("facts", update.superseded), ("constraints", update.lifted)):
-            for name in dict.fromkeys(names):
+        for section, ended in (("facts", update.superseded), ("constraints", update.lifted)):
+            for name in dict.fromkeys(ended):
                 self.data["superseded"][name] = {**self.data[section].pop(name), "until": turn}
         for place, fact in enumerate(update.facts, start=1):
             self.data["facts"][f"F{turn}.{place}"] = {
@@ -111,9 +123,14 @@ class QuotedMemory:
         return lasting | self.once
 
     def holding(self) -> list[str]:
-        """Return every text that can support a claim, the query aside."""
+        """Return every text that can support a claim, the query aside.
+
+        What the judge put in words of its own supports nothing; what was said there does.
+        """
         entries = [*self.data["facts"].values(), *self.data["constraints"].values()]
-        return [str(entry[part]) for entry in entries for part in ("text", "quote")]
+        quotes = [str(entry["quote"]) for entry in entries]
+        said = frozenset[str]().union(*map(terms, quotes))
+        return [*quotes, *(text for entry in entries if terms(text := str(entry["text"])) <= said)]
 
     def fallen(self) -> list[str]:
         """Return the texts of what was superseded."""
@@ -122,11 +139,53 @@ class QuotedMemory:
 
     def shown(self) -> str:
         """Return the memory as a model reads it."""
-        lines = ["Facts:", *_listed(self.data["facts"])]
-        lines += ["Constraints:", *_listed(self.data["constraints"])]
+        backed = frozenset(self.holding())
+        lines = ["Facts:", *_listed(self.data["facts"], backed)]
+        lines += ["Constraints:", *_listed(self.data["constraints"], backed)]
         lines += [f"{name} (for this answer only): {text}" for name, text in self.once.items()]
         return "\n".join([*lines, "Superseded:", *_listed(self.data["superseded"])])
 
 
-def _listed(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return [f"{name}: {entry['text']}" for name, entry in entries.items()] or ["(none)"]
+def _listed(
+    entries: Mapping[str, Mapping[str, Any]], backed: frozenset[str] | None = None
+) -> list[str]:
+    return [
+        f"{name}: {entry['text']}"
+        if backed is None or entry["text"] in backed
+        else f"{name}: {entry['text']} (said as: {entry['quote']})"
+        for name, entry in entries.items()
+    ] or ["(none)"]
+
+
+def _strays(entry: Stated | Demanded, texts: Sequence[str], known: Sequence[str]) -> str:
+    """Return where an entry's text says otherwise than the sentence that its quote is from."""
+    near = [entry.quote, *_around(entry.quote, texts)]
+    exact = numbers(entry.text) | identifiers(entry.text)
+    strange = [value for value in sorted(exact) if not any(_has(text, value) for text in near)]
+    named = names(entry.text) - {"user"}
+    strange += [name for name in sorted(named) if not any(_has(text, name) for text in known)]
+    shown = repr(entry.text[:80])
+    if strange:
+        return f"the text {shown} has {strange[0]!r}, which its quote does not say"
+    if isinstance(entry, Demanded):
+        return ""  # "only ask Bo" is as good as "never ask anyone but Bo"
+    denied = is_negated(entry.text)
+    if denied and not any(map(is_negated, near)):
+        return f"the text {shown} denies what its quote does not deny"
+    if not denied and is_negated(entry.quote):
+        return f"the text {shown} states what its quote denies; deny it in the words of the quote"
+    return ""
+
+
+def _around(quote: str, texts: Sequence[str]) -> list[str]:
+    """Return the sentences that a quote is from."""
+    return [
+        sentence
+        for text in texts
+        for sentence in sentences(text)
+        if contains_text(sentence, quote) or contains_text(quote, sentence)
+    ]
+
+
+def _has(text: str, value: str) -> bool:
+    return value in values(text) or contains_text(text, value)

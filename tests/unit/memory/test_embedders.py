@@ -1,0 +1,165 @@
+"""Embedders of anyone's, also those that fail: recall goes by words then, and says so."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from proposals import proposal
+
+from acc import Agent, Runner, acc_memory
+from acc.adapters.memory.hybrid import HybridEvidenceStore
+from acc.application.memory import AccMemory
+from acc.bootstrap import agents, models, parts
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.turn import Artifact
+from acc.ports.outbound.model_ports import ModelAnswer
+from acc.testing import ScriptedModel
+
+CLERK = ScriptedModel("Noted.", repeat=True)
+
+
+class Embedder:
+    """Gives what it is told to."""
+
+    def __init__(self, give: Any) -> None:
+        self.give = give
+
+    async def embed(self, texts: Sequence[str]) -> Any:
+        return self.give(texts)
+
+
+def fail(texts: Sequence[str]) -> Any:
+    raise RuntimeError("the machine\nis down")
+
+
+BROKEN = [
+    (fail, "RuntimeError: the machine is down"),
+    (lambda texts: None, "returned NoneType"),
+    (lambda texts: 7, "returned int"),
+    (lambda texts: [[1.0, 0.0]], "1 vectors"),
+    (lambda texts: [], "0 vectors"),
+    (lambda texts: [1.0 for _ in texts], "vectors of one size are wanted"),
+    (lambda texts: [[] for _ in texts], "vectors of one size are wanted"),
+    (lambda texts: [[1.0] * (2 + n % 2) for n, _ in enumerate(texts)], "cannot be read"),
+    (lambda texts: [["a", "b"] for _ in texts], "cannot be read"),
+    (lambda texts: [[float("nan"), 1.0] for _ in texts], "numbers that are none"),
+]
+
+
+@pytest.mark.parametrize(("give", "why"), BROKEN)
+async def test_an_embedder_that_fails_costs_the_meaning_and_not_the_turn(
+    give: Any, why: str
+) -> None:
+    runner = Runner(Agent(name="clerk", memory=acc_memory(embeddings=Embedder(give))))
+    for message in ("The pager code is 4471.", "The lead is Ana.", "会議は水曜日です。"):
+        await runner.run(user_id="u", session_id="s", message=message)
+    result = await runner.run(user_id="u", session_id="s", message="What is the pager code?")
+    notes = [note for event in result.events for note in event.detail.get("notes", ())]
+    await runner.aclose()
+    assert "4471" in result.text
+    assert any(note.startswith("recall went by words alone: ") and why in note for note in notes)
+
+
+async def test_vectors_of_another_size_than_before_cost_the_meaning_alone() -> None:
+    sizes = iter((2, 3, 2))
+    embedder = Embedder(lambda texts: [[1.0] * size for size in [next(sizes)] for _ in texts])
+    store = HybridEvidenceStore(embedder=embedder)
+    found = []
+    for number in range(3):
+        text = f"The pager code of desk {number} is {number}."
+        await store.add([Artifact(id=f"a{number}", turn_id=number, text=text)])
+        found.append(await store.recall("the pager code", limit=9))
+    assert [len(each) for each in found] == [1, 2, 3]
+    assert [note.partition(": ")[2][:32] for note in store.take_notes()] == [
+        "vectors came of another size tha"
+    ]
+
+
+@pytest.mark.parametrize("given", [5, None, object(), Embedder])
+def test_what_is_no_embedder_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="async embed"):
+        acc_memory(embeddings=given)
+
+
+class Connection:
+    """A model, or an embedder, that tells whether it is open."""
+
+    made: "list[Connection]"
+
+    def __init__(self, name: str) -> None:
+        self.is_open = False
+        self.name = name
+        type(self).made.append(self)
+
+    async def embed(self, texts: Sequence[str]) -> Any:
+        self.is_open = True
+        return [[1.0, 0.0] for _ in texts]
+
+    async def complete(self, prompt: Any) -> ModelAnswer:
+        self.is_open = True
+        return ModelAnswer(text=proposal())
+
+    async def aclose(self) -> None:
+        self.is_open = False
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    Connection.made = []
+    monkeypatch.setattr(parts, "_named_embedder", Connection)
+    monkeypatch.setattr(models, "make_model", Connection)
+    monkeypatch.setattr(agents, "make_model", Connection)
+    return Connection.made
+
+
+async def test_memories_that_a_function_makes_share_connections_that_the_runner_closes(
+    connections: list[Connection],
+) -> None:
+    def make() -> AccMemory:
+        return acc_memory(embeddings="openai:small", compressor="openai:large")
+
+    runner = Runner(Agent(name="clerk", model=CLERK, memory=make))
+    for number in range(5):
+        for message in ("The pager code is 4471.", "What is the pager code?"):
+            await runner.run(user_id="u", session_id=f"s{number}", message=message)
+    assert sorted(made.name for made in connections) == ["openai:large", "openai:small"]
+    assert all(made.is_open for made in connections)
+    await runner.aclose()
+    assert not any(made.is_open for made in connections)
+
+
+async def test_a_memory_that_is_given_as_it_is_is_closed_with_its_runner(
+    connections: list[Connection],
+) -> None:
+    memory = acc_memory(embeddings="openai:small", compressor="openai:large")
+    other = acc_memory(embeddings="openai:small")
+    runner = Runner(Agent(name="clerk", model=CLERK, memory=memory))
+    for message in ("The pager code is 4471.", "What is the pager code?"):
+        await runner.run(user_id="u", session_id="s", message=message)
+    assert len(connections) == 3
+    assert [made.is_open for made in connections] == [True, True, False]
+    await runner.aclose()
+    await other.aclose()
+    assert not any(made.is_open for made in connections)
+
+
+async def test_a_memory_closes_nothing_that_was_given_to_it(connections: list[Connection]) -> None:
+    mine = Connection("mine")
+    mine.is_open = True
+    memory = acc_memory(embeddings=mine, compressor=mine)
+    memory.opened.append(object())
+    await memory.aclose()
+    assert mine.is_open
+
+
+def test_static_embeddings_leave_the_logging_of_the_process_alone() -> None:
+    script = (
+        "import logging; from acc import acc_memory; acc_memory(embeddings='static'); "
+        "root = logging.getLogger(); logging.getLogger('acc.run').info('heard'); "
+        "print(root.handlers, root.level)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own script
+    assert (done.stdout, done.stderr) == ("[] 30\n", "")
