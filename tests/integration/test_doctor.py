@@ -231,7 +231,9 @@ def test_a_server_of_grpc_alone_was_not_examined() -> None:
                     "capabilities": {},
                     "defaultInputModes": ["text/plain"],
                     "defaultOutputModes": ["text/plain"],
-                    "skills": [],
+                    "skills": [
+                        {"id": "far", "name": "far", "description": "Goes far.", "tags": ["far"]}
+                    ],
                 }
             ).encode()
             self.send_response(200)
