@@ -1,5 +1,6 @@
 """What callbacks and stand-ins say in place of an agent, and who hears what they replaced."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from small_agents import WHO, Does, Writes, of_kind, said, says, turn
 from acc import (
     Agent,
     AgentFailed,
+    BaseAgent,
     Event,
     EventKind,
     ParallelAgent,
@@ -229,3 +231,32 @@ async def test_an_agent_without_a_key_keeps_nothing() -> None:
         name="s", sub_agents=[Agent(name="a", model=ScriptedModel()), Writes(name="w")]
     )
     assert not (await turn(tree, config=config)).state
+
+
+def desk(**fields: Any) -> Agent:
+    return Agent(name="desk", description="desk", model=ScriptedModel("mine now"), **fields)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        lambda: desk(returns_control=True),
+        lambda: SequentialAgent(name="flow", description="flow", sub_agents=[desk()]),
+    ],
+)
+async def test_who_could_not_keep_the_conversation_now_does_so_no_longer(
+    now: Callable[[], BaseAgent],
+) -> None:
+    hands_over = ScriptedModel(call("transfer_to_agent", agent_name="desk"))
+    before = Runner(Agent(name="root", model=hands_over, sub_agents=[desk()]))
+    assert (await before.run(**WHO, message="a")).text == "mine now"
+    root = Agent(name="root", model=ScriptedModel("back at the root"), sub_agents=[now()])
+    after = Runner(root, services=before.services)
+    assert (await after.run(**WHO, message="b")).text == "back at the root"
+
+
+async def test_a_schema_is_held_to_also_where_nothing_is_kept() -> None:
+    model = ScriptedModel("sold out", '{"item": "tea", "count": 2}')
+    result = await turn(Agent(name="a", model=model, output_schema=Order))
+    assert result.text == '{"item": "tea", "count": 2}' and not result.state
+    assert len(model.asked) == 2
