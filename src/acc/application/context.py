@@ -292,6 +292,7 @@ class RunContext:
 
     async def progress(self, text: str, **detail: Any) -> None:
         """Show how far a long piece of work has come; this is not stored."""
+        self._check_text(text)
         await self.emit(EventKind.PROGRESS, parts=text_part(text), detail=detail)
 
     async def ask_person(self, message: str, **fields: Any) -> InputAnswer:

@@ -1,6 +1,7 @@
 """Checking what a person hands in, before it counts: messages, arguments, values."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -65,12 +66,10 @@ def _fitting(request: InputRequest, answer: InputAnswer, fault_in: FaultIn) -> I
     if not fault:
         return answer
     if isinstance(answer.value, str):
-        try:
+        with suppress(msgspec.DecodeError, RecursionError):
             read = msgspec.json.decode(answer.value)
-        except msgspec.DecodeError:
-            read = None
-        if read is not None and not fault_in(request.schema, read):
-            return replace(answer, value=read)
+            if not fault_in(request.schema, read):
+                return replace(answer, value=read)
     raise InvalidInput(
         f"the value for {request.id} is not what was asked for: {fault}. It still waits for one"
     )

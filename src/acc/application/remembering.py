@@ -79,8 +79,9 @@ class MemoryShelf:
         self._kept.pop((key, agent_name), None)
 
     def owned(self) -> list[MemoryPort]:
-        """Return the memories that were given as they are, each for a single session."""
-        return [kept.memory for _, kept in self._owned.values()]
+        """Return what was given as it is, for a single session, and has opened things of ours."""
+        memories = [kept.memory for _, kept in self._owned.values()]
+        return [memory for memory in memories if getattr(memory, "opened", None)]
 
     def _make(self, run: Run, choice: MemoryChoice) -> Kept:
         if isinstance(choice, str):

@@ -479,7 +479,8 @@ def _joined_mappings(
 ) -> dict[str, Any]:
     joined = dict(before)
     for part in parts:
-        for key in before:
+        # Who wrote and kept nothing of what was before wrote what is new, and took nothing away.
+        for key in before if not part or before.keys() & part.keys() else ():
             if key not in part:
                 joined.pop(key, None)
         for key, value in part.items():
@@ -490,8 +491,9 @@ def _joined_mappings(
 
 def _joined_lists(before: Sequence[Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
     joined: list[Any] = []
+    kept = [part for part in parts if not part or any(item in part for item in before)]
     for item in before:
-        if item not in joined and all(item in part for part in parts):
+        if item not in joined and all(item in part for part in kept):
             joined.append(item)
     for item in (item for part in parts for item in part):
         if item not in joined and item not in before:

@@ -227,7 +227,11 @@ class _OneTurn:
             if not given:
                 break
             before = turn.events
-            turn = conversation.turn(self._event, answers=given)
+            try:
+                turn = conversation.turn(self._event, answers=given)
+            except InvalidInput as error:
+                say_error(f"error: {error}")
+                continue
             turn.events[:0] = before
         return self._finish(turn)
 
@@ -277,8 +281,20 @@ def ask_all(screen: Console, requests: Sequence[InputRequest]) -> list[InputAnsw
     return found
 
 
-#: Endings of files that may hold Mermaid text.
-_OF_MERMAID = ("", ".md", ".mermaid", ".mmd", ".txt")
+#: Endings of files that hold pictures, none of which is drawn here.
+_NOT_DRAWN = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".gif",
+    ".webp",
+    ".bmp",
+    ".tiff",
+    ".pdf",
+    ".ps",
+    ".eps",
+    ".dot",
+)
 
 
 def graph(
@@ -316,7 +332,7 @@ def _form_of(out: Path | None) -> str:
     ending = "" if out is None else out.suffix.lower()
     if ending == ".svg":
         return "svg"
-    if ending not in _OF_MERMAID:
+    if ending in _NOT_DRAWN:
         raise InvalidInput(
             f"nothing is drawn as {ending}: name the file .svg, or .mmd for Mermaid text, or say "
             "what to draw with --format"

@@ -14,7 +14,7 @@ from acc.cli.approval import encoded, typed
 from acc.cli.conversation import Speaker, console_on, show_events, show_memory, shown
 from acc.cli.screen import say_error
 from acc.cli.turns import WAITING, AgentName, Conversation, SessionOptions
-from acc.domain.errors import AccError, NothingPending, SessionWaiting
+from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.event import InputAnswer, RunStatus
 
 _SESSION = SessionOptions()
@@ -139,7 +139,10 @@ class _Chat:
         while requests := self._conversation.pending():
             given = ask_all(self._console, requests)
             if given:
-                self._turn(answers=given)
+                try:
+                    self._turn(answers=given)
+                except InvalidInput as error:
+                    say_error(f"error: {error}")
             elif self._seen:
                 self._console.print(shown("the run waits; /abandon gives it up", "dim"))
                 return True

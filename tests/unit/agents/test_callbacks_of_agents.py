@@ -1,5 +1,6 @@
 """What callbacks and stand-ins say in place of an agent, and who hears what they replaced."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -149,6 +150,62 @@ async def test_what_is_no_text_cannot_be_said_in_place_of_an_agent(found: object
     for agent in (says("a", after_agent_callback=check), says("a", before_agent_callback=check)):
         with pytest.raises(AgentFailed, match=no_text):
             await turn(agent)
+
+
+async def test_what_a_callback_says_itself_comes_beside_the_answer() -> None:
+    async def note(ctx: RunContext, text: str) -> None:
+        await ctx.say("(sources: a, b)")
+
+    model = ScriptedModel("fine")
+    first = says("a", "the answer", after_agent_callback=note)
+    tree = SequentialAgent(name="s", sub_agents=[first, Agent(name="b", model=model)])
+    assert said(await turn(tree))[:2] == [("a", "(sources: a, b)"), ("a", "the answer")]
+    assert heard_by(model) == ["(sources: a, b)", "the answer"]
+
+
+async def test_what_others_say_meanwhile_is_heard_although_an_answer_is_replaced() -> None:
+    slow = asyncio.Event()
+
+    async def wait(ctx: RunContext) -> str:
+        await slow.wait()
+        return "slow"
+
+    def hurry(ctx: RunContext) -> str:
+        slow.set()
+        return "fast"
+
+    async def both(ctx: RunContext) -> str:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.run_agent(one))
+            group.create_task(ctx.run_agent(other))
+        return "both"
+
+    one = Does(name="one", do=wait, after_agent_callback=lambda ctx, text: text.upper())
+    other = Does(name="other", do=hurry)
+    model = ScriptedModel("fine")
+    team = Does(name="team", do=both, sub_agents=[one, other])
+    await turn(SequentialAgent(name="s", sub_agents=[team, Agent(name="b", model=model)]))
+    assert heard_by(model) == ["fast", "SLOW", "both"]
+
+
+async def test_a_callback_that_finds_an_answer_kept_or_keeps_one_itself_is_not_overruled() -> None:
+    def keep(ctx: RunContext, text: str) -> str:
+        ctx.state["note"] = {"parsed": text}
+        return "Done."
+
+    cached = Agent(
+        name="a",
+        model=ScriptedModel("LONG REPORT"),
+        output_key="report",
+        before_agent_callback=lambda ctx: "it is there" if "report" in ctx.state else None,
+    )
+    noting = Agent(
+        name="b", model=ScriptedModel("n1", "n2"), output_key="note", after_agent_callback=keep
+    )
+    runner = Runner(SequentialAgent(name="s", sub_agents=[cached, noting]))
+    await runner.run(**WHO, message="a")
+    result = await runner.run(**WHO, message="b")
+    assert result.state == {"report": "LONG REPORT", "note": {"parsed": "n2"}}
 
 
 # What stands in for an agent is kept where its answer would have been.

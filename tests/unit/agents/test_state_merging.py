@@ -172,6 +172,9 @@ def test_a_rule_counts_a_removal(
         ({"a": 1}, [{}, {"a": 5}], {"a": 5}),
         (["a", "b"], [["b"], ["a", "b", "c", "c"]], ["b", "c"]),
         (["a", "a"], [["a", "a"], ["a"]], ["a"]),
+        (["old"], [["x"], ["y"]], ["old", "x", "y"]),
+        (["old"], [["x"], []], ["x"]),
+        ({"old": 1}, [{"x": 1}, {"y": 2}], {"old": 1, "x": 1, "y": 2}),
     ],
 )
 def test_a_union_keeps_what_each_branch_did_to_what_was_there(

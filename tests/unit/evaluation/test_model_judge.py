@@ -9,6 +9,7 @@ from judging_model import JudgingModel, parts_of, wants
 
 from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.judging.auditing import settled_claim, settled_rule
+from acc.adapters.evaluation.judging.ledger import QuotedMemory
 from acc.adapters.evaluation.judging.shapes import Kept, Verdict
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.scenario_files import load
@@ -524,20 +525,43 @@ async def test_what_was_superseded_may_be_quoted_as_it_was_shown() -> None:
         ("担当は佐伯さんです。", "担当は鈴木さんです。", "担当は佐伯さん"),
     ],
 )
-async def test_a_fact_that_its_quote_contradicts_is_told_and_not_taken(
+async def test_a_fact_that_its_quote_contradicts_supports_no_claim(
     query: str, text: str, quote: str
 ) -> None:
-    def turn(found: Any) -> None:
-        found["facts"] = [{"text": text, "quote": quote}]
+    racks = {"text": "There are 9 racks.", "quote": query}
 
-    model = Bending("read", turn, lambda found: None)
-    result = await judge_of(model).evaluate_turn(asked(query), {}, ())
-    facts: Any = result.canonical_memory["facts"]
-    assert text not in [fact["text"] for fact in facts.values()]
-    assert facts
-    told = [prompt.messages[-1].text for prompt in model.asked if prompt.messages]
-    assert len(told) == 1
-    assert "its quote" in told[0]
+    def turn(found: Any) -> None:
+        found["facts"] = [{"text": text, "quote": quote}, racks]
+
+    result = await judge_of(Bending("read", turn)).evaluate_turn(asked(query), {}, ())
+    memory = QuotedMemory(result.canonical_memory)
+    assert f"F1.1: {text} (said as: {quote})" in memory.shown()
+    assert text not in memory.holding()
+    assert quote in memory.holding()
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "backed"),
+    [
+        ("I live in Kyoto.", "The user lives in Kyoto.", True),
+        ("京都に住んでいます。", "ユーザーは京都に住んでいます。", True),
+        ("The sale begins on March 3, 2026.", "The sale begins on 2026-03-03.", False),
+        ("The deadline is Friday, not Monday.", "The deadline is Friday.", False),
+        ("会議は二人で行います。", "会議は2人で行います。", False),
+    ],
+)
+async def test_what_the_judge_notes_in_its_own_way_is_taken_and_shown_as_it_was_said(
+    query: str, text: str, backed: bool
+) -> None:
+    def turn(found: Any) -> None:
+        found["facts"] = [{"text": text, "quote": query}]
+
+    model = Bending("read", turn)
+    result = await judge_of(model).evaluate_turn(asked(query), {}, answers(query))
+    memory = QuotedMemory(result.canonical_memory)
+    assert (text in memory.holding()) is backed
+    assert ("(said as: " in memory.shown()) is not backed
+    assert [wants(prompt) for prompt in model.asked].count("read") == 1
 
 
 async def test_what_the_judge_put_in_words_of_its_own_supports_no_claim() -> None:

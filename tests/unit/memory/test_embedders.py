@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from proposals import proposal
 
-from acc import Agent, Runner, acc_memory
+from acc import Agent, Decision, MemoryView, Runner, TurnSignal, acc_memory
 from acc.adapters.memory.hybrid import HybridEvidenceStore
 from acc.application.memory import AccMemory
 from acc.bootstrap import agents, models, parts
@@ -143,6 +143,28 @@ async def test_a_memory_that_is_given_as_it_is_is_closed_with_its_runner(
     await runner.aclose()
     await other.aclose()
     assert not any(made.is_open for made in connections)
+
+
+async def test_a_memory_of_ones_own_is_not_closed_by_a_runner() -> None:
+    class Notes:
+        is_open = True
+
+        async def view(self, signal: TurnSignal) -> MemoryView:
+            assert self.is_open
+            return MemoryView(text="", tokens=0)
+
+        async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+            assert self.is_open
+
+        async def aclose(self) -> None:
+            self.is_open = False
+
+    notes = Notes()
+    for _ in range(2):
+        runner = Runner(Agent(name="clerk", model=CLERK, memory=notes))
+        await runner.run(user_id="u", session_id="s", message="hello")
+        await runner.aclose()
+    assert notes.is_open
 
 
 async def test_a_memory_closes_nothing_that_was_given_to_it(connections: list[Connection]) -> None:

@@ -72,3 +72,19 @@ def test_an_aim_is_one_piece_of_a_statement_and_keeps_every_condition(
     source: str, aim: str, kept: bool
 ) -> None:
     assert is_part(aim, source) is kept
+
+
+@pytest.mark.parametrize(
+    ("text", "claims"),
+    [
+        ("Will Smith owns the repo acme-1.", True),
+        ("What matters is that db-1 stays on port 8080.", True),
+        ("Will db-1 stay on port 8080", False),
+        ("Is the server in Osaka?", False),
+        ("caf" + "?" * 20_000 + "x is y", True),
+    ],
+)
+def test_a_sentence_that_begins_like_a_question_and_ends_like_none_is_a_statement(
+    text: str, claims: bool
+) -> None:
+    assert is_statement(text) is claims

@@ -319,3 +319,19 @@ def test_a_model_with_settings_shows_no_key(monkeypatch: pytest.MonkeyPatch) -> 
         ProviderModel("openai:gpt-5.2", api_key="canary")
     with pytest.raises(InvalidInput, match="no model 'embedded2'"):
         ProviderModel("embedded2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "litellm:cloudflare/@cf/meta/llama-2-7b-chat-int8",
+        "openai:workers-ai/@cf/meta/llama-3.3-70b",
+        "ollama:llama3@sha256:abcd",
+        "openai:model@2024.05",
+        "huggingface:org/model@refs/pr/1",
+        "google:claude-sonnet@20250929",
+    ],
+)
+def test_a_name_may_have_a_version_behind_an_at_sign(name: str) -> None:
+    choice = parse_choice(name)
+    assert (choice.base_url, choice.model) == ("", name.partition(":")[2])

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from acc.adapters.providers import limiting
 from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits, Seats
 from acc.application.waiting.patience import Patience
 from acc.domain.value_objects.event import Usage, text_part
@@ -133,6 +134,32 @@ def test_a_seat_in_a_loop_that_is_closed_is_free() -> None:
     del here, waits, waiting
     gc.collect()
     assert asyncio.run(sits()) == "sat"
+
+
+def test_who_waits_finds_a_seat_that_was_left_in_a_loop_which_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limiting, "_LOOK_EVERY", 0.02)
+    seats, sat = Seats(1), threading.Event()
+
+    async def sits() -> None:
+        async with asyncio.timeout(5), seats.one():
+            sat.set()
+
+    async def takes() -> None:
+        await here.__aenter__()
+        beside.start()
+        await asyncio.sleep(0.05)  # the other one has come and waits
+
+    here = seats.one()
+    beside = threading.Thread(target=asyncio.run, args=(sits(),))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(takes())
+    assert not sat.is_set()
+    beside.join()  # the loop is neither closed nor does it run
+    assert sat.is_set()
+    loop.run_until_complete(here.__aexit__(None, None, None))
+    loop.close()
 
 
 async def test_requests_beyond_a_minutes_worth_wait_in_line() -> None:

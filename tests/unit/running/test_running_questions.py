@@ -64,7 +64,7 @@ class Counting(BaseAgent):
         return f"{answer.verdict.value} {answer.value!r}"
 
 
-@pytest.mark.parametrize("given", ["abc", None, 0, 1.5, {"n": 1}, "0", "null"])
+@pytest.mark.parametrize("given", ["abc", None, 0, 1.5, {"n": 1}, "0", "null", "[" * 20_000])
 async def test_a_value_that_is_not_what_was_asked_for_is_refused_and_the_question_waits(
     world: World, given: Any
 ) -> None:

@@ -14,12 +14,12 @@ UNSENDABLE: list[dict[str, Any]] = [
     {"token": "あ"},
     {"token": "a\r\nX-Evil: 1"},
     {"token": " a"},
-    {"token": "x" * 5000},
+    {"token": "x" * 9000},
     {"scheme": "Bearer", "credentials": "a\r\nb"},
     {"scheme": "Bearer", "credentials": "あ"},
     {"scheme": "B\n", "credentials": "a"},
     {"scheme": "Bearer Bearer", "credentials": "a"},
-    {"scheme": "あ"},
+    {"scheme": "あ", "credentials": "a"},
     {"credentials": "a"},
     {"id": "x" * 300},
     {"id": "a\nb"},
@@ -46,9 +46,10 @@ async def test_a_configuration_that_no_notification_could_be_sent_by_is_refused(
 @pytest.mark.parametrize(
     "fields",
     [
-        {"token": "x" * 4096, "id": "日本/ %2F"},
+        {"token": "x" * 8000, "id": "日本/ %2F"},
         {"token": "with spaces, and: signs", "scheme": "Bearer", "credentials": "a.b.c=="},
         {"scheme": "Bearer"},
+        {"scheme": "OAuth 2.0"},
     ],
 )
 async def test_a_configuration_that_can_be_sent_by_is_kept(

@@ -1,6 +1,7 @@
 """Evidence found again by words and by the meaning of embeddings."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from acc.domain.errors import AccError, ModelFailed
 from acc.domain.language import one_line, term_list
 from acc.domain.value_objects.turn import Candidate
 from acc.ports.outbound.model_ports import EmbedderPort
+
+log = logging.getLogger("acc.memory")
 
 #: How many times more are found by words than are wanted, to be ranked by meaning too.
 _RERANKED = 4
@@ -41,6 +44,7 @@ class HybridEvidenceStore(Bm25EvidenceStore):
         super().__init__()
         self._embedder = embedder
         self._by_meaning = by_meaning
+        self._has_warned = False
         self._vectors: dict[int, _Vector] = {}
         self._notes: dict[str, None] = {}
 
@@ -108,6 +112,9 @@ class HybridEvidenceStore(Bm25EvidenceStore):
         # An embedder is somebody else's code, and no failure of it may cost a turn.
         except Exception as error:
             told = one_line(f"{type(error).__name__}: {error}")[:_LONGEST_NOTE]
+            if not self._has_warned:
+                log.warning("an embedder failed, so recall goes by words alone: %s", told)
+                self._has_warned = True
             raise ModelFailed(told) from error
         return _checked(found, len(texts))
 
@@ -115,6 +122,8 @@ class HybridEvidenceStore(Bm25EvidenceStore):
 def _checked(found: object, count: int) -> _Vector:
     """Return what an embedder gave as one row for each text, or say what is wrong with it."""
     wanted = f"{count} vectors of one size are wanted"
+    if isinstance(found, Iterator):
+        found = list(found)
     if not hasattr(found, "__len__"):
         raise ModelFailed(f"the embedder returned {type(found).__name__}, {wanted}")
     try:

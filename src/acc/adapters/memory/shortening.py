@@ -101,6 +101,7 @@ _OPENING = re.compile(
 _ASKS = re.compile(
     r"^(?:(?:so|and|but|ok|okay|then|well)[, ]+)?(?:is|are|was|were|do|does|did|can|could|will"
     r"|would|should|shall|has|have|had|may|might|am|who|whose|whom|what|where|why|how|which)\b"
+    r"(?!.*[.!]$)"
     r"|[?？]\W*$|か\W*$",
     re.I,
 )
@@ -108,7 +109,10 @@ _ASKS = re.compile(
 
 def is_statement(sentence: str) -> bool:
     """Tell whether a sentence claims something, and does not ask."""
-    return _ASKS.search(one_line(sentence)) is None
+    line = one_line(sentence)
+    if len(line) > LONGEST_SENTENCE:  # a question shows at the beginning or at the end
+        line = f"{line[:100]}{line[100 - LONGEST_SENTENCE :]}"
+    return _ASKS.search(line) is None
 
 
 @lru_cache(maxsize=_CACHE)

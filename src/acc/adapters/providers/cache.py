@@ -6,7 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +129,13 @@ class CachedModel:
     async def _known(self, key: str) -> ModelAnswer | None:
         """Return the answer that is kept, or that another gets who has asked already."""
         place = (asyncio.get_running_loop(), key)
+        waiting: AbstractContextManager[object] = held()
         while place in self._questions:
             question = self._questions[place]
-            with held():
+            with waiting:
                 await question.over.wait()
+            # It was given up; who waits on for the next one does so on their own time.
+            waiting = nullcontext()
             if question.fault is not None:
                 raise question.fault
             if question.answer is not None:

@@ -226,7 +226,11 @@ _URL = re.compile(r"@https?://.*", re.I | re.S)
 _SCHEME = re.compile(r"^https?:", re.I)
 _NAME_ENDS = re.compile("@|://")
 #: What ends like an address, which would be taken for a part of the model's name.
-_ADDRESS = re.compile(r"://|.@(?:localhost|[^@]*[.:/\[][^@]*)$")
+_ADDRESS = re.compile(
+    r"://|[^/]@(?:https?:|localhost(?![^:/])|(?:[\w-]+\.)+[a-z][\w-]*(?:[:/]|$)"
+    r"|\d+(?:\.\d+){3}|\[|[\w.-]+:\d+(?:/|$))[^@]*$",
+    re.I,
+)
 
 
 def alternatives(name: str) -> tuple[str, ...]:

@@ -71,10 +71,14 @@ class Limits:
         return self == Limits()
 
 
+#: So often who waits for a seat looks whether one was left behind.
+_LOOK_EVERY = 1.0
+
+
 class Seats:
     """So many at once, in all event loops of the process; who waits sits down in order of coming.
 
-    A seat that was taken in a loop which is closed by now is free again.
+    A seat that was taken in a loop which does not run any more is free again.
     """
 
     def __init__(self, most: int) -> None:
@@ -98,19 +102,25 @@ class Seats:
 
     async def _sit(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._guard:
-            if len(self._taken) >= self._most:
-                self._taken = [one for one in self._taken if not one.is_closed()]
-            self._fill()
+            self._look()
             if len(self._taken) < self._most:
                 self._taken.append(loop)
                 return
             seat = loop.create_future()
             self._waiting.append(seat)
         try:
-            await seat
+            while not (await asyncio.wait({seat}, timeout=_LOOK_EVERY))[0]:
+                with self._guard:
+                    self._look()
         except BaseException:
             self._give_up(seat)
             raise
+
+    def _look(self) -> None:
+        """Take back what was taken in loops that stand still, for nobody gives it back there."""
+        if len(self._taken) >= self._most:
+            self._taken = [one for one in self._taken if one.is_running()]
+        self._fill()
 
     def _give_up(self, seat: "asyncio.Future[None]") -> None:
         with self._guard:
@@ -120,7 +130,7 @@ class Seats:
                 self._leave(seat.get_loop())
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
-        if loop in self._taken:  # unless it was closed meanwhile
+        if loop in self._taken:  # unless it stood still meanwhile
             self._taken.remove(loop)
         self._fill()
 

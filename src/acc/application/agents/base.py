@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -76,6 +77,10 @@ class BaseAgent:
     async def run(self, ctx: RunContext) -> str | None:
         """Do the work; a returned text is the agent's answer."""
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
+
+    def kept_answer(self, ctx: RunContext) -> Any:
+        """Return what stands now where others look for this agent's answer, if anything does."""
+        return None
 
     def keep_answer(self, ctx: RunContext, text: str) -> None:
         """Put what was said in place of this agent where others look for its answer."""
@@ -236,27 +241,33 @@ async def _said_instead(ctx: RunContext, callback: Callback) -> bool:
     found = await called(callback, ctx)
     if found is None:
         return False
-    await _say_instead(ctx, callback, found)
+    # A callback that finds an answer there already has not asked for another.
+    keep = callback is _stand_in or ctx.agent.kept_answer(ctx) is None
+    await _say_instead(ctx, callback, found, keep=keep)
     return True
 
 
 async def _say_or_replace(ctx: RunContext, callback: Callback, heard: int) -> None:
     """Say an answer, or what a callback returns in its place: then nobody hears the answer."""
-    thread = ctx.line.thread
+    thread, draft = ctx.line.thread, ctx.text
     said = len(thread)
-    found = await called(callback, ctx, ctx.text)
+    kept = deepcopy(ctx.agent.kept_answer(ctx))
+    found = await called(callback, ctx, draft)
     if found is not None:
-        del thread[heard:said]
-        await _say_instead(ctx, callback, found)
+        ours = {agent.name for agent in ctx.agent.walk()}
+        thread[heard:said] = [one for one in thread[heard:said] if one.author not in ours]
+        # What the callback put there itself stays.
+        await _say_instead(ctx, callback, found, keep=ctx.agent.kept_answer(ctx) == kept)
     elif ctx.is_draft:
-        await ctx.say(ctx.text)
+        await ctx.say(draft)
 
 
-async def _say_instead(ctx: RunContext, callback: Callback, found: object) -> None:
+async def _say_instead(ctx: RunContext, callback: Callback, found: object, *, keep: bool) -> None:
     if not isinstance(found, str):
-        name = getattr(callback, "__name__", "a callback")
+        name = "its stand-in" if callback is _stand_in else getattr(callback, "__name__", "it")
         raise TypeError(f"{name} returned a {type(found).__name__}, which is no text")
-    ctx.agent.keep_answer(ctx, found)
+    if keep:
+        ctx.agent.keep_answer(ctx, found)
     await ctx.say(found)
 
 

@@ -169,6 +169,10 @@ class LlmAgent(BaseAgent):
         body = without_fence(text)
         return as_data(msgspec.json.decode(body, type=self.output_schema, dec_hook=as_model))
 
+    def kept_answer(self, ctx: RunContext) -> Any:
+        """Return what the state has under the agent's key."""
+        return ctx.state.get(self.output_key) if self.output_key else None
+
     def keep_answer(self, ctx: RunContext, text: str) -> None:
         """Put what was said in place of this agent into the state; as a text, if it is no more."""
         if self.output_key:

@@ -35,7 +35,8 @@ def read_answers(
     text = "\n".join(part.text for part in parts if part.text is not None).strip()
     entries = [part.data for part in parts if isinstance(part.data, Mapping)]
     if entries:
-        answers = [_from_data(one, requests, by) for entry in entries for one in _several(entry)]
+        several = [one for entry in entries for one in _several(entry)]
+        answers = [_from_data(one, requests, text, by) for one in several]
         if len({answer.request_id for answer in answers}) < len(answers):
             raise InvalidInput("a message holds one answer to each request, and not two")
         return () if _is_contradicted(answers, requests, text) else tuple(answers)
@@ -72,9 +73,11 @@ def _several(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return answers
 
 
-def _from_data(entry: Mapping[str, Any], requests: Sequence[InputRequest], by: str) -> InputAnswer:
+def _from_data(
+    entry: Mapping[str, Any], requests: Sequence[InputRequest], text: str, by: str
+) -> InputAnswer:
     request = _request_of(entry, requests)
-    verdict = _verdict_in(entry, request)
+    verdict = _verdict_in(entry, request, text)
     arguments = entry.get("arguments")
     if arguments is not None and not isinstance(arguments, Mapping):
         raise InvalidInput(f'"arguments" of the answer to {request.id} is an object')
@@ -106,8 +109,12 @@ def _request_of(entry: Mapping[str, Any], requests: Sequence[InputRequest]) -> I
     raise InvalidInput(f'"requestId" must be one of those that wait: {known}')
 
 
-def _verdict_in(entry: Mapping[str, Any], request: InputRequest) -> Verdict:
+def _verdict_in(entry: Mapping[str, Any], request: InputRequest, text: str) -> Verdict:
     given = entry.get("verdict", entry.get("approved"))
+    if given is None and request.kind is RequestKind.AUTHORIZATION:
+        decided = sign_in_of(text)  # words beside data that leaves it open
+        if decided is not None:
+            return decided
     if isinstance(given, bool):
         return Verdict.APPROVE if given else Verdict.DENY
     if given is None and request.kind in _FREE:

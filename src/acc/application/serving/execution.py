@@ -167,7 +167,7 @@ class Execution:
         for handle in stopped:
             handle.cancel()
         if stopped:  # so that those who follow them still hear how they ended
-            await asyncio.wait(stopped, timeout=_LAST_WORD)
+            await asyncio.wait(stopped, timeout=max(grace, _LAST_WORD))
 
     @property
     def is_open(self) -> bool:

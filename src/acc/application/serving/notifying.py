@@ -18,7 +18,7 @@ CheckUrl = Callable[[str], Awaitable[None]]
 _UNNAMED = "default"
 _MOST_ID = 256
 #: Longer headers are refused by most of those who receive them.
-_MOST_HEADER = 4096
+_MOST_HEADER = 8000
 _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 
 
@@ -104,7 +104,7 @@ def check_config(config: PushConfig) -> None:
     ):
         if len(value) > _MOST_HEADER or not _is_header(value):
             raise _fault(name, f"at most {_MOST_HEADER} printable characters of ASCII on one line")
-    if config.scheme and not _SCHEME.fullmatch(config.scheme):
+    if config.credentials and config.scheme and not _SCHEME.fullmatch(config.scheme):
         raise _fault("authentication.scheme", "the name of a scheme of HTTP, such as Bearer")
     if config.credentials and not config.scheme:
         raise _fault("authentication.scheme", "is required where there are credentials")

@@ -142,7 +142,7 @@ _OVER = r"done|ready|finished|complete|completed|successful|all set"
 _WITHOUT_FAULT = r"(?: (?:to|into|at|on) (?:it|there|the \w+|your \w+|my \w+))?"
 #: A sentence that says that a person has signed in, or that it is time to go on, and nothing else.
 _SIGNED_IN_ENGLISH = re.compile(
-    r"(?:and |so |now )?(?:"
+    r"(?:and |so |now |just |already |successfully |yes )*(?:"
     rf"(?:(?:i|we)(?:'m|'re|'ve| am| are| have)?|you(?:'re| are)|all|it(?:'s| is| has been)"
     rf"|that(?:'s| is))?{_AT_LAST} ?(?:{_SIGNED_IN}|{_OVER}){_WITHOUT_FAULT}{_AT_LAST}"
     rf"|(?:(?:i|we)(?:'ve| have)?{_AT_LAST} )(?:{_SIGNED_IN}|done|did|finished|completed|granted"

@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 
 _ID = {"type": "string", "minLength": 1, "maxLength": 256}
 #: What can stand in a header as it is.
-_HEADER: Mapping[str, Any] = {"pattern": "^([!-~]([ -~]*[!-~])?)?$", "maxLength": 4096}
+_HEADER: Mapping[str, Any] = {"pattern": "^([!-~]([ -~]*[!-~])?)?$", "maxLength": 8000}
 _SCHEME = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{0,64}$"
 _BASE64 = r"^[A-Za-z0-9+/_-]*={0,2}$"
 

@@ -41,6 +41,7 @@ Task: audit one answer against the canonical memory and the query.
   part is not supported.
 - quote: the words of the memory or of the query that decide it; empty for unsupported only. For
   outdated it is a quote from a superseded entry.
+  Where the memory has (said as: …), quote those words.
 - constraints: each constraint of the list exactly once, by its id. kept, if the answer keeps it or
   it does not apply here; violated, if the answer does what it forbids or leaves its form; omitted,
   if it demands an element that the answer leaves out.
@@ -56,6 +57,7 @@ Task: audit one answer against the canonical memory and the query. Its claims ar
   goes beyond its evidence in any part is not supported.
 - quote: the words of the memory or of the query that decide it; empty for unsupported only. For
   outdated it is a quote from a superseded entry.
+  Where the memory has (said as: …), quote those words.
 - constraints: each constraint of the list exactly once, by its id. kept, if the answer keeps it or
   it does not apply here; violated, if the answer does what it forbids or leaves its form; omitted,
   if it demands an element that the answer leaves out.
