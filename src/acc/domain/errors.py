@@ -49,7 +49,8 @@ AccError                     internal
     └── RemoteRejected       remote_rejected       it declined; a run that ends so is rejected
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 
 def whole(text: str) -> str:
@@ -61,6 +62,15 @@ def whole(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text
+
+
+def whole_data(value: Any) -> Any:
+    """Return plain data in which every text and every key is whole."""
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, Mapping):
+        return {whole_data(key): whole_data(item) for key, item in value.items()}
+    return [whole_data(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class AccError(Exception):

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from acc.domain.errors import whole, whole_data
 from acc.ports.outbound.model_ports import Prompt
 
 
@@ -38,20 +39,8 @@ def _encoded(value: object, order: Literal["deterministic"] | None) -> bytes:
 
 
 def _writable(value: object) -> Any:
-    return _whole(msgspec.to_builtins(value, enc_hook=_as_text))
+    return whole_data(msgspec.to_builtins(value, enc_hook=_as_text))
 
 
 def _as_text(value: object) -> str:
-    return _of(str(value))
-
-
-def _of(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, str):
-        return _of(value)
-    if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, list | tuple) else value
+    return whole(str(value))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from acc.adapters.memory.vouching import Turn, turn_of, vouched, wrong_language
 from acc.application.waiting.patience import Patience
 from acc.domain.ccs_schema import as_payload, json_schema, parse_state
-from acc.domain.errors import InvalidInput, InvalidState
+from acc.domain.errors import InvalidInput, InvalidState, whole_data
 from acc.domain.language import one_line, within_reach
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.event import NO_USAGE, Usage, text_part
@@ -196,7 +196,7 @@ def _document(turn: Turn) -> str:
         ],
         "turn": told,
     }
-    written = msgspec.json.encode(_writable(document)).decode()
+    written = msgspec.json.encode(whole_data(document)).decode()
     return f"{written}\n\nWrite the next state."
 
 
@@ -210,15 +210,6 @@ def _within(texts: Iterable[str], most: int) -> tuple[list[str], int]:
         if part:
             kept.append(part)
     return kept, left_out
-
-
-def _writable(value: Any) -> Any:
-    """Return plain data without halves of characters, which cannot be written down."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {key: _writable(item) for key, item in value.items()}
-    return [_writable(item) for item in value] if isinstance(value, list) else value
 
 
 def _read(answer: ModelAnswer, turn: Turn) -> CompressedCognitiveState:

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from acc.adapters.chat.keys import held_key, is_clear, is_variable
-from acc.domain.errors import InvalidInput, ModelFailed
+from acc.domain.errors import InvalidInput, ModelFailed, whole
 from acc.domain.language import one_line
 from acc.domain.value_objects.remote import without_secrets
 
@@ -260,7 +260,7 @@ class _Passing(Exception):
 
 
 def _sendable(text: str) -> str:
-    cut = text[:_MOST_CHARACTERS].encode("utf-8", "replace").decode()
+    cut = whole(text[:_MOST_CHARACTERS])
     return cut if cut.strip() else "-"
 
 

@@ -51,7 +51,7 @@ _INTERRUPTED = f"the server was interrupted in this task; {_AGAIN}"
 _SERVED = "a2a://"
 
 _LOOK_EVERY = 0.2
-#: So long may work that is stopped take to put that on record before nobody waits for it.
+#: So long at least may work that is stopped take to put that on record.
 _LAST_WORD = 0.5
 _RENEW_EVERY = 10.0
 _SWEEP_EVERY = 15.0

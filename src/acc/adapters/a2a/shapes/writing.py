@@ -1,9 +1,10 @@
 """Turn shapes into JSON, whatever an agent has put into them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from acc.domain.errors import whole_data
 
 _encode = msgspec.json.Encoder().encode
 
@@ -13,12 +14,4 @@ def encoded(document: Any) -> bytes:
     try:
         return _encode(document)
     except UnicodeEncodeError:
-        return _encode(_mended(msgspec.to_builtins(document)))
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        return {_mended(key): _mended(held) for key, held in value.items()}
-    return [_mended(held) for held in value] if isinstance(value, list) else value
+        return _encode(whole_data(msgspec.to_builtins(document)))
