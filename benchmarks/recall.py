@@ -8,10 +8,10 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.hybrid import HybridEvidenceStore
-from acc.adapters.memory.recall import Bm25EvidenceStore
-from acc.bootstrap.parts import make_embedder
-from acc.domain.value_objects.turn import Artifact
+from acc.bootstrap.memory import make_embedder
+from acc.domain.value_objects.memory import Artifact
 
 #: A statement, a cue that shares its words, a cue that asks in other words.
 Entry = tuple[str, str, str]

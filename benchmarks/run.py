@@ -22,15 +22,15 @@ from lines import Line
 from models import bench_models
 from runtime import bench_sessions, bench_turns, conversation
 
-from acc.adapters.memory.recall import Bm25EvidenceStore
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.bootstrap import parts
+from acc.bootstrap import memory as parts
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeTurnResult,
 )
-from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+from acc.domain.value_objects.memory import Artifact, Decision, TurnSignal
 from acc.testing import queries, verdict
 
 

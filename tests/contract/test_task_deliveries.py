@@ -21,10 +21,10 @@ from tasks_under_test import (
 )
 
 from acc.domain.errors import LimitExceeded
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import DirectReply, MessageAdded, PushConfig, TaskState
-from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import Delivery
+from acc.ports.outbound.storage_ports import Delivery
 
 WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
 

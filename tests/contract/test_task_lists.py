@@ -26,10 +26,10 @@ from tasks_under_test import (
 )
 
 from acc.domain.errors import InvalidInput, LimitExceeded, MoveForbidden
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import DirectReply, MessageAdded, Task, TaskQuery, TaskState
-from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort
 
 WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
 

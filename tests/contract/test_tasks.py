@@ -30,8 +30,9 @@ from acc.domain.errors import (
     MoveForbidden,
     TaskNotFound,
 )
-from acc.domain.value_objects.event import Part, text_part, words
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Part, text_part, words
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     MOVES,
     TERMINAL,
@@ -47,8 +48,7 @@ from acc.domain.value_objects.task import (
     Update,
     applied,
 )
-from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import Ended, TaskStorePort
+from acc.ports.outbound.storage_ports import Ended, TaskStorePort
 
 WORKING, COMPLETED, CANCELED = TaskState.WORKING, TaskState.COMPLETED, TaskState.CANCELED
 

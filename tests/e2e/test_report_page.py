@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from acc.adapters.runs.page.turns import embedded, shown_jobs
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.bootstrap import evaluation as bootstrap
-from acc.bootstrap.parts import version
+from acc.bootstrap.memory import version
 from acc.domain.value_objects.evaluation_run import RunConfiguration, jobs_of
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.

@@ -25,12 +25,13 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.a2a.calling.client import A2AClient
-from acc.bootstrap.remotes import make_remote
+from acc.adapters.a2a.client.client import A2AClient
+from acc.bootstrap.a2a_client import make_remote
 from acc.domain.errors import TaskNotFound, Unauthenticated
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.event import Part, words
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Part, words
+from acc.domain.value_objects.endpoint import RemoteAddress
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -39,7 +40,6 @@ from acc.domain.value_objects.task import (
     Task,
     TaskState,
 )
-from acc.domain.value_objects.value import changed
 
 MODES = [(version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON")]
 

@@ -21,8 +21,8 @@ from acc import (
     exit_loop,
     tool,
 )
-from acc.application.checking.findings import Verdict
-from acc.application.use_cases.check_tree import CheckedRule, check_tree
+from acc.application.lint.structure import Verdict
+from acc.application.use_cases.check_agents import CheckedRule, check_tree
 
 OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
 NOT_APPLICABLE = Verdict.NOT_APPLICABLE

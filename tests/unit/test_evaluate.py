@@ -1,6 +1,6 @@
 """Episodes on record: begun, stopped, continued, ended in an error."""
 
-from acc.application.use_cases.evaluate import Episode, EvaluateUseCase
+from acc.application.evaluation.episode import Episode, EvaluateUseCase
 from acc.domain.value_objects.evaluation_run import EpisodeJob, ScenarioChoice
 from acc.domain.value_objects.live_evaluation import TurnResult
 from acc.testing import ScriptedAgent, ScriptedJudge, queries

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from acc.application.runtime.deadlines import held
 from acc.application.use_cases import live_multi_agent_evaluation
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.application.waiting.patience import held
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import TurnStatus
 from acc.domain.value_objects.live_evaluation import (

@@ -12,14 +12,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
+from acc.application.evaluation.episode import Episode, EpisodeEnd, EvaluateUseCase
+from acc.bootstrap.cost import Means, Spending
 from acc.bootstrap.judges import make_examiner, open_judge
+from acc.bootstrap.memory import MEMORIES, RULES, make_memory
 from acc.bootstrap.models import EpisodeModels, make_model
-from acc.bootstrap.parts import MEMORIES, RULES, make_memory
-from acc.bootstrap.spending import Means, Spending
+from acc.domain.cost import ModelCall, Part
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.gates import Gate, GateResult
-from acc.domain.spending import ModelCall, Part
+from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
@@ -27,7 +28,6 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
-from acc.domain.value_objects.remote import check_remote_url
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     JudgeEvaluatorPort,
@@ -36,7 +36,7 @@ from acc.ports.outbound.live_evaluation_ports import (
 from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
-    from acc.adapters.evaluation.scenario_files import ScenarioTemplate
+    from acc.adapters.evaluation.scenarios import ScenarioTemplate
     from acc.adapters.runs.run_directory import RunDirectory
     from acc.application.agents.base import BaseAgent
     from acc.domain.value_objects.scenario import Scenario
@@ -84,7 +84,7 @@ def _made_agent(
 ) -> AgentRunnerPort:
     speakers = make_model if models is None else models.of(name)
     if kind.startswith("python:"):
-        from acc.adapters.evaluation.python_agents import make_runner
+        from acc.adapters.evaluation.agents import make_runner
 
         def run_agent(agent_name: str, agent: "BaseAgent") -> AgentRunnerPort:
             return _runtime_agent(agent_name, agent, sizes, models)
@@ -92,7 +92,7 @@ def _made_agent(
         return make_runner(name, kind.removeprefix("python:"), run_agent=run_agent)
     if kind.startswith("a2a:"):
         return _remote_agent(name, kind.removeprefix("a2a:"))
-    from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
+    from acc.adapters.evaluation.agents import MemoryAgentRunner
 
     compressors = make_model if models is None else models.of(name, Part.COMPRESSOR)
     return MemoryAgentRunner(
@@ -107,8 +107,8 @@ def _runtime_agent(
     name: str, agent: "BaseAgent", sizes: Mapping[str, Any], models: EpisodeModels | None
 ) -> AgentRunnerPort:
     """Return a tree of agents with a session of its own and the evaluation's memory sizes."""
-    from acc.adapters.evaluation.runtime_agents import RuntimeAgentRunner
-    from acc.application.runner import SessionRunner
+    from acc.adapters.evaluation.agents import RuntimeAgentRunner
+    from acc.application.runtime.runner import SessionRunner
     from acc.bootstrap.agents import make_conversation_memory, make_services
 
     services = make_services()
@@ -124,9 +124,9 @@ def _runtime_agent(
 
 def _remote_agent(name: str, url: str) -> AgentRunnerPort:
     """Return an agent of another server; its token is in ACC_TOKEN_<NAME>, or in ACC_TOKEN."""
-    from acc.adapters.evaluation.remote_agents import RemoteAgentRunner
-    from acc.adapters.runtime.machine import RandomIds
-    from acc.bootstrap.remotes import evaluated_address, make_remote
+    from acc.adapters.evaluation.agents import RemoteAgentRunner
+    from acc.adapters.system.clock import RandomIds
+    from acc.bootstrap.a2a_client import evaluated_address, make_remote
 
     remote = make_remote(evaluated_address(name, url))
     return RemoteAgentRunner(agent_name=name, remote=remote, ids=RandomIds())
@@ -137,7 +137,7 @@ def make_judge(
 ) -> JudgeEvaluatorPort:
     """Return the judge of one episode, blinded."""
     from acc.adapters.evaluation.blinding import BlindedJudge
-    from acc.adapters.evaluation.judging.steering import steering_flags
+    from acc.adapters.evaluation.judge_injection import steering_flags
 
     noted = {} if configuration.judging is None else {"flags_of": steering_flags}
     return BlindedJudge(
@@ -163,7 +163,7 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
         if not name or not name.replace("-", "").replace("_", "").isalnum():
             raise InvalidInput(f"{item!r}: an agent's name is made of letters, digits, - and _")
         if kind.startswith("python:"):
-            from acc.adapters.evaluation.python_agents import load_object
+            from acc.adapters.evaluation.agents import load_object
 
             load_object(kind.removeprefix("python:"))
         elif kind.startswith("a2a:"):
@@ -194,7 +194,8 @@ def check_compressor(name: str) -> None:
 @lru_cache(maxsize=32)
 def load_scenario(reference: str) -> "ScenarioTemplate":
     """Return a scenario by id or path, checked for structure and fairness."""
-    from acc.adapters.evaluation import scenario_checks, scenario_files
+    from acc.adapters.evaluation import scenarios as scenario_checks
+    from acc.adapters.evaluation import scenarios as scenario_files
     from acc.domain.errors import InvalidScenario
 
     template = scenario_files.load(reference)
@@ -206,7 +207,7 @@ def load_scenario(reference: str) -> "ScenarioTemplate":
 
 def choose_scenarios(reference: str) -> tuple[ScenarioChoice, ...]:
     """Return the scenarios that `all`, an id, a path or a comma-separated list names."""
-    from acc.adapters.evaluation import scenario_files
+    from acc.adapters.evaluation import scenarios as scenario_files
 
     references = [part.strip() for part in reference.split(",") if part.strip()]
     if references == ["all"]:
@@ -367,7 +368,7 @@ def run_evaluation(
     `spending` hears what every call of a model costs, and ends the run where no more may be spent:
     turns that are under way are finished.
     """
-    from acc.adapters.runtime.workers import interrupted_by_sigterm
+    from acc.adapters.evaluation.workers import interrupted_by_sigterm
 
     outcome = EvaluationOutcome()
     spending = spending or Spending()
@@ -417,7 +418,7 @@ def _run_in_workers(
     outcome: EvaluationOutcome,
     spending: Spending,
 ) -> None:
-    from acc.adapters.runtime.workers import WorkerFault, WorkerPool
+    from acc.adapters.evaluation.workers import WorkerFault, WorkerPool
 
     def take(message: Any) -> bool:
         if isinstance(message, EpisodeEnd):
@@ -446,8 +447,8 @@ def _run_in_workers(
 
 def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
     """Run in a worker process: take jobs until there are none."""
+    from acc.adapters.evaluation.workers import WorkerFault, WorkerSeat
     from acc.adapters.runs.run_directory import RunDirectory
-    from acc.adapters.runtime.workers import WorkerFault, WorkerSeat
     from acc.domain.errors import AccError
 
     # Next to nothing of ours is cyclic, so there is little to collect.

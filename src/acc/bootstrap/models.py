@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.local_models import is_local_name, make_local_model
+from acc.domain.cost import FREE, ModelCall, Part, Price
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.spending import FREE, ModelCall, Part, Price
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _core(
     model: LanguageModelPort
     price: Price | None = FREE
     if name == "embedded":
-        from acc.adapters.models.embedded import EmbeddedModel
+        from acc.adapters.embedded_model.model import EmbeddedModel
 
         model = EmbeddedModel()
         price = None if alone else FREE

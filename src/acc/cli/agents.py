@@ -14,11 +14,12 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.padding import Padding
 
-from acc.application.checking.findings import Verdict
-from acc.application.use_cases.check_tree import TreeReport, check_tree
-from acc.bootstrap.trees import draw_tree, load_tree
+from acc.application.lint.structure import Verdict
+from acc.application.use_cases.check_agents import TreeReport, check_tree
+from acc.bootstrap.agents import draw_tree, load_tree
 from acc.cli.approval import answer_to, arguments_of, find, value_for
-from acc.cli.conversation import (
+from acc.cli.eval_view import console, print_json, say_error
+from acc.cli.event_view import (
     Speaker,
     compact,
     console_on,
@@ -27,17 +28,11 @@ from acc.cli.conversation import (
     shown,
     write_json,
 )
-from acc.cli.screen import console, print_json, say_error
-from acc.cli.turns import WAITING, AgentName, Conversation, SessionOptions, Turn
+from acc.cli.session import WAITING, AgentName, Conversation, SessionOptions, Turn
 from acc.domain.errors import InvalidInput, SessionWaiting, StorageFailed
-from acc.domain.value_objects.event import (
-    Event,
-    InputAnswer,
-    InputRequest,
-    RunStatus,
-    approve,
-    deny,
-)
+from acc.domain.value_objects.approval import InputAnswer, InputRequest, approve, deny
+from acc.domain.value_objects.event import Event
+from acc.domain.value_objects.run import RunStatus
 
 
 @Parameter(name="*", group="What to show", show_default=False)

@@ -8,14 +8,15 @@ from typing import Annotated, TextIO
 
 from cyclopts import Parameter
 
-from acc.bootstrap.trees import load_tree
+from acc.bootstrap.agents import load_tree
 from acc.cli.agents import ask_all
 from acc.cli.approval import encoded, typed
-from acc.cli.conversation import Speaker, console_on, show_events, show_memory, shown
-from acc.cli.screen import say_error
-from acc.cli.turns import WAITING, AgentName, Conversation, SessionOptions
+from acc.cli.eval_view import say_error
+from acc.cli.event_view import Speaker, console_on, show_events, show_memory, shown
+from acc.cli.session import WAITING, AgentName, Conversation, SessionOptions
 from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
-from acc.domain.value_objects.event import InputAnswer, RunStatus
+from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.run import RunStatus
 
 _SESSION = SessionOptions()
 _COMMANDS = {

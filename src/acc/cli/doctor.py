@@ -14,14 +14,13 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.status import Status
 
-from acc.application.examining.card import is_url
-from acc.application.examining.findings import Verdict
-from acc.application.examining.visit import Target, is_loopback
-from acc.application.use_cases.examine_server import Examination, Line
-from acc.bootstrap.examining import examiner
-from acc.bootstrap.remotes import token_of
-from acc.cli.conversation import console_on, one_line, shown
-from acc.cli.screen import error_console, print_json, say_error
+from acc.application.doctor.findings import Verdict
+from acc.application.doctor.server import Target, is_loopback, is_url
+from acc.application.use_cases.diagnose_server import Examination, Line
+from acc.bootstrap.a2a import examiner
+from acc.bootstrap.a2a_client import token_of
+from acc.cli.eval_view import error_console, print_json, say_error
+from acc.cli.event_view import console_on, one_line, shown
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 _MARKS = {

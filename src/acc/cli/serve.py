@@ -11,10 +11,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from rich.table import Table
 
-from acc.application.serving.limits import ServeLimits
-from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
-from acc.bootstrap.remotes import check_allow
-from acc.bootstrap.serving import (
+from acc.application.a2a.requests import ServeLimits
+from acc.bootstrap.a2a import (
     PushSigning,
     ServeOptions,
     card_signer,
@@ -26,8 +24,10 @@ from acc.bootstrap.serving import (
     serve_forever,
     verifier_for,
 )
-from acc.bootstrap.trees import load_tree
-from acc.cli.screen import console
+from acc.bootstrap.a2a_client import check_allow
+from acc.bootstrap.agents import load_tree
+from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
+from acc.cli.eval_view import console
 from acc.domain.errors import InvalidInput
 
 

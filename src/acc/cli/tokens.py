@@ -10,14 +10,8 @@ from cyclopts import App, Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from acc.adapters.security.tokens import (
-    TokenEntry,
-    append_entry,
-    new_token,
-    read_entries,
-    token_hash,
-)
-from acc.cli.screen import console, print_json, say_error
+from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, read_entries, token_hash
+from acc.cli.eval_view import console, print_json, say_error
 from acc.domain.errors import InvalidInput
 
 app = App(name="token", help="Make the tokens that callers of `acc serve --tokens FILE` send.")

@@ -49,28 +49,9 @@ AccError                     internal
     └── RemoteRejected       remote_rejected       it declined; a run that ends so is rejected
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-
-def whole(text: str) -> str:
-    """Return a text with a `?` for each half of a character, which nothing can store or print."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
-def whole_data(value: Any) -> Any:
-    """Return plain data in which every text and every key is whole."""
-    if isinstance(value, str):
-        return whole(value)
-    if isinstance(value, Mapping):
-        return {whole_data(key): whole_data(item) for key, item in value.items()}
-    return [whole_data(item) for item in value] if isinstance(value, list | tuple) else value
+from acc.domain.text import whole
 
 
 class AccError(Exception):

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.content import Part, ToolCall, Usage
 from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
-from acc.domain.value_objects.event import Part, ToolCall, Usage
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.adapters.a2a.calling.client import A2AClient
-from acc.bootstrap.remotes import make_remote
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.adapters.a2a.client.client import A2AClient
+from acc.bootstrap.a2a_client import make_remote
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.endpoint import RemoteAddress
 from acc.domain.value_objects.task import Message, Role
 
 

@@ -21,8 +21,8 @@ from foreign_server import (
     task,
 )
 
-from acc.adapters.a2a.calling import channel as channel_module
-from acc.adapters.a2a.calling import exchange
+from acc.adapters.a2a.client import follower as exchange
+from acc.adapters.a2a.client import transport as channel_module
 from acc.domain.errors import (
     AccError,
     AddressRefused,
@@ -31,7 +31,7 @@ from acc.domain.errors import (
     TaskNotFound,
     Unauthenticated,
 )
-from acc.domain.value_objects.event import words
+from acc.domain.value_objects.content import words
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

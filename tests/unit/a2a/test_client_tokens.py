@@ -8,9 +8,9 @@ import httpx
 import pytest
 from foreign_server import Call, foreign, hang_up, message, raw, stream, task
 
-from acc.adapters.a2a.calling.client import A2AClient, Door
+from acc.adapters.a2a.client.client import A2AClient, Door
 from acc.domain.errors import InvalidInput, PermissionDenied, RemoteFailed, Unauthenticated
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.endpoint import RemoteAddress
 
 
 async def test_a_token_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

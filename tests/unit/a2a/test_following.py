@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.calling.following import Follower, differences
-from acc.adapters.a2a.codec.wire import Streamed
+from acc.adapters.a2a.client.follower import Follower, differences
+from acc.adapters.a2a.wire.protocol import Streamed
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

@@ -1,9 +1,9 @@
 """Clients may write fields as the protocol's definition does."""
 
-from acc.adapters.a2a.codec.wire import Operation
-from acc.adapters.a2a.codec.wire_one import WireOne
-from acc.adapters.a2a.shapes.reading import in_camel_case
-from acc.application.serving.requests import GetRequest, PushCreateRequest, SendRequest
+from acc.adapters.a2a.wire.json_fields import in_camel_case
+from acc.adapters.a2a.wire.protocol import Operation
+from acc.adapters.a2a.wire.v1 import WireOne
+from acc.application.a2a.requests import GetRequest, PushCreateRequest, SendRequest
 
 
 def test_fields_may_be_in_snake_case() -> None:

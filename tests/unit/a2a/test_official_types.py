@@ -25,10 +25,11 @@ from google.protobuf.json_format import MessageToDict, Parse, ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.codec.cards import card_content, write_public_card
-from acc.adapters.a2a.codec.wire import Operation
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.event import Part
+from acc.adapters.a2a.wire.card_codec import card_content, write_public_card
+from acc.adapters.a2a.wire.protocol import Operation
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -37,7 +38,6 @@ from acc.domain.value_objects.task import (
     Task,
     TaskPage,
 )
-from acc.domain.value_objects.value import changed
 
 ONE, OLD, REST = WIRES["1.0"], WIRES["0.3"], WIRES["0.3 over HTTP"]
 EXAMPLES = settings(max_examples=20)

@@ -17,10 +17,11 @@ from a2a_values import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.codec.cards import card_content, read_card, write_public_card
-from acc.adapters.a2a.codec.wire import Operation, Wire
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.adapters.a2a.wire.card_codec import card_content, read_card, write_public_card
+from acc.adapters.a2a.wire.protocol import Operation, Wire
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -32,7 +33,6 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.domain.value_objects.value import changed
 
 EXAMPLES = settings(max_examples=20)
 wires = pytest.mark.parametrize("wire", list(WIRES.values()), ids=list(WIRES))

@@ -11,10 +11,10 @@ from acc import (
     RunContext,
     Runner,
 )
-from acc.application.serving.telling import INPUT_REQUEST
+from acc.application.a2a.projection import INPUT_REQUEST
 from acc.bootstrap.agents import make_services
-from acc.domain.value_objects.event import InputAnswer
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.endpoint import RemoteAddress
 from acc.domain.value_objects.task import (
     Message,
     PushConfig,

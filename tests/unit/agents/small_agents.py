@@ -22,9 +22,9 @@ from acc import (
     approve,
     tool,
 )
-from acc.adapters.stores.in_memory import InMemorySessionStore
+from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.store_ports import AlongPort
+from acc.ports.outbound.storage_ports import AlongPort
 from acc.testing import ScriptedModel, call
 
 

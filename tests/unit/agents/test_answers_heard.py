@@ -23,8 +23,8 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.application.control import RunPaused
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.application.runtime.interrupts import RunPaused
 from acc.domain.errors import AccError, ReplayMismatch
 from acc.testing import FrozenClock, ScriptedModel, call
 

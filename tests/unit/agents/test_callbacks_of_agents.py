@@ -24,7 +24,7 @@ from acc import (
     Verdict,
     approve,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 from acc.testing import FrozenClock, ScriptedModel, call
 
 SECRET = "the code is 1234"

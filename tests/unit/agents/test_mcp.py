@@ -6,17 +6,13 @@ from typing import Any
 import pytest
 
 from acc import Agent, InvalidTree, McpTools, RemoteFailed, RunResult, approve, tool
-from acc.application.agents.mcp import offered_names
-from acc.application.agents.toolset import GoneTool
+from acc.application.tools.mcp import offered_names
+from acc.application.tools.toolset import GoneTool
 from acc.bootstrap.agents import Runner, make_services
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import EventKind, Part, ToolResult
-from acc.domain.value_objects.remote import (
-    McpAddress,
-    McpAnswer,
-    McpToolInfo,
-    without_secrets,
-)
+from acc.domain.value_objects.content import Part, ToolResult
+from acc.domain.value_objects.endpoint import McpAddress, McpAnswer, McpToolInfo, without_secrets
+from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.mcp_ports import HearProgress
 from acc.testing import ScriptedModel, call
 

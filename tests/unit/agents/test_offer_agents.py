@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acc import Agent, BaseAgent, RequestKind, RunContext, Runner, tool
-from acc.application.use_cases.offer_agents import (
+from acc.application.use_cases.serve_mcp import (
     OfferAgents,
     form,
     form_answer,
@@ -15,15 +15,9 @@ from acc.application.use_cases.offer_agents import (
     standing_alone,
 )
 from acc.domain.errors import InvalidInput, NotFound
-from acc.domain.value_objects.event import (
-    Event,
-    EventActions,
-    EventKind,
-    InputRequest,
-    Part,
-    ToolCall,
-    text_part,
-)
+from acc.domain.value_objects.approval import InputRequest
+from acc.domain.value_objects.content import Part, ToolCall, text_part
+from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.testing import ScriptedModel, call
 
 

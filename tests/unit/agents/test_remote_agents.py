@@ -36,11 +36,11 @@ from acc import (
     approve,
     deny,
 )
-from acc.application.serving.telling import INPUT_REQUEST
+from acc.application.a2a.projection import INPUT_REQUEST
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import AddressRefused, InvalidInput, Unauthenticated
-from acc.domain.value_objects.event import InputAnswer, Verdict
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.approval import InputAnswer, Verdict
+from acc.domain.value_objects.endpoint import RemoteAddress
 from acc.domain.value_objects.run import CallContext, Grant
 from acc.domain.value_objects.task import (
     ArtifactUpdate,

@@ -10,11 +10,11 @@ from acc import (
     approve,
 )
 from acc.domain.errors import InvalidInput, NotFound, Unauthenticated
+from acc.domain.value_objects.base import changed
 from acc.domain.value_objects.task import (
     Task,
     TaskState,
 )
-from acc.domain.value_objects.value import changed
 from acc.testing import ScriptedRemote
 
 

@@ -16,7 +16,7 @@ from acc import (
     SequentialAgent,
     approve,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.testing import FrozenClock
 
 

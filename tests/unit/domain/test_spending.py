@@ -2,17 +2,8 @@
 
 import pytest
 
+from acc.domain.cost import Account, Accounts, ModelCall, Part, Price, dollars, parse_price, spender
 from acc.domain.errors import InvalidInput
-from acc.domain.spending import (
-    Account,
-    Accounts,
-    ModelCall,
-    Part,
-    Price,
-    dollars,
-    parse_price,
-    spender,
-)
 
 
 def call(

@@ -18,10 +18,10 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
     jobs_of,
 )
+from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, WORDED, Rule, RuleKind
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
-from acc.domain.value_objects.rule import NUMBERED, SINGULAR, WORDED, Rule, RuleKind
+from acc.domain.value_objects.memory import Artifact, Source
 from acc.domain.value_objects.scenario import Expectation
-from acc.domain.value_objects.turn import Artifact, Source
 
 FULL = OutcomeScores(relevance=10, answer_quality=8, instruction_following=6, coherence=4)
 CLEAN = HallucinationAudit(supported_claims=1, unsupported_claims=0)

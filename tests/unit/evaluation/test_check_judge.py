@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from judging_model import JudgingModel
 
-from acc.adapters.evaluation.calibration_files import load_cases
+from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
-from acc.application.use_cases.check_judge import (
+from acc.application.use_cases.calibrate_judge import (
     NO_CLAIM,
     NO_RULE,
     NOT_SUPPORTED,
@@ -18,7 +18,6 @@ from acc.application.use_cases.check_judge import (
     Reading,
     figures_of,
 )
-from acc.domain.calibration import CalibrationCase, CalibrationItem, Label
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation import (
     ClaimVerdict,
@@ -27,6 +26,7 @@ from acc.domain.value_objects.evaluation import (
     HallucinationAudit,
     OutcomeScores,
 )
+from acc.domain.value_objects.evaluation_run import CalibrationCase, CalibrationItem, Label
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,

@@ -8,11 +8,11 @@ import pytest
 from judging_model import JudgingModel, parts_of, wants
 
 from acc.adapters.evaluation.blinding import BlindedJudge
-from acc.adapters.evaluation.judging.auditing import settled_claim, settled_rule
-from acc.adapters.evaluation.judging.ledger import QuotedMemory
-from acc.adapters.evaluation.judging.shapes import Kept, Verdict
+from acc.adapters.evaluation.judge_audit import settled_claim, settled_rule
+from acc.adapters.evaluation.judge_memory import QuotedMemory
+from acc.adapters.evaluation.judge_prompts import Kept, Verdict
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
-from acc.adapters.evaluation.scenario_files import load
+from acc.adapters.evaluation.scenarios import load
 from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits
 from acc.bootstrap.evaluation import make_judge
 from acc.bootstrap.judges import judging_of

@@ -7,14 +7,14 @@ import pytest
 from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.domain.errors import JudgeContractBroken
-from acc.domain.evaluation_metrics import drift_rate, hallucination_rate
+from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.value_objects.format_rule import Rule, RuleKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeAgentEvaluation,
     JudgeTurnResult,
 )
-from acc.domain.value_objects.rule import Rule, RuleKind
 from acc.domain.value_objects.scenario import (
     AnswerKind,
     Constraint,

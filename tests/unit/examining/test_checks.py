@@ -7,10 +7,10 @@ import pytest
 from scripted_server import URL, Refusal, ScriptedServer, card, lost
 from test_examine_server import ANN, BOTH, examine, only_interface
 
-from acc.application.examining.findings import Verdict
-from acc.application.examining.visit import Target
-from acc.application.use_cases.examine_server import Line
-from acc.ports.outbound.probe_ports import ProbeAnswer
+from acc.application.doctor.findings import Verdict
+from acc.application.doctor.server import Target
+from acc.application.use_cases.diagnose_server import Line
+from acc.ports.outbound.remote_ports import ProbeAnswer
 
 OK, WARN, FAIL, SKIPPED = Verdict.OK, Verdict.WARN, Verdict.FAIL, Verdict.SKIPPED
 STRANGER = Target(url=URL)

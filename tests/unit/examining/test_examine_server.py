@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from scripted_server import TOKENS, URL, Refusal, ScriptedServer, card, lost
 
-from acc.application.examining.checklist import CHECKS, UNSEEN, Check
-from acc.application.examining.findings import Area, Verdict
-from acc.application.examining.visit import MARKER, Target
-from acc.application.use_cases.examine_server import Examination, ExamineServer
+from acc.application.doctor.checklist import CHECKS, UNSEEN, Check
+from acc.application.doctor.findings import Area, Verdict
+from acc.application.doctor.server import MARKER, Target
+from acc.application.use_cases.diagnose_server import Examination, ExamineServer
 from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput, RemoteFailed
-from acc.ports.outbound.probe_ports import ProbeAnswer
+from acc.ports.outbound.remote_ports import ProbeAnswer
 from acc.testing import SequentialIds
 
 ANN, BOB = TOKENS

@@ -7,12 +7,12 @@ from typing import Any
 import mcp_types
 import pytest
 
-from acc.adapters.mcp_tools.process import minimal_environment
-from acc.adapters.mcp_tools.reading import read_answer, read_tools
-from acc.adapters.mcp_tools.schemas import fault_in
+from acc.adapters.mcp.content import read_answer, read_tools
+from acc.adapters.mcp.transports import minimal_environment
+from acc.adapters.system.json_schema import fault_in
 from acc.bootstrap.mcp import LateMcpConnections
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.content import Part
 
 
 def described(name: str, **fields: Any) -> mcp_types.Tool:

@@ -10,10 +10,11 @@ from proposals import proposal
 
 from acc import Agent, Decision, MemoryView, Runner, TurnSignal, acc_memory
 from acc.adapters.memory.hybrid import HybridEvidenceStore
-from acc.application.memory import AccMemory
-from acc.bootstrap import agents, models, parts
+from acc.application.memory.acc import AccMemory
+from acc.bootstrap import agents, models
+from acc.bootstrap import memory as parts
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.turn import Artifact
+from acc.domain.value_objects.memory import Artifact
 from acc.ports.outbound.model_ports import ModelAnswer
 from acc.testing import ScriptedModel
 

@@ -16,15 +16,15 @@ from proposals import (
     say,
 )
 
-from acc.adapters.memory.compressor import RuleCompressor
 from acc.adapters.memory.model_compressor import ModelCompressor
+from acc.adapters.memory.rule_compressor import RuleCompressor
 from acc.adapters.providers.trying import RetryingModel
-from acc.bootstrap.parts import token_counter
-from acc.domain.ccs_schema import json_schema
+from acc.bootstrap.memory import token_counter
+from acc.domain.ccs import json_schema
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.ccs import CompressedCognitiveState, StandingConstraint
-from acc.domain.value_objects.event import Usage
-from acc.domain.value_objects.turn import Artifact, Source, TurnSignal
+from acc.domain.value_objects.content import Usage
+from acc.domain.value_objects.memory import Artifact, Source, TurnSignal
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 from acc.testing import ScriptedModel
 

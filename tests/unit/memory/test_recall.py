@@ -6,9 +6,9 @@ from math import log
 
 import pytest
 
-from acc.adapters.memory.recall import Bm25EvidenceStore
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.domain.language import term_list
-from acc.domain.value_objects.turn import Artifact
+from acc.domain.value_objects.memory import Artifact
 
 THINGS = ("gateway", "ledger", "clinic", "depot", "archive", "router", "cluster", "payroll")
 JAPANESE = ("決済", "基盤", "切替", "監視", "夜間", "当番", "承認", "在庫")

@@ -17,9 +17,9 @@ from acc.adapters.models.hosted_embeddings import (
     HostedEmbedder,
     parse_embeddings,
 )
-from acc.bootstrap.parts import make_embedder
+from acc.bootstrap.memory import make_embedder
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+from acc.domain.value_objects.memory import Artifact, Decision, TurnSignal
 
 KEY = "sk-secret-0123456789"
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.providers.cache import CachedModel, check_folder
-from acc.application.waiting.patience import Patience
+from acc.application.runtime.deadlines import Patience
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult, Usage
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 from acc.testing import ScriptedModel
 

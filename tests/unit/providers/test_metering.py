@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from acc.adapters.providers.metering import MeteredModel, PricedModel
+from acc.domain.cost import FREE, ModelCall, Part, Price
 from acc.domain.errors import ModelFailed
-from acc.domain.spending import FREE, ModelCall, Part, Price
-from acc.domain.value_objects.event import Usage
+from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 PROMPT = Prompt(query="?")

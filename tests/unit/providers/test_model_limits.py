@@ -10,8 +10,8 @@ import pytest
 
 from acc.adapters.providers import limiting
 from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits, Seats
-from acc.application.waiting.patience import Patience
-from acc.domain.value_objects.event import Usage, text_part
+from acc.application.runtime.deadlines import Patience
+from acc.domain.value_objects.content import Usage, text_part
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
 from acc.testing import ScriptedModel
 

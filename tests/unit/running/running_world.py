@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from acc import Agent, BaseAgent, FunctionTool, Runner, RunResult, RunStatus, approve, tool
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
-from acc.application.remembering import MemoryShelf
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
+from acc.application.runtime.agent_memory import MemoryShelf
 from acc.bootstrap.agents import make_services
-from acc.domain.value_objects.event import Event, EventKind, InputAnswer, InputRequest
+from acc.domain.value_objects.approval import InputAnswer, InputRequest
+from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.testing import FrozenClock, ScriptedModel
 
 APP, USER, SESSION = "desk", "ann", "s1"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from acc.application.waiting.patience import Patience, held
+from acc.application.runtime.deadlines import Patience, held
 
 
 async def holding(seconds: float) -> None:

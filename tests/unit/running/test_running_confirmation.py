@@ -10,9 +10,10 @@ import pytest
 from running_world import Desk, Till, World, check_record, clerk
 
 from acc import Agent, RunContext, RunStatus, SequentialAgent, approve, deny, tool
-from acc.application.agents.tool import Tool
+from acc.application.tools.tool import Tool
 from acc.domain.errors import AgentFailed, InvalidInput, NothingPending, SessionWaiting
-from acc.domain.value_objects.event import EventKind, InputAnswer, RequestKind, Verdict
+from acc.domain.value_objects.approval import InputAnswer, RequestKind, Verdict
+from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call
 
 PAY = call("pay", amount=12_000)

@@ -23,8 +23,8 @@ from acc import (
 from acc.domain.errors import AgentFailed, StateNotGranted
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.memory import Decision, TurnTrace
 from acc.domain.value_objects.run import CallContext
-from acc.domain.value_objects.turn import Decision, TurnTrace
 from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedModel, call
 

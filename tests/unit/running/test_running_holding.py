@@ -6,8 +6,8 @@ import time
 import pytest
 from running_world import KEY, World, no_tasks_left
 
-from acc.adapters.stores.in_memory import InMemorySessionStore
-from acc.application.holding import Holding
+from acc.adapters.storage.in_memory import InMemorySessionStore
+from acc.application.runtime.leases import Holding
 from acc.domain.errors import SessionBusy
 from acc.domain.value_objects.session import Session, SessionKey
 from acc.testing import FrozenClock

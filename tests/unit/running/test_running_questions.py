@@ -8,7 +8,7 @@ from running_world import World, check_record, clerk
 
 from acc import BaseAgent, RunContext, ToolContext, approve, deny, tool
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import RequestKind, Verdict
+from acc.domain.value_objects.approval import RequestKind, Verdict
 from acc.testing import ScriptedModel, call
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from acc.adapters.runs.page.spending import cost_link, cost_section
 from acc.adapters.runs.spending import SpendingFile, account_of, cost_fields
+from acc.domain.cost import Accounts, ModelCall, Part
 from acc.domain.errors import RunDamaged, StorageFailed
-from acc.domain.spending import Accounts, ModelCall, Part
 
 CALL = ModelCall(part=Part.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
 

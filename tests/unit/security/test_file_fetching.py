@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from loopback import Detour, Names, leads_to, says, site
 
-from acc.adapters.security.file_fetching import fetch_file
-from acc.adapters.security.guarded_http import Wiring
+from acc.adapters.http.client import Wiring
+from acc.adapters.http.download import fetch_file
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
-from acc.domain.value_objects.remote import FileTerms
+from acc.domain.value_objects.endpoint import FileTerms
 
 PUBLIC = "93.184.215.14"
 HERE = ("127.0.0.1",)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from loopback import Detour, Names, leads_to, says, site
 
-from acc.adapters.security.guarded_http import STREAMING, Wiring, guarded_client
+from acc.adapters.http.client import STREAMING, Wiring, guarded_client
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 PUBLIC = "93.184.215.14"

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Answer, site
 
-from acc.adapters.security.guarded_http import STREAMING, guarded_client
-from acc.adapters.security.unpacking import PIECE, Unpacker, encoding_of
+from acc.adapters.http.client import PIECE, STREAMING, Unpacker, encoding_of, guarded_client
 from acc.domain.errors import AnswerUnreadable
 
 LOOPBACK = ("127.0.0.1",)

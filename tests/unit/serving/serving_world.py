@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from acc import BaseAgent, RequestKind, RunContext, Runner
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
-from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.application.serving.limits import ServeLimits
-from acc.application.serving.requests import (
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
     SendRequest,
+    ServeLimits,
     TaskRequest,
 )
-from acc.application.serving.streams import StreamItem, TaskStream
-from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.application.a2a.subscriptions import StreamItem, TaskStream
+from acc.application.use_cases.serve_a2a import ServeTasks
 from acc.bootstrap.agents import make_services
-from acc.domain.value_objects.event import Part, text_part, words
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.content import Part, text_part, words
+from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -34,8 +34,7 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     TaskState,
 )
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort, TaskStorePort
 from acc.testing import FrozenClock
 
 APP = "desk"

@@ -7,11 +7,11 @@ import pytest
 from serving_world import Doer, S, World, answer_of, send
 
 from acc import Agent, BaseAgent, RunContext
-from acc.application.serving.admission import media_type, output_modes, reads, wants_data
-from acc.application.serving.execution import trace_of
-from acc.application.serving.limits import ServeLimits
+from acc.application.a2a.executor import trace_of
+from acc.application.a2a.intake import media_type, output_modes, reads, wants_data
+from acc.application.a2a.requests import ServeLimits
 from acc.domain.errors import ContentTypeNotSupported, InvalidInput
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import Message, Role
 from acc.testing import ScriptedModel
 

@@ -25,13 +25,13 @@ from serving_world import (
 )
 
 from acc import Agent, ParallelAgent, tool
-from acc.application.serving.requests import PushRequest
+from acc.application.a2a.requests import PushRequest
 from acc.domain.errors import InvalidInput, TaskNotFound, UnsupportedOperation
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import Task, TaskEvent, TaskStatus, Update
-from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort
 from acc.testing import ScriptedModel, call
 
 

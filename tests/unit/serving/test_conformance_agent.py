@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from acc.application.serving.requests import SendRequest, TaskRequest
-from acc.application.use_cases.serve_tasks import ServeTasks
-from acc.bootstrap.serving import ServeOptions, make_server
+from acc.application.a2a.requests import SendRequest, TaskRequest
+from acc.application.use_cases.serve_a2a import ServeTasks
+from acc.bootstrap.a2a import ServeOptions, make_server
 from acc.domain.errors import TaskNotCancelable
-from acc.domain.value_objects.event import Part, text_part
-from acc.domain.value_objects.remote import ANONYMOUS
+from acc.domain.value_objects.content import Part, text_part
+from acc.domain.value_objects.principal import ANONYMOUS
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

@@ -25,9 +25,9 @@ from serving_world import (
 )
 
 from acc import RemoteAgent
-from acc.application.serving.requests import TaskRequest
+from acc.application.a2a.requests import TaskRequest
 from acc.domain.errors import MoveForbidden, TaskNotCancelable, TaskNotFound
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     MOVES,
     TERMINAL,

@@ -18,15 +18,15 @@ from serving_world import (
     send,
 )
 
-from acc.application.serving.ownership import user_of
-from acc.application.serving.requests import (
+from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
     PushCreateRequest,
     PushRequest,
     TaskRequest,
+    user_of,
 )
-from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.application.use_cases.serve_a2a import ServeTasks
 from acc.domain.errors import (
     AccError,
     AddressRefused,
@@ -37,7 +37,7 @@ from acc.domain.errors import (
     TaskNotFound,
     Unauthenticated,
 )
-from acc.domain.value_objects.remote import ANONYMOUS, Principal
+from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.domain.value_objects.task import TaskQuery, TaskState
 
 Verb = Callable[[ServeTasks, Principal, str], Awaitable[object]]

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from serving_world import ANN, Doer, World, any_url, push, send
 
-from acc.application.serving.requests import PushCreateRequest, PushRequest
+from acc.application.a2a.requests import PushCreateRequest, PushRequest
 from acc.domain.errors import InvalidInput, TaskNotFound
+from acc.domain.value_objects.base import changed
 from acc.domain.value_objects.task import PushConfig
-from acc.domain.value_objects.value import changed
 
 UNSENDABLE: list[dict[str, Any]] = [
     {"token": "あ"},

@@ -23,9 +23,9 @@ from serving_world import (
     until,
 )
 
-from acc.application.serving.execution import Work
+from acc.application.a2a.executor import Work
 from acc.domain.errors import LimitExceeded
-from acc.domain.value_objects.event import words
+from acc.domain.value_objects.content import words
 from acc.domain.value_objects.task import Task
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from acc.application.serving.answering import read_answers
-from acc.application.serving.verdicts import sign_in_of
+from acc.application.a2a.approvals import read_answers, sign_in_of
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import InputRequest, Part, RequestKind, Verdict
+from acc.domain.value_objects.approval import InputRequest, RequestKind, Verdict
+from acc.domain.value_objects.content import Part
 
 LOGIN = InputRequest(id="r", kind=RequestKind.AUTHORIZATION, agent="a", message="Sign in.")
 

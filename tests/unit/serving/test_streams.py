@@ -24,9 +24,8 @@ from serving_world import (
     until,
 )
 
-from acc.application.serving.hub import Hub
-from acc.application.serving.requests import TaskRequest
-from acc.application.serving.streams import StreamItem
+from acc.application.a2a.requests import TaskRequest
+from acc.application.a2a.subscriptions import Hub, StreamItem
 from acc.domain.errors import LimitExceeded, UnsupportedOperation
 from acc.domain.value_objects.task import (
     ArtifactUpdate,

@@ -33,10 +33,10 @@ from acc import (
     SequentialAgent,
     tool,
 )
-from acc.application.serving.requests import GetRequest
-from acc.application.serving.telling import MEMORY_FOOTPRINT
+from acc.application.a2a.projection import MEMORY_FOOTPRINT
+from acc.application.a2a.requests import GetRequest
 from acc.domain.errors import BudgetExceeded, TaskNotFound
-from acc.domain.value_objects.event import Usage, words
+from acc.domain.value_objects.content import Usage, words
 from acc.domain.value_objects.task import Message, Task
 from acc.ports.outbound.model_ports import ModelAnswer
 from acc.testing import FrozenClock, ScriptedModel, call

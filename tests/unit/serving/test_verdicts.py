@@ -4,8 +4,8 @@ from time import perf_counter
 
 import pytest
 
-from acc.application.serving.verdicts import sign_in_of, verdict_of
-from acc.domain.value_objects.event import Verdict
+from acc.application.a2a.approvals import sign_in_of, verdict_of
+from acc.domain.value_objects.approval import Verdict
 
 YES = """
 yes

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlite_stores import KEY, event
 
-from acc.adapters.stores.sqlite import SqliteSessionStore
-from acc.adapters.stores.sqlite_database import SqliteAlong, SqliteDatabase
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.adapters.storage.sqlite import SqliteAlong, SqliteDatabase
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.domain.errors import InvalidInput, MoveForbidden, SessionConflict
-from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     Message,
     PushConfig,

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.stores.task_bookkeeping import page_token, place_of
+from acc.adapters.storage.invariants import page_token, place_of
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import Part, text_part
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Part, text_part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     DirectReply,
@@ -26,7 +27,6 @@ from acc.domain.value_objects.task import (
     applied,
     folded,
 )
-from acc.domain.value_objects.value import changed
 
 TEXTS = st.sampled_from(["", "a", "語", "two words "])
 PARTS = st.one_of(

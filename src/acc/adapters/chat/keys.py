@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.remote import without_secrets
+from acc.domain.value_objects.endpoint import without_secrets
 
 
 def held_key(name: str, variables: Iterable[str]) -> str:

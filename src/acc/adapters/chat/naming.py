@@ -6,8 +6,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from acc.domain.value_objects.event import Part, ToolCall
-from acc.domain.value_objects.value import changed
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Part, ToolCall
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 
 #: What all providers take as the name of an argument; some take more.

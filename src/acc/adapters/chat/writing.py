@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from acc.domain.errors import whole, whole_data
+from acc.domain.text import whole, whole_data
 from acc.ports.outbound.model_ports import Prompt
 
 

@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from acc.adapters.memory.vouching import Turn, turn_of, vouched, wrong_language
-from acc.application.waiting.patience import Patience
-from acc.domain.ccs_schema import as_payload, json_schema, parse_state
-from acc.domain.errors import InvalidInput, InvalidState, whole_data
+from acc.adapters.memory.grounding import Turn, turn_of, vouched, wrong_language
+from acc.application.runtime.deadlines import Patience
+from acc.domain.ccs import as_payload, json_schema, parse_state
+from acc.domain.errors import InvalidInput, InvalidState
 from acc.domain.language import one_line, within_reach
+from acc.domain.text import whole_data
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.event import NO_USAGE, Usage, text_part
-from acc.domain.value_objects.turn import Artifact, Compression, TurnSignal
+from acc.domain.value_objects.content import NO_USAGE, Usage, text_part
+from acc.domain.value_objects.memory import Artifact, Compression, TurnSignal
 from acc.ports.outbound.memory_ports import CompressorPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,

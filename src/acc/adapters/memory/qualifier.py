@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from acc.domain.format_rules import is_directive, is_question, read_rule
 from acc.domain.language import said, terms, values
-from acc.domain.rule_reading import is_directive, is_question, read_rule
 from acc.domain.statements import frame, same_subject, supersedes
 from acc.domain.value_objects.ccs import CompressedCognitiveState, body
-from acc.domain.value_objects.turn import (
+from acc.domain.value_objects.memory import (
     Artifact,
     Candidate,
     Qualification,

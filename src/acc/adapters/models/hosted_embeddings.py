@@ -13,9 +13,10 @@ import httpx
 import msgspec
 
 from acc.adapters.chat.keys import held_key, is_clear, is_variable
-from acc.domain.errors import InvalidInput, ModelFailed, whole
+from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.language import one_line
-from acc.domain.value_objects.remote import without_secrets
+from acc.domain.text import whole
+from acc.domain.value_objects.endpoint import without_secrets
 
 #: Where a provider's embeddings are, and which variables may hold its key.
 PROVIDERS: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -14,10 +14,10 @@ import msgspec
 
 from acc.adapters.chat.writing import as_json, sorted_json
 from acc.adapters.providers.trying import close, streamed
-from acc.application.waiting.patience import held
+from acc.application.runtime.deadlines import held
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.event import ToolCall, Usage
-from acc.domain.value_objects.value import changed
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import ToolCall, Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 #: Raised when what is kept, or what an answer depends on, changes its form.

@@ -29,8 +29,8 @@ from acc.adapters.providers.wires.google import GoogleWire
 from acc.adapters.providers.wires.responses import ResponsesWire
 from acc.adapters.providers.wires.wire import Wire, merged
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.event import ToolCall
-from acc.domain.value_objects.value import changed
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import ToolCall
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 log = logging.getLogger("acc.run")

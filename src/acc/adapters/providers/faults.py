@@ -2,7 +2,7 @@
 
 from acc.adapters.providers.choice import ModelChoice
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.remote import origin_of, without_secrets
+from acc.domain.value_objects.endpoint import origin_of, without_secrets
 
 _MOST = 300
 _WORTH_RETRYING = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 522, 524, 529})

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from acc.adapters.chat.writing import as_json
 from acc.adapters.providers.trying import close, streamed
-from acc.application.waiting.patience import held
-from acc.domain.value_objects.event import Usage
+from acc.application.runtime.deadlines import held
+from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 _MINUTE = 60.0

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Callable
 
 from acc.adapters.providers.trying import close, streamed
-from acc.domain.spending import ModelCall, Price
-from acc.domain.value_objects.event import Usage
-from acc.domain.value_objects.value import changed
+from acc.domain.cost import ModelCall, Price
+from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 OnCall = Callable[[ModelCall], None]

@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from acc.application.waiting.patience import held
+from acc.application.runtime.deadlines import held
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,

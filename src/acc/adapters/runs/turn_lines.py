@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from acc.domain.errors import whole
-from acc.domain.evaluation_metrics import drift_rate, hallucination_rate
+from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.text import whole
 from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
     ClaimVerdict,

@@ -7,10 +7,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from acc.application.context import RunContext
-from acc.application.control import RunRejected, must_pass, paused_in_group
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.interrupts import RunRejected, must_pass, paused_in_group
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
-from acc.domain.value_objects.event import EventKind, RequestKind, Verdict
+from acc.domain.value_objects.approval import RequestKind, Verdict
+from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import Grant
 
 log = logging.getLogger("acc.run")

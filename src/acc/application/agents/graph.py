@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from acc.application.agents.base import BaseAgent, called, check_count, refuse_unless
 from acc.application.agents.workflow import Branches, check_branching, check_has_steps, report_fault
-from acc.application.context import RunContext
-from acc.application.control import OF_THE_RUN
-from acc.application.state import MergeRule
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.interrupts import OF_THE_RUN
+from acc.application.runtime.state import MergeRule
 from acc.domain.errors import (
     AccError,
     BranchFailed,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from acc.application.agents.base import BaseAgent, check_count, refuse_unless
-from acc.application.context import RunContext
-from acc.application.control import OF_THE_RUN, RunPaused, RunRejected
-from acc.application.run import Line
-from acc.application.state import MergeRule, check_merge_rule, merge_branches
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.interrupts import OF_THE_RUN, RunPaused, RunRejected
+from acc.application.runtime.run import Line
+from acc.application.runtime.state import MergeRule, check_merge_rule, merge_branches
 from acc.domain.errors import AccError, BranchFailed, InvalidTree
-from acc.domain.value_objects.event import EventKind, InputRequest, text_part
+from acc.domain.value_objects.approval import InputRequest
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.event import EventKind
 
 
 @dataclass(kw_only=True, eq=False)

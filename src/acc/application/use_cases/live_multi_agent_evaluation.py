@@ -5,8 +5,8 @@ import copy
 import marshal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from acc.application.runtime.deadlines import Patience
 from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
-from acc.application.waiting.patience import Patience
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import AgentTurnEvaluationRecord, TurnStatus
 from acc.domain.value_objects.live_evaluation import (

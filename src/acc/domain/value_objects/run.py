@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.value import Value, settle
+from acc.domain.value_objects.base import Value, settle
 
 StandIn = str | Callable[[Any], str | Awaitable[str]]
 
@@ -114,3 +115,14 @@ def _names(what: str, given: object) -> frozenset[str]:
     if not all(isinstance(name, str) for name in given):
         raise InvalidInput(f"{what} takes texts, not {given!r}")
     return frozenset(given)
+
+
+class RunStatus(StrEnum):
+    """Where a run stands. A run that was killed is found as `working` and closed as failed."""
+
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"

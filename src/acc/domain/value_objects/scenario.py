@@ -7,7 +7,7 @@ import contract says so.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acc.domain.value_objects.rule import Rule
+from acc.domain.value_objects.format_rule import Rule
 
 
 class StressTopic(StrEnum):

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.value import Value, changed
+from acc.domain.value_objects.base import Value, changed
+from acc.domain.value_objects.content import Part
 
 
 class TaskState(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from acc.domain.value_objects.remote import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.endpoint import McpAddress, McpAnswer, McpToolInfo
 
 #: Hears how far a call has come, in the server's words.
 HearProgress = Callable[[str], Awaitable[None]]

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.event import NO_USAGE, Usage
-from acc.domain.value_objects.turn import (
+from acc.domain.value_objects.content import NO_USAGE, Usage
+from acc.domain.value_objects.memory import (
     Artifact,
     Candidate,
     Compression,
@@ -14,7 +15,6 @@ from acc.domain.value_objects.turn import (
     TurnSignal,
     TurnTrace,
 )
-from acc.domain.value_objects.value import Value
 
 
 class MemoryView(Value, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Any
 
 from acc.adapters.runs.page.phrasing import cell, listed, name_of, plain, table
 from acc.adapters.runs.spending import account_of
-from acc.domain.spending import Account, Part
+from acc.domain.cost import Account, Part
 
 _TITLES = ("cost", "calls", "from the cache", "failed", "tokens read", "tokens written")
 
