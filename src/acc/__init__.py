@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from acc.application.memory.acc import AccMemory
     from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
     from acc.application.runtime.context import RunContext, RunResult
-    from acc.application.tools.mcp import McpTools
+    from acc.application.tools.mcp import McpToolset
     from acc.application.tools.tool import AgentTool, FunctionTool, ToolContext, exit_loop, tool
     from acc.application.use_cases.live_multi_agent_evaluation import (
         LiveMultiAgentEvaluationUseCase,
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
         TransferLoop,
     )
     from acc.domain.value_objects.approval import (
+        ApprovalDecision,
         InputAnswer,
         InputRequest,
         RequestKind,
-        Verdict,
         approve,
         deny,
     )
@@ -94,7 +94,7 @@ _HOMES = {
     "LiveMultiAgentEvaluationUseCase": "acc.application.use_cases.live_multi_agent_evaluation",
     "LlmAgent": "acc.application.agents.llm",
     "LoopAgent": "acc.application.agents.workflow",
-    "McpTools": "acc.application.tools.mcp",
+    "McpToolset": "acc.application.tools.mcp",
     "MemoryPort": "acc.ports.outbound.memory_ports",
     "MemoryView": "acc.ports.outbound.memory_ports",
     "ModelAnswer": "acc.ports.outbound.model_ports",
@@ -133,7 +133,7 @@ _HOMES = {
     "TransferLoop": "acc.domain.errors",
     "TurnSignal": "acc.domain.value_objects.memory",
     "Usage": "acc.domain.value_objects.content",
-    "Verdict": "acc.domain.value_objects.approval",
+    "ApprovalDecision": "acc.domain.value_objects.approval",
     "acc_memory": "acc.bootstrap.memory",
     "approve": "acc.domain.value_objects.approval",
     "deny": "acc.domain.value_objects.approval",
@@ -173,7 +173,7 @@ __all__ = [
     "LiveMultiAgentEvaluationUseCase",
     "LlmAgent",
     "LoopAgent",
-    "McpTools",
+    "McpToolset",
     "MemoryPort",
     "MemoryView",
     "ModelAnswer",
@@ -212,7 +212,7 @@ __all__ = [
     "TransferLoop",
     "TurnSignal",
     "Usage",
-    "Verdict",
+    "ApprovalDecision",
     "acc_memory",
     "approve",
     "deny",

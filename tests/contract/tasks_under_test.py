@@ -20,7 +20,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.storage_ports import Filed, TaskStorePort
+from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 from acc.testing import FrozenClock
 
 LEASE = 30.0
@@ -86,7 +86,7 @@ async def file(
     owner: Owner = ANN,
     context_id: str = "",
     at: float = 1.0,
-) -> Filed:
+) -> SubmitResult:
     """File a task with a message and, unless one is named, a context of its own."""
     made = task(task_id, context_id or f"c-{task_id}", at)
     return await store.create(made, owner=owner, message=message(f"m-{task_id}"))

@@ -13,16 +13,16 @@ from urllib.parse import urlsplit
 
 from acc.application.a2a.card_builder import card_of, extended_card_of
 from acc.application.a2a.push import PushDelivery
-from acc.application.a2a.requests import ServeLimits
+from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
 from acc.application.doctor.server import is_loopback
-from acc.application.use_cases.diagnose_server import ExamineServer
-from acc.application.use_cases.serve_a2a import ServeTasks
+from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.memory import version
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard, Interface
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
@@ -54,7 +54,7 @@ class ServeOptions:
     verifier: TokenVerifierPort | None = None
     allow: Sequence[str] = ()
     hosts: Sequence[str] | None = None
-    limits: ServeLimits | None = None
+    limits: ServerLimits | None = None
     connections: "ConnectionLimits | None" = None
     config: RunConfig | None = None
     signer: NotificationSignerPort | None = None
@@ -69,7 +69,7 @@ class ServeOptions:
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
     """Return an ASGI application that serves an agent over A2A."""
-    from acc.adapters.a2a.server.app import WIRES, A2AServer, Documents
+    from acc.adapters.a2a.server.app import WIRES, A2AServer, StaticDocuments
     from acc.adapters.a2a.server.openapi import openapi_document
     from acc.adapters.a2a.server.webhook import Webhook
     from acc.adapters.a2a.wire.card_codec import write_public_card
@@ -80,7 +80,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     services = make_services(store=options.store, allow=options.allow)
     runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
     tasks = make_task_store(options.store, services.sessions, services.clock, agent.name)
-    serve = ServeTasks(
+    serve = ServeA2AUseCase(
         runner,
         tasks=tasks,
         limits=options.limits,
@@ -95,9 +95,9 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         is_closed=options.verifier is not None,
         can_push=options.push,
     )
-    card = changed(card, interfaces=_spoken(card, options.generations))
+    card = replace(card, interfaces=_spoken(card, options.generations))
     sign = options.sign_card or _unsigned
-    extended = sign(changed(card, skills=extended_card_of(agent, card)))
+    extended = sign(replace(card, skills=extended_card_of(agent, card)))
     openapi = openapi_document(card)
     card = sign(card)
     public, modern = write_public_card(card), WIRES["1.0"].write_card(card)
@@ -116,7 +116,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
 
     return A2AServer(
         serve,
-        documents=Documents(
+        documents=StaticDocuments(
             card=public if "0.3" in options.generations else modern,
             modern_card=modern,
             modified=formatdate(services.clock.now(), usegmt=True).encode(),
@@ -240,13 +240,13 @@ def card_signer(path: Path | None) -> Callable[[AgentCard], AgentCard] | None:
 
     def signed(card: AgentCard) -> AgentCard:
         """Sign a card as it is sent, and as those see it who know the fields of 1.0 only."""
-        bare = changed(card, signatures=())
+        bare = replace(card, signatures=())
         content = card_content(bare)
         forms: list[dict[str, Any]] = []
         for form in (merged_card(bare), content, without_empty(content)):
             if form not in forms:
                 forms.append(form)
-        return changed(card, signatures=tuple(sign(form, key) for form in forms))
+        return replace(card, signatures=tuple(sign(form, key) for form in forms))
 
     return signed
 
@@ -307,7 +307,7 @@ def serve_forever(
 @asynccontextmanager
 async def examiner(
     url: str, *, allow: Sequence[str] = (), patience: float = 30.0
-) -> AsyncIterator[ExamineServer]:
+) -> AsyncIterator[DiagnoseServerUseCase]:
     """Return what examines servers, waiting so many seconds for each answer.
 
     A loopback URL that the user typed may be called.
@@ -318,7 +318,7 @@ async def examiner(
 
     allowed = [*allow, *_own(url)]
     async with guarded_client(allow=allowed, timeout=patience) as client:
-        yield ExamineServer(HttpProbe(client, streaming=STREAMING), ids=RandomIds())
+        yield DiagnoseServerUseCase(HttpProbe(client, streaming=STREAMING), ids=RandomIds())
 
 
 def _own(url: str) -> list[str]:

@@ -24,8 +24,8 @@ from acc.domain.errors import (
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import (
-    FileTerms,
-    RemoteAddress,
+    DownloadLimits,
+    RemoteEndpoint,
     check_remote_url,
     is_sendable,
 )
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 _REDIRECTS = 3
 
 
-def make_remote(address: RemoteAddress, *, allow: Sequence[str] = ()) -> "A2AClient":
+def make_remote(address: RemoteEndpoint, *, allow: Sequence[str] = ()) -> "A2AClient":
     """Return a client of one remote agent.
 
     What may be called although it is not public is named by the address, by whoever runs this, and
     by ACC_ALLOW in the environment, separated by commas.
     """
     from acc.adapters.a2a.client.client import A2AClient, Door
-    from acc.adapters.http.client import STREAMING, Wiring, guarded_client
+    from acc.adapters.http.client import STREAMING, NetworkOptions, guarded_client
 
     allowed = (*address.allow, *allow, *allowed_by_environment())
 
     @asynccontextmanager
     async def opened() -> AsyncIterator["httpx.AsyncClient"]:
-        wiring = Wiring(tls=tls())
+        wiring = NetworkOptions(tls=tls())
         async with guarded_client(allow=allowed, redirects=_REDIRECTS, wiring=wiring) as client:
             yield client
 
@@ -113,13 +113,13 @@ async def receiving(
         listening.close()
 
 
-async def fetch_guarded(url: str, terms: FileTerms, *, allow: Sequence[str] = ()) -> Part:
+async def fetch_guarded(url: str, terms: DownloadLimits, *, allow: Sequence[str] = ()) -> Part:
     """Return the file at a URL, which must be public, in `allow`, or in ACC_ALLOW."""
-    from acc.adapters.http.client import Wiring
+    from acc.adapters.http.client import NetworkOptions
     from acc.adapters.http.download import fetch_file
 
     allowed = (*allow, *allowed_by_environment())
-    return await fetch_file(url, terms, allow=allowed, wiring=Wiring(tls=tls()))
+    return await fetch_file(url, terms, allow=allowed, wiring=NetworkOptions(tls=tls()))
 
 
 @lru_cache(maxsize=1)
@@ -212,12 +212,12 @@ def check_allow(entries: Sequence[str]) -> None:
         raise InvalidInput(f"--allow: {error}") from None
 
 
-def evaluated_address(name: str, url: str) -> RemoteAddress:
+def evaluated_address(name: str, url: str) -> RemoteEndpoint:
     """Return where an agent under evaluation is; its token is in ACC_TOKEN_<NAME>, or ACC_TOKEN."""
     own = f"ACC_TOKEN_{name.replace('-', '_').upper()}"
     found = next((given for given in (own, "ACC_TOKEN") if os.environ.get(given)), "")
     token = f"env:{found}" if found else ""
-    return RemoteAddress(url=url, token=token, allow=typed_loopback(url), timeout=3600.0)
+    return RemoteEndpoint(url=url, token=token, allow=typed_loopback(url), timeout=3600.0)
 
 
 def check_remotes(agents: Sequence[AgentChoice]) -> None:
@@ -285,7 +285,7 @@ class CardReport:
         return not any(finding.weight == "fault" for finding in self.findings)
 
 
-async def inspect_card(address: RemoteAddress, *, key: Path | None = None) -> CardReport:
+async def inspect_card(address: RemoteEndpoint, *, key: Path | None = None) -> CardReport:
     """Return what there is to say about the card at an address.
 
     With a key that signed a part of it, the card is that part.

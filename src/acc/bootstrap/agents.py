@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.base import BaseAgent
-from acc.application.runtime.agent_memory import MemoryShelf
+from acc.application.runtime.agent_memory import MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.tools.tool import Tool
@@ -24,7 +24,7 @@ from acc.bootstrap.models import (
 )
 from acc.domain.errors import AccError, InvalidInput, InvalidTree
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import FileTerms, RemoteAddress
+from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
@@ -152,7 +152,7 @@ def make_services(
         threads=threads(),
         clock=clock,
         ids=ids or RandomIds(),
-        shelf=MemoryShelf(),
+        shelf=MemoryCache(),
         remote=_remotes(tuple(allow)),
         fetch=_files(tuple(allow)),
         mcp=LateMcpConnections(allow),
@@ -164,16 +164,16 @@ def make_services(
 
 
 def _fault_in(schema: Mapping[str, Any], value: Any) -> str:
-    from acc.adapters.system.json_schema import fault_in
+    from acc.adapters.system.json_schema import schema_error
 
-    return fault_in(schema, value)
+    return schema_error(schema, value)
 
 
-def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPort]:
+def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteEndpoint], RemoteAgentPort]:
     """Return what makes the client of an address, once, so that its card is kept."""
-    known: dict[RemoteAddress, RemoteAgentPort] = {}
+    known: dict[RemoteEndpoint, RemoteAgentPort] = {}
 
-    def remote(address: RemoteAddress) -> RemoteAgentPort:
+    def remote(address: RemoteEndpoint) -> RemoteAgentPort:
         if address not in known:
             from acc.bootstrap.a2a_client import make_remote
 
@@ -186,7 +186,7 @@ def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPor
 def _files(allow: tuple[str, ...]) -> FetchFile:
     """Return what fetches files, through the guarded HTTP client that remote agents use."""
 
-    async def fetch(url: str, terms: FileTerms) -> Part:
+    async def fetch(url: str, terms: DownloadLimits) -> Part:
         from acc.bootstrap.a2a_client import fetch_guarded
 
         return await fetch_guarded(url, terms, allow=allow)

@@ -19,34 +19,43 @@ from acc.bootstrap.models import (
     plain_name,
     price_for,
 )
-from acc.domain.cost import FREE, Accounts, ModelCall, Part, Price, dollars, parse_price, spender
+from acc.domain.cost import (
+    FREE,
+    Accounts,
+    CostCategory,
+    ModelCall,
+    Price,
+    dollars,
+    parse_price,
+    spender,
+)
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.evaluation_run import AgentChoice, RunConfiguration
+from acc.domain.value_objects.evaluation_run import AgentChoice, EvaluationConfig
 
 if TYPE_CHECKING:
     from acc.adapters.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class ModelResources:
     """What every process of a run needs beside the run: kept answers, and prices by model."""
 
     cache: Path | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
 
 
-class Spending:
+class CostTracker:
     """What a run has cost so far, heard call by call, and whether it may go on."""
 
     def __init__(
         self,
         *,
-        means: Means | None = None,
+        means: ModelResources | None = None,
         accounts: Accounts | None = None,
         limit: float | None = None,
         on_call: Callable[[ModelCall], None] | None = None,
     ) -> None:
-        self.means = means or Means()
+        self.means = means or ModelResources()
         self.accounts = accounts or Accounts()
         self.limit = limit
         self._on_call = on_call
@@ -86,13 +95,13 @@ class UsedModel:
     One that is `held` was made by the agent's own code, with settings that its name does not tell.
     """
 
-    part: Part
+    part: CostCategory
     agent: str
     name: str
     held: bool = False
 
 
-def used_models(configuration: RunConfiguration) -> tuple[UsedModel, ...]:
+def used_models(configuration: EvaluationConfig) -> tuple[UsedModel, ...]:
     """Return every model by name that a run may ask, the embedded one aside."""
     found = [
         UsedModel(part=part, agent=agent.name, name=one, held=held)
@@ -102,13 +111,13 @@ def used_models(configuration: RunConfiguration) -> tuple[UsedModel, ...]:
     ]
     if configuration.judging is not None and configuration.judge.startswith("model:"):
         found += [
-            UsedModel(part=Part.JUDGE, agent="", name=one)
+            UsedModel(part=CostCategory.JUDGE, agent="", name=one)
             for one in names_of(configuration.judging.model)
         ]
     return tuple(dict.fromkeys(one for one in found if one.name != "embedded"))
 
 
-def unseen_spenders(configuration: RunConfiguration) -> tuple[str, ...]:
+def unseen_spenders(configuration: EvaluationConfig) -> tuple[str, ...]:
     """Return who may spend money that is not seen: other people's code, and other servers."""
     found = [
         agent.name
@@ -122,8 +131,8 @@ def unseen_spenders(configuration: RunConfiguration) -> tuple[str, ...]:
 
 
 def _of_agent(
-    agent: AgentChoice, configuration: RunConfiguration
-) -> Iterator[tuple[Part, str, bool]]:
+    agent: AgentChoice, configuration: EvaluationConfig
+) -> Iterator[tuple[CostCategory, str, bool]]:
     kind = agent.kind
     if kind.startswith("python:"):
         tree = _tree(kind)
@@ -132,24 +141,28 @@ def _of_agent(
         return
     if kind.startswith("a2a:"):
         return
-    yield Part.AGENT, configuration.model, False
+    yield CostCategory.AGENT, configuration.model, False
     yield from _of_memory(kind, configuration)
 
 
-def _of_node(node: BaseAgent, configuration: RunConfiguration) -> Iterator[tuple[Part, str, bool]]:
+def _of_node(
+    node: BaseAgent, configuration: EvaluationConfig
+) -> Iterator[tuple[CostCategory, str, bool]]:
     model: Any = getattr(node, "model", None)
     if isinstance(model, ProviderModel):
-        yield Part.AGENT, model.name, True
+        yield CostCategory.AGENT, model.name, True
     elif isinstance(model, str) and model:
-        yield Part.AGENT, model, False
+        yield CostCategory.AGENT, model, False
     yield from _of_memory(getattr(node, "memory", None), configuration)
 
 
-def _of_memory(memory: object, configuration: RunConfiguration) -> Iterator[tuple[Part, str, bool]]:
+def _of_memory(
+    memory: object, configuration: EvaluationConfig
+) -> Iterator[tuple[CostCategory, str, bool]]:
     if isinstance(memory, str) and memory.partition(":")[0] == "acc":
         compressor = compressor_of(memory, configuration.compressor)
         if compressor != RULES:
-            yield Part.COMPRESSOR, compressor, False
+            yield CostCategory.COMPRESSOR, compressor, False
 
 
 def _tree(kind: str) -> BaseAgent | None:
@@ -227,7 +240,7 @@ def check_ready(used: Sequence[UsedModel], cache: Path | None) -> None:
         check_model_ready(name)
 
 
-def limit_note(limit: float | None, configuration: RunConfiguration) -> str:
+def limit_note(limit: float | None, configuration: EvaluationConfig) -> str:
     """Return what a limit does not cover, empty where it covers all."""
     unseen = unseen_spenders(configuration)
     if limit is None or not unseen:

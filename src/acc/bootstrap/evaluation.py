@@ -12,19 +12,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acc.application.evaluation.episode import Episode, EpisodeEnd, EvaluateUseCase
-from acc.bootstrap.cost import Means, Spending
+from acc.application.evaluation.episode import Episode, EpisodeEnd, EpisodeRunner
+from acc.bootstrap.cost import CostTracker, ModelResources
 from acc.bootstrap.judges import make_examiner, open_judge
 from acc.bootstrap.memory import MEMORIES, RULES, make_memory
 from acc.bootstrap.models import EpisodeModels, make_model
-from acc.domain.cost import ModelCall, Part
+from acc.domain.cost import CostCategory, ModelCall
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.gates import Gate, GateResult
 from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
-    RunConfiguration,
+    EvaluationConfig,
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
@@ -94,7 +94,7 @@ def _made_agent(
         return _remote_agent(name, kind.removeprefix("a2a:"))
     from acc.adapters.evaluation.agents import MemoryAgentRunner
 
-    compressors = make_model if models is None else models.of(name, Part.COMPRESSOR)
+    compressors = make_model if models is None else models.of(name, CostCategory.COMPRESSOR)
     return MemoryAgentRunner(
         agent_name=name,
         model=speakers(model),
@@ -116,7 +116,7 @@ def _runtime_agent(
     if models is not None:
         services.models = models.of(name)
         services.watched = partial(models.watched, who=name)
-        compressors = models.of(name, Part.COMPRESSOR)
+        compressors = models.of(name, CostCategory.COMPRESSOR)
     services.memories = partial(make_conversation_memory, models=compressors, **sizes)
     runner = SessionRunner(agent, app_name="evaluation", services=services)
     return RuntimeAgentRunner(agent_name=name, runner=runner)
@@ -133,7 +133,7 @@ def _remote_agent(name: str, url: str) -> AgentRunnerPort:
 
 
 def make_judge(
-    configuration: RunConfiguration, scenario: "Scenario", models: EpisodeModels | None = None
+    configuration: EvaluationConfig, scenario: "Scenario", models: EpisodeModels | None = None
 ) -> JudgeEvaluatorPort:
     """Return the judge of one episode, blinded."""
     from acc.adapters.evaluation.blinding import BlindedJudge
@@ -233,7 +233,7 @@ def choose_scenarios(reference: str) -> tuple[ScenarioChoice, ...]:
 
 
 def compose_episode(
-    configuration: RunConfiguration,
+    configuration: EvaluationConfig,
     run: "RunDirectory",
     job: EpisodeJob,
     stack: ExitStack,
@@ -308,7 +308,7 @@ class _Desk:
     """Where a process runs episodes: with what, who hears of them, and whether it may go on."""
 
     run: "RunDirectory"
-    means: Means
+    means: ModelResources
     on_turn: OnTurn
     on_call: Callable[[ModelCall], None]
     should_stop: Callable[[], bool]
@@ -333,7 +333,7 @@ class _Desk:
             models = EpisodeModels(
                 job.name, cache=self.means.cache, prices=self.means.prices, on_call=told
             )
-            use_case = EvaluateUseCase(
+            use_case = EpisodeRunner(
                 compose=lambda wanted: compose_episode(
                     configuration, self.run, wanted, stack, models
                 ),
@@ -361,7 +361,7 @@ def run_evaluation(
     *,
     workers: int,
     on_turn: OnTurn,
-    spending: Spending | None = None,
+    spending: CostTracker | None = None,
 ) -> EvaluationOutcome:
     """Run the episodes here or in worker processes; Ctrl-C or SIGTERM ends it with what was done.
 
@@ -371,7 +371,7 @@ def run_evaluation(
     from acc.adapters.evaluation.workers import interrupted_by_sigterm
 
     outcome = EvaluationOutcome()
-    spending = spending or Spending()
+    spending = spending or CostTracker()
     if not jobs:
         return outcome
     try:
@@ -394,7 +394,7 @@ async def _run_here(
     jobs: Sequence[EpisodeJob],
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
-    spending: Spending,
+    spending: CostTracker,
 ) -> None:
     desk = _Desk(
         run=run,
@@ -416,7 +416,7 @@ def _run_in_workers(
     workers: int,
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
-    spending: Spending,
+    spending: CostTracker,
 ) -> None:
     from acc.adapters.evaluation.workers import WorkerFault, WorkerPool
 
@@ -445,7 +445,7 @@ def _run_in_workers(
         pool.stop()
 
 
-def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
+def _serve_jobs(connection: Connection, path: Path, means: ModelResources) -> None:
     """Run in a worker process: take jobs until there are none."""
     from acc.adapters.evaluation.workers import WorkerFault, WorkerSeat
     from acc.adapters.runs.run_directory import RunDirectory
@@ -505,7 +505,7 @@ class Results:
     report: Path
 
 
-def run_name(configuration: RunConfiguration) -> str:
+def run_name(configuration: EvaluationConfig) -> str:
     """Return a readable name that equal configurations share."""
     import msgspec
 

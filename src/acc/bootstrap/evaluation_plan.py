@@ -6,10 +6,10 @@ from pathlib import Path
 
 from acc.application.evaluation.plan import (
     ANSWER,
+    Estimate,
     Judging,
     Sizes,
     Span,
-    Take,
     agent_take,
     compressor_take,
     judge_take,
@@ -18,8 +18,8 @@ from acc.bootstrap.cost import UsedModel, cost_of, spent_so_far, unseen_spenders
 from acc.bootstrap.evaluation import INSTRUCTION, load_scenario
 from acc.bootstrap.memory import token_counter
 from acc.bootstrap.models import plain_name
-from acc.domain.cost import Part, Price, spender
-from acc.domain.value_objects.evaluation_run import AgentChoice, RunConfiguration, jobs_of
+from acc.domain.cost import CostCategory, Price, spender
+from acc.domain.value_objects.evaluation_run import AgentChoice, EvaluationConfig, jobs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,10 @@ class PlannedPart:
     `take` is None where nobody can tell, and `cost`, in US dollars, where that or a price is so.
     """
 
-    part: Part
+    part: CostCategory
     agent: str
     models: tuple[str, ...]
-    take: Take | None
+    take: Estimate | None
     cost: tuple[float, float] | None
 
     @property
@@ -45,7 +45,7 @@ class PlannedPart:
 class Plan:
     """What would be run, and what it may cost."""
 
-    configuration: RunConfiguration
+    configuration: EvaluationConfig
     episodes: int
     turns: int
     #: Turns that are on record already, and will not be run again.
@@ -74,7 +74,7 @@ class _Episodes:
     count: int
 
 
-def plan_of(configuration: RunConfiguration, path: Path, prices: Mapping[str, Price]) -> Plan:
+def plan_of(configuration: EvaluationConfig, path: Path, prices: Mapping[str, Price]) -> Plan:
     """Return the plan of a run; if it has begun at `path`, of what is left of it."""
     recorded, spent = _begun(configuration, path)
     groups = _groups(configuration, recorded)
@@ -95,7 +95,7 @@ def plan_of(configuration: RunConfiguration, path: Path, prices: Mapping[str, Pr
     )
 
 
-def _begun(configuration: RunConfiguration, path: Path) -> tuple[dict[str, int], float]:
+def _begun(configuration: EvaluationConfig, path: Path) -> tuple[dict[str, int], float]:
     """Return the turns of each episode that are on record, and what is known to be spent.
 
     Another run at the same place is refused.
@@ -109,7 +109,7 @@ def _begun(configuration: RunConfiguration, path: Path) -> tuple[dict[str, int],
     return recorded, spent_so_far(run).total.money_known
 
 
-def _groups(configuration: RunConfiguration, recorded: Mapping[str, int]) -> list[_Episodes]:
+def _groups(configuration: EvaluationConfig, recorded: Mapping[str, int]) -> list[_Episodes]:
     """Return the episodes; those of a scenario are taken to be as long as the first of them."""
     count = token_counter().count
     queries: dict[str, tuple[int, ...]] = {}
@@ -128,19 +128,19 @@ def _groups(configuration: RunConfiguration, recorded: Mapping[str, int]) -> lis
 
 
 def _planned(
-    part: Part,
+    part: CostCategory,
     agent: str,
-    configuration: RunConfiguration,
+    configuration: EvaluationConfig,
     groups: Sequence[_Episodes],
     used: Sequence[UsedModel],
     prices: Mapping[str, Price],
 ) -> PlannedPart:
     names = tuple(one.name for one in used if (one.part, one.agent) == (part, agent))
     choice = next((one for one in configuration.agents if one.name == agent), None)
-    take: Take | None = None
+    take: Estimate | None = None
     if choice is None or not choice.kind.startswith("python:"):
         sizes = _sizes(configuration)
-        take = Take()
+        take = Estimate()
         for group in groups:
             one = _take(part, choice, group, sizes, configuration)
             take = take.plus(one.times(group.count))
@@ -154,13 +154,13 @@ def _planned(
 
 
 def _take(
-    part: Part,
+    part: CostCategory,
     agent: AgentChoice | None,
     group: _Episodes,
     sizes: Sizes,
-    configuration: RunConfiguration,
-) -> Take:
-    if part is Part.COMPRESSOR:
+    configuration: EvaluationConfig,
+) -> Estimate:
+    if part is CostCategory.COMPRESSOR:
         return compressor_take(group.queries, group.done, sizes)
     if agent is not None:
         kind = agent.kind.partition(":")[0]
@@ -176,7 +176,7 @@ def _take(
 
 
 def _cost(
-    names: Sequence[str], take: Take, prices: Mapping[str, Price]
+    names: Sequence[str], take: Estimate, prices: Mapping[str, Price]
 ) -> tuple[float, float] | None:
     """Return the cost of the cheapest and of the dearest of the models that may answer."""
     ends: list[tuple[float, float]] = []
@@ -199,7 +199,7 @@ def _priced(
     return None if one is None else one * calls
 
 
-def _sizes(configuration: RunConfiguration) -> Sizes:
+def _sizes(configuration: EvaluationConfig) -> Sizes:
     import msgspec
 
     from acc.adapters.evaluation import judge_prompts as prompts
@@ -233,7 +233,7 @@ def _sizes(configuration: RunConfiguration) -> Sizes:
     )
 
 
-def _assumptions(configuration: RunConfiguration) -> tuple[str, ...]:
+def _assumptions(configuration: EvaluationConfig) -> tuple[str, ...]:
     return (
         f"An answer of an agent has {ANSWER.low} to {ANSWER.high} tokens, by the vocabulary "
         f"{configuration.vocabulary}; other models count otherwise.",
@@ -248,11 +248,11 @@ def _assumptions(configuration: RunConfiguration) -> tuple[str, ...]:
     )
 
 
-def total_of(plan: Plan) -> Take:
+def total_of(plan: Plan) -> Estimate:
     """Return what all parts that can be told may take together."""
-    total = Take()
+    total = Estimate()
     for part in plan.parts:
-        total = total.plus(part.take or Take())
+        total = total.plus(part.take or Estimate())
     return total
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.cost import (
-    Spending,
+    CostTracker,
     UsedModel,
     check_amount,
     check_limit,
     check_ready,
     parse_prices,
 )
-from acc.domain.cost import Part
+from acc.domain.cost import CostCategory
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySourcePort
@@ -172,7 +172,7 @@ class CheckMeans:
 
     cache: Path | None = None
     prices: Sequence[str] = ()
-    spending: Spending = field(default_factory=Spending)
+    spending: CostTracker = field(default_factory=CostTracker)
     on_case: Callable[[int, int], None] = lambda done, total: None
 
 
@@ -206,7 +206,7 @@ async def check_judge(
     A model that refuses the key or does not exist ends it with that error.
     """
     from acc.adapters.evaluation.calibration import load_cases
-    from acc.application.use_cases.calibrate_judge import CheckJudgeUseCase
+    from acc.application.use_cases.calibrate_judge import CalibrateJudgeUseCase
 
     judging, means = judging_of(judge, options), means or CheckMeans()
     cases = load_cases(file)
@@ -222,7 +222,7 @@ async def check_judge(
         if means.prices or means.spending.limit is not None:
             option = "--price" if means.prices else "--max-cost"
             raise InvalidInput(f"{option} needs a model that judges: --judge model:NAME")
-        by_rules = CheckJudgeUseCase(lambda case: open_judge(judge, None))
+        by_rules = CalibrateJudgeUseCase(lambda case: open_judge(judge, None))
         return await by_rules.run(cases, on_case=lambda case: count())
     models = _models_to_check(judge, judging, means)
     model = _AskedInVain(_judging_model(judge, judging, models))
@@ -234,7 +234,7 @@ async def check_judge(
 
     from acc.adapters.evaluation.model_judge import ModelJudge
 
-    by_model = CheckJudgeUseCase(lambda case: ModelJudge(model, configuration=judging))
+    by_model = CalibrateJudgeUseCase(lambda case: ModelJudge(model, configuration=judging))
     try:
         return await by_model.run(cases, on_case=on_case)
     finally:
@@ -247,7 +247,7 @@ def _models_to_check(judge: str, judging: JudgeConfiguration, means: CheckMeans)
 
     used: list[UsedModel] = []
     if judge.startswith(_MODEL):
-        used.append(UsedModel(part=Part.JUDGE, agent="", name=judging.model))
+        used.append(UsedModel(part=CostCategory.JUDGE, agent="", name=judging.model))
     prices = parse_prices(means.prices, used)
     check_amount(means.spending.limit)
     check_limit(means.spending.limit, used, prices)
@@ -279,8 +279,12 @@ def _judging_model(
 ) -> LanguageModelPort:
     if judge.startswith(_PYTHON):
         made: LanguageModelPort = _made(judge)
-        return made if models is None else models.watched(made, "", Part.JUDGE, judge)
-    return _model(judging.model) if models is None else models.of("", Part.JUDGE)(judging.model)
+        return made if models is None else models.watched(made, "", CostCategory.JUDGE, judge)
+    return (
+        _model(judging.model)
+        if models is None
+        else models.of("", CostCategory.JUDGE)(judging.model)
+    )
 
 
 def _model(name: str) -> LanguageModelPort:

@@ -27,13 +27,13 @@ from acc.application.agents.remote_content import (
 from acc.bootstrap.a2a_client import make_remote, new_id, typed_loopback
 from acc.cli.agents import can_ask
 from acc.cli.approval import answer_to, arguments_of
-from acc.cli.eval_view import say_error
+from acc.cli.eval_view import print_error
 from acc.cli.event_view import console_on, shown, write_json
 from acc.cli.session import WAITING
 from acc.domain.errors import AddressRefused, InvalidInput, StorageFailed, Unauthenticated
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny
-from acc.domain.value_objects.content import Part, text_part, words
-from acc.domain.value_objects.endpoint import RemoteAddress
+from acc.domain.value_objects.content import Part, text_of, text_part
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,
@@ -234,10 +234,10 @@ class HowOptions:
         Path | None, Parameter(help="A folder to save artifacts to; files are never replaced.")
     ] = None
 
-    def address(self, url: str) -> RemoteAddress:
+    def address(self, url: str) -> RemoteEndpoint:
         """Return where and how to call."""
         url = url if "://" in url else f"https://{url}"
-        return RemoteAddress(
+        return RemoteEndpoint(
             url=url,
             token=f"env:{self.token_env}" if self.token_env else "",
             allow=(*self.allow, *typed_loopback(url)),
@@ -299,7 +299,7 @@ class _Call:
     """One message, with the questions that it leads to."""
 
     def __init__(
-        self, address: RemoteAddress, how: HowOptions, loop: asyncio.Runner, out: TextIO
+        self, address: RemoteEndpoint, how: HowOptions, loop: asyncio.Runner, out: TextIO
     ) -> None:
         self._address = address
         self._remote = make_remote(address)
@@ -346,11 +346,15 @@ class _Call:
             write_json(self._out, {"task": task.id, **msgspec.to_builtins(update)})
         elif isinstance(update, StatusUpdate):
             said = update.status.message
-            if update.status.state is TaskState.WORKING and said is not None and words(said.parts):
+            if (
+                update.status.state is TaskState.WORKING
+                and said is not None
+                and text_of(said.parts)
+            ):
                 self._end_line()
-                self._notes.print(shown(f"  {words(said.parts)}", "dim"))
+                self._notes.print(shown(f"  {text_of(said.parts)}", "dim"))
         elif update.artifact.artifact_id == "answer" and self._out.isatty():
-            self._piece(words(update.artifact.parts), is_new=not update.append)
+            self._piece(text_of(update.artifact.parts), is_new=not update.append)
 
     def _piece(self, text: str, *, is_new: bool) -> None:
         if is_new:
@@ -412,12 +416,12 @@ class _Call:
         elif isinstance(found, Task) and state in INTERRUPTED:
             self._say_waiting(found)
         else:
-            say_error(f"error: the remote task is {state}{f': {text}' if text else ''}")
+            print_error(f"error: the remote task is {state}{f': {text}' if text else ''}")
         if self._out.isatty() and found.context_id:
             self._notes.print(shown(f"  to go on: --context {found.context_id}", "dim"))
 
     def _say_waiting(self, task: Task) -> None:
-        say_error("the task waits for a person:")
+        print_error("the task waits for a person:")
         for one in asked_in(task):
             self._notes.print(shown(f"? {one.message}", "bold yellow"))
             if one.tool:

@@ -27,9 +27,9 @@ from acc.cli.eval_view import (
     comparison_table,
     console,
     paired_table,
+    print_error,
     print_json,
     result_table,
-    say_error,
     show_plan,
     summary_table,
 )
@@ -38,7 +38,7 @@ from acc.domain.ccs import SMALLEST_BUDGET
 from acc.domain.cost import Price
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
-from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration
+from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig
 
 _TABLE_METRICS = ("outcome", "hallucination", "drift", "memory_tokens")
 
@@ -228,7 +228,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     with directory.locked():
         outcome = _run_episodes(directory, how, prices)
         if not how.quiet and sys.stderr.isatty():
-            say_error("writing the report")
+            print_error("writing the report")
         results = evaluation.write_results(directory, gates=gates, errors=outcome.errors)
     if how.json:
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
@@ -236,14 +236,16 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         _show(directory, results)
     _say_failing(results, was_shown=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
-        say_error(f"episode {name} ended: {error}")
+        print_error(f"episode {name} ended: {error}")
     if outcome.mistake:
-        say_error("nothing of that turn is on record: mend it and repeat the command to continue")
+        print_error("nothing of that turn is on record: mend it and repeat the command to continue")
     if outcome.stopped:
-        say_error(f"stopped; what was done is in {directory.path}: repeat the command to continue")
+        print_error(
+            f"stopped; what was done is in {directory.path}: repeat the command to continue"
+        )
         return 130
     if outcome.out_of_money:
-        say_error(f"{outcome.out_of_money}; repeat the command with a higher limit to continue")
+        print_error(f"{outcome.out_of_money}; repeat the command with a higher limit to continue")
         return OUT_OF_MONEY
     failed = outcome.errors or any(result.failed for result in results.gates)
     return 1 if failed or not _is_anything_scored(results) else 0
@@ -252,7 +254,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
 def _is_anything_scored(results: "evaluation.Results") -> bool:
     if any(found["scored"] for found in results.summary["agents"].values()):
         return True
-    say_error("no turn of any agent has a score")
+    print_error("no turn of any agent has a score")
     return False
 
 
@@ -260,23 +262,23 @@ def _say_failing(results: "evaluation.Results", *, was_shown: bool) -> None:
     """Tell which gates and whose turns failed; who was in the table, again if nothing worked."""
     for result in results.gates:
         if result.failed:
-            say_error(f"gate failed: {result.gate} ({result.explanation})")
+            print_error(f"gate failed: {result.gate} ({result.explanation})")
     turns = results.summary["turns"] or 1
     counts = {name: found["failed"] for name, found in results.summary["agents"].items()}
     for name, failed in counts.items():
         if failed >= turns or (failed and not was_shown):
             error = results.first_errors.get(name, "")
             told = f"agent {name} failed in {failed} of {turns} turns, the first: {error}"
-            say_error(shown(told).plain)
+            print_error(shown(told).plain)
 
 
-def _check_remotes(configuration: RunConfiguration, how: RunOptions) -> None:
+def _check_remotes(configuration: EvaluationConfig, how: RunOptions) -> None:
     """Refuse agents that cannot be called, before there is a directory or a further turn."""
     with also_allowed(how.allow):
         check_remotes(configuration.agents)
 
 
-def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gate]:
+def _checked_gates(how: RunOptions, configuration: EvaluationConfig) -> list[Gate]:
     if how.workers is not None and how.workers < 1:
         raise InvalidInput(f"--workers must be at least 1, not {how.workers}")
     if how.out is not None and not str(how.out).strip("."):
@@ -287,7 +289,7 @@ def _checked_gates(how: RunOptions, configuration: RunConfiguration) -> list[Gat
     return gates
 
 
-def configure(options: EvaluationOptions) -> RunConfiguration:
+def configure(options: EvaluationOptions) -> EvaluationConfig:
     """Return the run's configuration, or raise InvalidInput saying what is wrong with it."""
     for name, value, least in (
         ("episodes", options.episodes, 1),
@@ -314,7 +316,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
             force=options.force_judge,
         ),
     )
-    return RunConfiguration(
+    return EvaluationConfig(
         version=version(),
         scenarios=evaluation.choose_scenarios(options.scenario),
         agents=agents,
@@ -331,7 +333,7 @@ def configure(options: EvaluationOptions) -> RunConfiguration:
     )
 
 
-def default_directory(configuration: RunConfiguration) -> Path:
+def default_directory(configuration: EvaluationConfig) -> Path:
     """Return a directory that the same configuration finds again."""
     return Path("runs") / evaluation.run_name(configuration)
 
@@ -348,7 +350,7 @@ def _run_episodes(
     planned = {job: _planned(job, configuration.turns) for job in directory.jobs()}
     recorded = {job: len(directory.lines(job)) for job in planned}
     if note := spending.limit_note(how.max_cost, configuration):
-        say_error(note)
+        print_error(note)
     waiting = [job for job in planned if recorded[job] < planned[job]]
     if waiting:
         _check_remotes(configuration, how)
@@ -362,8 +364,8 @@ def _run_episodes(
         accounts=accounts,
         limit=how.max_cost,
     )
-    purse = spending.Spending(
-        means=spending.Means(cache=how.cache, prices=prices),
+    purse = spending.CostTracker(
+        means=spending.ModelResources(cache=how.cache, prices=prices),
         accounts=accounts,
         limit=how.max_cost,
         on_call=screen.on_call,

@@ -21,16 +21,16 @@ from rich.table import Table
 
 from acc.adapters.runs.spending import account_of
 from acc.bootstrap.evaluation_plan import Plan, PlannedPart, plan_of, span_text, total_of
-from acc.domain.cost import Account, Accounts, ModelCall, Part, Price, dollars, spender
+from acc.domain.cost import Account, Accounts, CostCategory, ModelCall, Price, dollars, spender
 from acc.domain.metrics import metric
-from acc.domain.value_objects.evaluation_run import RunConfiguration
+from acc.domain.value_objects.evaluation_run import EvaluationConfig
 from acc.domain.value_objects.live_evaluation import TurnResult
 
 _UNKNOWN = "price not known"
 
 
 def show_plan(
-    configuration: RunConfiguration,
+    configuration: EvaluationConfig,
     path: Path,
     *,
     prices: Mapping[str, Price],
@@ -197,9 +197,9 @@ def live_words(accounts: Accounts, limit: float | None) -> str:
     total = accounts.total
     parts = []
     for part, name in (
-        (Part.AGENT, "agents"),
-        (Part.COMPRESSOR, "compressors"),
-        (Part.JUDGE, "judge"),
+        (CostCategory.AGENT, "agents"),
+        (CostCategory.COMPRESSOR, "compressors"),
+        (CostCategory.JUDGE, "judge"),
     ):
         account = accounts.of(part)
         if account is not None:
@@ -215,7 +215,9 @@ def summary_table(summary: Mapping[str, Any]) -> Table | None:
     cost = summary.get("cost")
     if not cost:
         return None
-    rows = [(spender(Part(row["part"]), row["agent"]), account_of(row)) for row in cost["spent"]]
+    rows = [
+        (spender(CostCategory(row["part"]), row["agent"]), account_of(row)) for row in cost["spent"]
+    ]
     return spent_table(rows, account_of(cost["total"]))
 
 
@@ -279,7 +281,7 @@ def harmless(text: str) -> str:
     return text.translate(_STEERING)
 
 
-def say_error(text: str) -> None:
+def print_error(text: str) -> None:
     """Tell what went wrong, in whosever words."""
     error_console().print(harmless(text), markup=False)
 

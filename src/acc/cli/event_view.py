@@ -122,7 +122,7 @@ def state_text(event: Event) -> str:
     return "; ".join([*told, *(f"without {key}" for key in gone)])
 
 
-class Speaker:
+class EventPrinter:
     """Shows the events of a turn to a person as they happen.
 
     With `alone` only the answer is shown, as befits a pipe. Text of a parallel branch appears once
@@ -274,7 +274,7 @@ _STYLES = {
 
 def show_events(console: Console, events: Sequence[Event]) -> None:
     """Show stored events, a line each."""
-    speaker = Speaker(console, stream=False, events=True)
+    speaker = EventPrinter(console, stream=False, events=True)
     for event in events:
         speaker.line(event)
 

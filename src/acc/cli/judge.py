@@ -15,14 +15,14 @@ from rich.table import Table
 
 from acc.application.use_cases.calibrate_judge import Figures, Reading, figures_of
 from acc.bootstrap import judges
-from acc.bootstrap.cost import Spending
+from acc.bootstrap.cost import CostTracker
 from acc.cli.eval_view import (
     OUT_OF_MONEY,
     console,
     error_console,
     live_words,
+    print_error,
     print_json,
-    say_error,
 )
 from acc.cli.event_view import shown
 from acc.domain.errors import InvalidInput
@@ -86,7 +86,7 @@ def check(
     if show_wrong < 0:
         raise InvalidInput(f"--show-wrong must be 0 or more, not {show_wrong}")
     how = how or ModelOptions()
-    spending = Spending(limit=how.max_cost)
+    spending = CostTracker(limit=how.max_cost)
     readings, left = _readings(file, judge, how, spending)
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(_as_data(judge, readings)), indent=2))
@@ -95,15 +95,17 @@ def check(
     unscored = sum(not reading.scored for reading in readings)
     if unscored:
         first = next(reading for reading in readings if not reading.scored)
-        say_error(f"{unscored} of {len(readings)} examples are unscored, the first: {first.reason}")
+        print_error(
+            f"{unscored} of {len(readings)} examples are unscored, the first: {first.reason}"
+        )
     if left:
-        say_error(f"{spending.why_stopped()}; {left} cases were not judged")
+        print_error(f"{spending.why_stopped()}; {left} cases were not judged")
         return OUT_OF_MONEY
     return 1 if unscored else 0
 
 
 def _readings(
-    file: Path | None, judge: str, how: ModelOptions, spending: Spending
+    file: Path | None, judge: str, how: ModelOptions, spending: CostTracker
 ) -> tuple[list[Reading], int]:
     """Return what a judge says, and how many cases the money was not enough for."""
     options = judges.JudgeOptions(votes=how.judge_votes, force=how.force_judge)
@@ -126,7 +128,7 @@ def _readings(
             return asyncio.run(judges.check_judge(file, judge, options, means)), left
     finally:
         if accounts.total.kept or accounts.total.calls > accounts.total.failed:
-            say_error(live_words(accounts, spending.limit))
+            print_error(live_words(accounts, spending.limit))
 
 
 def _split(readings: Sequence[Reading]) -> dict[str, list[Reading]]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from rich.table import Table
 
-from acc.application.a2a.requests import ServeLimits
+from acc.application.a2a.requests import ServerLimits
 from acc.bootstrap.a2a import (
     PushSigning,
     ServeOptions,
@@ -107,7 +107,7 @@ class WhoOptions:
 
 _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DAY = 24 * 3600.0
-_USUAL = ServeLimits()
+_USUAL = ServerLimits()
 _MCP_PORT = 8000
 
 
@@ -268,8 +268,8 @@ def mcp(
     return 0 if offer_over_http(found, options, port=chosen, on_ready=greet) else 1
 
 
-def _limits(given: LimitOptions) -> ServeLimits:
-    return ServeLimits(
+def _limits(given: LimitOptions) -> ServerLimits:
+    return ServerLimits(
         body=_size(given.max_body),
         tasks=given.max_tasks,
         waiting=given.max_waiting,

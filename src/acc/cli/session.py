@@ -15,7 +15,7 @@ from acc.adapters.system.logs import log_runs_to
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.agents import Runner, check_models
 from acc.cli.approval import commands
-from acc.cli.eval_view import say_error
+from acc.cli.eval_view import print_error
 from acc.cli.event_view import compact, console_on, show_request, shown, write_json
 from acc.domain.errors import AccError
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
@@ -80,7 +80,7 @@ class SessionOptions:
 
 
 @dataclass(slots=True)
-class Turn:
+class TurnOutcome:
     """What came of a turn."""
 
     status: RunStatus = RunStatus.FAILED
@@ -99,7 +99,7 @@ class Turn:
         return self.events[-1].run_id if self.events else ""
 
 
-def stand_ins(events: Sequence[Event]) -> dict[str, str]:
+def stubs(events: Sequence[Event]) -> dict[str, str]:
     """Return why rules wrote an agent's memory in place of its model, by agent."""
     found: dict[str, str] = {}
     for event in events:
@@ -131,7 +131,7 @@ class Conversation:
         *,
         message: str | None = None,
         answers: Sequence[InputAnswer] = (),
-    ) -> Turn:
+    ) -> TurnOutcome:
         """Run a turn, or go on with a waiting one, and return what came of it.
 
         A typed error that comes before anything happened is raised, any later one is returned.
@@ -140,14 +140,14 @@ class Conversation:
         """
         check_models(self.agent, kept_may_do=True)
         turn = self._loop.run(self._turn(show, message, answers))
-        for agent, why in stand_ins(turn.events).items():
-            say_error(shown(f"{agent}: rules wrote the memory, not its model: {why}").plain)
+        for agent, why in stubs(turn.events).items():
+            print_error(shown(f"{agent}: rules wrote the memory, not its model: {why}").plain)
         return turn
 
     async def _turn(
         self, show: Callable[[Event], None], message: str | None, answers: Sequence[InputAnswer]
-    ) -> Turn:
-        turn = Turn()
+    ) -> TurnOutcome:
+        turn = TurnOutcome()
         try:
             stream = self.runner.stream(**self._ids, message=message, answers=answers)
             async with aclosing(cast("AsyncGenerator[Event]", stream)) as events:
@@ -197,7 +197,7 @@ class Conversation:
             console.print(shown(f"  {again} --resume"))
             console.print(shown(f"  {again} --abandon"))
         if self.options.store is None:
-            say_error(
+            print_error(
                 "the run waits, and its session ends with this command: repeat it with --store "
                 "FILE to answer later"
             )
@@ -205,7 +205,9 @@ class Conversation:
     def _again(self) -> list[str]:
         return ["acc", "run", self._reference, *self.options.flags()]
 
-    def write_result(self, stream: TextIO, turn: Turn, requests: Sequence[InputRequest]) -> None:
+    def write_result(
+        self, stream: TextIO, turn: TurnOutcome, requests: Sequence[InputRequest]
+    ) -> None:
         """Write the line of JSON that ends a run."""
         ended = turn.ended
         line: dict[str, Any] = {

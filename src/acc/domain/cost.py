@@ -11,7 +11,7 @@ _MILLION = 1_000_000
 _LEAST_SHOWN = 0.0001
 
 
-class Part(StrEnum):
+class CostCategory(StrEnum):
     """What a model is asked for."""
 
     AGENT = "agent"
@@ -26,7 +26,7 @@ class ModelCall(Value, frozen=True, kw_only=True):
     the disk: nothing was asked. Of a `failed` call nobody told the tokens.
     """
 
-    part: Part
+    part: CostCategory
     agent: str = ""
     model: str = ""
     input_tokens: int = 0
@@ -92,7 +92,7 @@ class Accounts:
     """What was spent, by part and agent."""
 
     def __init__(self, calls: Iterable[ModelCall] = ()) -> None:
-        self.by_spender: dict[tuple[Part, str], Account] = {}
+        self.by_spender: dict[tuple[CostCategory, str], Account] = {}
         self.total = Account()
         for call in calls:
             self.add(call)
@@ -102,23 +102,23 @@ class Accounts:
         self.by_spender.setdefault((call.part, call.agent), Account()).add(call)
         self.total.add(call)
 
-    def of(self, part: Part) -> Account | None:
+    def of(self, part: CostCategory) -> Account | None:
         """Return what all agents together spent on one part, or None where nothing was asked."""
         found = [account for (of, _), account in self.by_spender.items() if of is part]
         return _together(found) if found else None
 
-    def rows(self, agents: Iterable[str] = ()) -> list[tuple[Part, str, Account]]:
+    def rows(self, agents: Iterable[str] = ()) -> list[tuple[CostCategory, str, Account]]:
         """Return the accounts, those of each agent together and the judge's last.
 
         `agents` gives the order; who is not in it comes after.
         """
         order = {name: place for place, name in enumerate(agents)}
         rows = [(part, agent, account) for (part, agent), account in self.by_spender.items()]
-        parts = list(Part)
+        parts = list(CostCategory)
         return sorted(
             rows,
             key=lambda row: (
-                row[0] is Part.JUDGE,
+                row[0] is CostCategory.JUDGE,
                 order.get(row[1], len(order)),
                 row[1],
                 parts.index(row[0]),
@@ -165,11 +165,11 @@ def parse_price(text: str) -> tuple[str, Price]:
     return model.strip(), Price(input=amounts[0], output=amounts[1])
 
 
-def spender(part: Part, agent: str) -> str:
+def spender(part: CostCategory, agent: str) -> str:
     """Return who spends, as tables name it."""
-    if part is Part.JUDGE:
+    if part is CostCategory.JUDGE:
         return "judge"
-    return agent if part is Part.AGENT else f"compressor of {agent}"
+    return agent if part is CostCategory.AGENT else f"compressor of {agent}"
 
 
 def dollars(amount: float) -> str:

@@ -51,7 +51,7 @@ AccError                     internal
 
 from collections.abc import Collection
 
-from acc.domain.text import whole
+from acc.domain.text import replace_surrogates
 
 
 class AccError(Exception):
@@ -61,7 +61,7 @@ class AccError(Exception):
 
     def __str__(self) -> str:
         """Return the text, which may tell what others wrote, so that it can be stored."""
-        return whole(super().__str__())
+        return replace_surrogates(super().__str__())
 
 
 class InvalidInput(AccError, ValueError):
@@ -364,7 +364,7 @@ class ContextNotFound(NotFound):
         self.context_id = context_id
 
 
-class MoveForbidden(AccError):
+class InvalidTransition(AccError):
     """Report an update that the table of moves does not allow."""
 
     code = "move_forbidden"
@@ -483,7 +483,7 @@ class RemoteRejected(RemoteFailed):
         self.reason = reason
 
 
-class AnswerUnreadable(RemoteFailed):
+class InvalidResponse(RemoteFailed):
     """Report an answer that cannot be taken: it is too long, or compressed in no known way."""
 
     code = "answer_unreadable"

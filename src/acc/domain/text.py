@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return a text with a `?` for each half of a character, which nothing can store or print."""
     if text.isascii():
         return text
@@ -15,10 +15,17 @@ def whole(text: str) -> str:
     return text
 
 
-def whole_data(value: Any) -> Any:
+def replace_surrogates_in_data(value: Any) -> Any:
     """Return plain data in which every text and every key is whole."""
     if isinstance(value, str):
-        return whole(value)
+        return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {whole_data(key): whole_data(item) for key, item in value.items()}
-    return [whole_data(item) for item in value] if isinstance(value, list | tuple) else value
+        return {
+            replace_surrogates_in_data(key): replace_surrogates_in_data(item)
+            for key, item in value.items()
+        }
+    return (
+        [replace_surrogates_in_data(item) for item in value]
+        if isinstance(value, list | tuple)
+        else value
+    )

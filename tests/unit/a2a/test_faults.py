@@ -36,7 +36,7 @@ KNOWN: list[tuple[AccError, int, int, str]] = [
     (InvalidInput("no"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.AddressRefused("no"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.ContextNotFound("c"), -32602, 400, "INVALID_ARGUMENT"),
-    (errors.MoveForbidden("t", "completed", "a message"), -32004, 400, "FAILED_PRECONDITION"),
+    (errors.InvalidTransition("t", "completed", "a message"), -32004, 400, "FAILED_PRECONDITION"),
     (errors.StorageFailed("disk"), -32603, 500, "INTERNAL"),
 ]
 

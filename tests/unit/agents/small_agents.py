@@ -164,7 +164,7 @@ class OldStore(InMemorySessionStore):
         return tuple(map(_as_it_was, found)) if self.is_old else found
 
 
-_NOT_YET_TOLD = ("edges", "waiting", "stand_in_functions", "beside", "foreign")
+_NOT_YET_TOLD = ("edges", "waiting", "stub_functions", "beside", "foreign")
 
 
 def _as_it_was(event: Event) -> Event:

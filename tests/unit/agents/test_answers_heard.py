@@ -200,7 +200,7 @@ async def test_an_agent_for_which_another_stands_in_need_not_be_answered() -> No
     result = await runner.resume(
         **WHO,
         answers=[approve(paused.requests[0].id)],
-        config=RunConfig(stand_ins={"s": "nothing to do"}),
+        config=RunConfig(stubs={"s": "nothing to do"}),
     )
     assert (result.status, result.text) == (RunStatus.COMPLETED, "nothing to do")
 

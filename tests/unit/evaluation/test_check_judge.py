@@ -14,7 +14,7 @@ from acc.application.use_cases.calibrate_judge import (
     NO_RULE,
     NOT_SUPPORTED,
     UNSCORED,
-    CheckJudgeUseCase,
+    CalibrateJudgeUseCase,
     Reading,
     figures_of,
 )
@@ -98,7 +98,7 @@ class Fixed:
 
 
 async def readings_of(judge: JudgeEvaluatorPort, one: CalibrationCase) -> list[Reading]:
-    return await CheckJudgeUseCase(lambda _: judge).run([one])
+    return await CalibrateJudgeUseCase(lambda _: judge).run([one])
 
 
 async def said(judge: Fixed, one: CalibrationItem) -> str:
@@ -158,7 +158,7 @@ async def test_figures_count_what_was_scored_and_say_what_was_not() -> None:
         seen.append(one.id)
         return False
 
-    readings = await CheckJudgeUseCase(lambda _: judge).run(
+    readings = await CalibrateJudgeUseCase(lambda _: judge).run(
         [case(*examples), case(*examples)], on_case=on_case
     )
     figures = figures_of(readings)

@@ -21,8 +21,8 @@ from acc.domain.value_objects.scenario import (
     Expectation,
     Fact,
     Scenario,
+    ScenarioTurn,
     StressTopic,
-    Turn,
 )
 from acc.testing import ScriptedJudge
 
@@ -38,8 +38,8 @@ ENDING = Constraint(
 )
 
 
-def turn(turn_id: int, query: str, **fields: object) -> Turn:
-    return Turn(turn_id=turn_id, topic=StressTopic.SETUP, query=query, **fields)  # type: ignore[arg-type]
+def turn(turn_id: int, query: str, **fields: object) -> ScenarioTurn:
+    return ScenarioTurn(turn_id=turn_id, topic=StressTopic.SETUP, query=query, **fields)  # type: ignore[arg-type]
 
 
 SCENARIO = Scenario(

@@ -228,7 +228,7 @@ async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(world: World) 
     def late(_: Any) -> str:
         raise TimeoutError("its own")
 
-    desk = world.desk(clerk(ScriptedModel()), timeout=60, stand_ins={"clerk": late})
+    desk = world.desk(clerk(ScriptedModel()), timeout=60, stubs={"clerk": late})
     with pytest.raises(AgentFailed, match="TimeoutError"):
         await desk.say("go")
     check_record(await desk.events())

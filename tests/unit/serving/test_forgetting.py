@@ -8,7 +8,7 @@ from serving_world import APP, Doer, S, World, cancel, get, send, start, until
 
 from acc import Agent, Runner
 from acc.application.a2a.executor import forget
-from acc.application.use_cases.serve_a2a import ServeTasks
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import StorageFailed, TaskNotFound
 from acc.domain.value_objects.principal import Principal
@@ -26,13 +26,13 @@ async def sessions_of(world: World, user_id: str = "ann") -> set[str]:
     return {one.key.session_id for one in await world.sessions.sessions(APP, user_id)}
 
 
-async def pass_time(serve: ServeTasks, world: World, seconds: float = 10.0) -> None:
+async def pass_time(serve: ServeA2AUseCase, world: World, seconds: float = 10.0) -> None:
     """Let time pass, and forget what was over before that."""
     world.clock.time += seconds
     await forget(serve.runner, tasks=world.tasks, before=world.clock.time - seconds / 2)
 
 
-async def is_forgotten(serve: ServeTasks, task: Task) -> bool:
+async def is_forgotten(serve: ServeA2AUseCase, task: Task) -> bool:
     try:
         await get(serve, task)
     except TaskNotFound:

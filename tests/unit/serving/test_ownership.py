@@ -26,7 +26,7 @@ from acc.application.a2a.requests import (
     TaskRequest,
     user_of,
 )
-from acc.application.use_cases.serve_a2a import ServeTasks
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
     AddressRefused,
@@ -40,7 +40,7 @@ from acc.domain.errors import (
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.domain.value_objects.task import TaskQuery, TaskState
 
-Verb = Callable[[ServeTasks, Principal, str], Awaitable[object]]
+Verb = Callable[[ServeA2AUseCase, Principal, str], Awaitable[object]]
 VERBS: dict[str, Verb] = {
     "get": lambda serve, who, id: serve.get(who, GetRequest(id=id)),
     "cancel": lambda serve, who, id: serve.cancel(who, TaskRequest(id=id)),

@@ -18,7 +18,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.storage_ports import Filed, TaskStorePort
+from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 from acc.testing import FrozenClock
 
 ANN = Owner("acme", "ann")
@@ -70,7 +70,7 @@ def tasks_at(path: Path, app_name: str = "desk") -> SqliteTaskStore:
 
 async def file(
     store: TaskStorePort, number: int, *, owner: Owner = ANN, context_id: str = ""
-) -> Filed:
+) -> SubmitResult:
     status = TaskStatus(state=TaskState.SUBMITTED, at=float(number))
     name = f"t{number}"
     task = Task(id=name, context_id=context_id or f"c{number}", status=status)

@@ -27,7 +27,7 @@ from acc.domain.language import (
     within_reach,
 )
 from acc.domain.statements import frame
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, Rule, RuleKind
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
@@ -245,7 +245,7 @@ class EmbeddedModel:
         """Return a call of the tool that fits, or what answers in the form that is asked for."""
         query = within_reach(prompt.query)
         if query is not prompt.query:
-            prompt = changed(prompt, query=query)
+            prompt = replace(prompt, query=query)
         happened = what_happened(prompt.messages)
         call = choose_call(prompt, happened)
         if call is not None:

@@ -16,7 +16,7 @@ import msgspec
 
 from acc.application.a2a.projection import MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import LlmAgent, remembers
+from acc.application.agents.llm import LlmAgent, has_memory
 from acc.application.agents.remote_content import (
     answer_artifact,
     answer_text,
@@ -138,7 +138,7 @@ class RuntimeAgentRunner:
     def __init__(self, *, agent_name: str, runner: SessionRunner) -> None:
         self._agent_name = agent_name
         self._runner = runner
-        self._remembers = remembers(runner.agent)
+        self._remembers = has_memory(runner.agent)
 
     @property
     def agent_name(self) -> str:
@@ -168,7 +168,7 @@ class RuntimeAgentRunner:
             )
         elif response.error.startswith(_TIMED_OUT):
             config = replace(
-                config, stand_ins=dict.fromkeys((one.name for one in agent.everyone()), _fail)
+                config, stubs=dict.fromkeys((one.name for one in agent.everyone()), _fail)
             )
         await self._turn(runner, query, config)
 

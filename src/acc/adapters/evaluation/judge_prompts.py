@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from acc.application.runtime.deadlines import Patience
+from acc.application.runtime.deadlines import PausableTimeout
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
 from acc.domain.value_objects.content import text_part
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt, PromptMessage
@@ -412,7 +412,7 @@ class SchemaAsker:
 
     async def _complete(self, prompt: Prompt) -> ModelAnswer:
         try:
-            async with Patience(self._timeout):
+            async with PausableTimeout(self._timeout):
                 answer = await self._model.complete(prompt)
         except TimeoutError as error:
             raise ModelFailed(f"the judge's model gave no answer in {self._timeout} s") from error

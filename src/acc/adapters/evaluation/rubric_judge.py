@@ -33,7 +33,7 @@ from acc.domain.value_objects.live_evaluation import (
     JudgeAgentEvaluation,
     JudgeTurnResult,
 )
-from acc.domain.value_objects.scenario import AnswerKind, Constraint, Fact, Scenario, Turn
+from acc.domain.value_objects.scenario import AnswerKind, Constraint, Fact, Scenario, ScenarioTurn
 
 #: Sentences of one query that are read; nobody says more in a turn, but anybody can paste more.
 MOST_SENTENCES = 500
@@ -48,7 +48,7 @@ class CanonicalLedger:
             for name in ("facts", "superseded", "constraints", "said", "injected")
         }
 
-    def take_annotated(self, turn: Turn) -> None:
+    def take_annotated(self, turn: ScenarioTurn) -> None:
         """Read the turn's annotations, and keep what else the user said as context."""
         for fact in turn.updates:
             self._supersede(fact.id, turn.turn_id, fact.text)
@@ -188,7 +188,7 @@ class RubricJudge:
     """Scores answers by rules that the documentation states."""
 
     def __init__(self, scenario: Scenario | None = None) -> None:
-        self._turns: dict[int, Turn] = {}
+        self._turns: dict[int, ScenarioTurn] = {}
         if scenario is not None:
             self._turns = {turn.turn_id: turn for turn in scenario.turns}
 
@@ -219,7 +219,7 @@ class _Bench:
     """One turn's evidence and rules, applied to each answer in the same way."""
 
     def __init__(
-        self, query: EvaluationTurnQuery, turn: Turn | None, ledger: CanonicalLedger
+        self, query: EvaluationTurnQuery, turn: ScenarioTurn | None, ledger: CanonicalLedger
     ) -> None:
         self._turn = turn
         self._rules = ledger.rules()

@@ -27,8 +27,8 @@ from acc.domain.value_objects.scenario import (
     Expectation,
     Fact,
     Scenario,
+    ScenarioTurn,
     StressTopic,
-    Turn,
 )
 
 
@@ -59,7 +59,7 @@ class ScenarioTemplate:
         # A string seeds the generator through SHA-512, so neighbours such as 1 and 2 differ widely.
         draw = random.Random(f"{self.entry.id}:{seed}")  # noqa: S311 - variety, not secrecy
         values = self._draw_values(draw)
-        turns: list[Turn] = []
+        turns: list[ScenarioTurn] = []
         known: dict[str, Fact] = {}
         for entry in self.turns:
             try:
@@ -94,7 +94,7 @@ class ScenarioTemplate:
         draw: random.Random,
         phrasing: int | None,
         known: dict[str, Fact],
-    ) -> Turn:
+    ) -> ScenarioTurn:
         phrasings, injections = entry.phrasings(), entry.injections()
         query = phrasings[draw.randrange(len(phrasings))]
         if phrasing is not None:
@@ -107,7 +107,7 @@ class ScenarioTemplate:
         updates = tuple(render_fact(fact, values) for fact in entry.updates)
         for fact in facts + updates:
             known[fact.id] = fact
-        return Turn(
+        return ScenarioTurn(
             turn_id=entry.turn,
             topic=entry.topic,
             query=fill(query, parts).strip(),
@@ -278,7 +278,7 @@ class _Ledger:
         self.facts: dict[str, Fact] = {}
         self.constraints: dict[str, Constraint] = {}
 
-    def check(self, turn: Turn) -> list[str]:
+    def check(self, turn: ScenarioTurn) -> list[str]:
         """Return the turn's faults and take over what it establishes."""
         where = f"turn {turn.turn_id}: "
         stated = turn.stated
@@ -288,7 +288,7 @@ class _Ledger:
             faults.append(f"injected: a {turn.topic} turn needs it")
         return [where + fault for fault in faults]
 
-    def _fact_faults(self, turn: Turn, stated: str) -> list[str]:
+    def _fact_faults(self, turn: ScenarioTurn, stated: str) -> list[str]:
         faults = [
             f"facts: {f.id!r} exists already; use updates" for f in turn.facts if f.id in self.facts
         ]
@@ -305,7 +305,7 @@ class _Ledger:
             self.facts.pop(key, None)
         return faults
 
-    def _constraint_faults(self, turn: Turn, stated: str) -> list[str]:
+    def _constraint_faults(self, turn: ScenarioTurn, stated: str) -> list[str]:
         held = self.constraints
         faults = [
             f"constraints: {c.id!r} exists already; use amends"
@@ -329,7 +329,7 @@ class _Ledger:
             held.pop(key, None)
         return faults
 
-    def _answer_faults(self, turn: Turn, stated: str) -> list[str]:
+    def _answer_faults(self, turn: ScenarioTurn, stated: str) -> list[str]:
         faults: list[str] = []
         if turn.answer is AnswerKind.ANSWER and not turn.expects:
             faults.append("expect: an answer needs at least one element")

@@ -36,7 +36,7 @@ from acc.adapters.http.addresses import (
     shown_url,
     target_of,
 )
-from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput
+from acc.domain.errors import AddressRefused, InvalidInput, InvalidResponse
 
 #: No piece that comes out is larger, however much there is to come.
 PIECE = 64 * 1024
@@ -45,7 +45,7 @@ _BEGINS_GZIP = 0x1F
 _ENCODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 
 
-class Unpacker:
+class Decompressor:
     """Unpacks gzip or deflate. Of gzip several may follow one another; what else follows is left.
 
     `is_over` once nothing more can come, `is_whole` if what came so far may be all there is.
@@ -151,7 +151,7 @@ async def resolve_name(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-class Wiring(NamedTuple):
+class NetworkOptions(NamedTuple):
     """How names become addresses, and addresses connections."""
 
     resolve: Resolve = resolve_name
@@ -166,7 +166,7 @@ def guarded_client(
     max_bytes: int = MAX_BYTES,
     redirects: int = 0,
     headers: Mapping[str, str] | None = None,
-    wiring: Wiring | None = None,
+    wiring: NetworkOptions | None = None,
 ) -> httpx.AsyncClient:
     """Return a client that cannot be talked into calling what it must not.
 
@@ -179,7 +179,7 @@ def guarded_client(
     if timeout <= 0 or max_bytes <= 0 or redirects < 0:
         raise InvalidInput("timeout and max_bytes must be above 0, and redirects not below it")
     return _GuardedClient(
-        transport=GuardedTransport(AllowList(allow), max_bytes, wiring or Wiring()),
+        transport=GuardedTransport(AllowList(allow), max_bytes, wiring or NetworkOptions()),
         timeout=timeout,
         follow_redirects=redirects > 0,
         max_redirects=redirects,
@@ -263,7 +263,7 @@ class _GuardedBackend(httpcore.AsyncNetworkBackend):
 class GuardedTransport(httpx.AsyncBaseTransport):
     """Sends each request, redirects too, only where it may go, and bounds what comes back."""
 
-    def __init__(self, allow: AllowList, max_bytes: int, wiring: Wiring) -> None:
+    def __init__(self, allow: AllowList, max_bytes: int, wiring: NetworkOptions) -> None:
         self._allow = allow
         self._max_bytes = max_bytes
         gate = _Gate(allow, wiring.resolve)
@@ -301,7 +301,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         body = _Body(answer, request, self._max_bytes, deadline)
         try:
             headers = body.opened()
-        except AnswerUnreadable:
+        except InvalidResponse:
             await body.aclose()
             raise
         return httpx.Response(
@@ -339,7 +339,7 @@ class _Body(httpx.AsyncByteStream):
         self._most = most
         self._is_stream = bool(request.extensions.get("acc.streaming"))
         self._deadline = deadline
-        self._unpacker: Unpacker | None = None
+        self._unpacker: Decompressor | None = None
 
     def opened(self) -> httpx.Headers:
         """Return the headers of the body as it will come out.
@@ -355,13 +355,13 @@ class _Body(httpx.AsyncByteStream):
         told = headers.get("content-encoding", "")
         encoding = encoding_of(told)
         if encoding is None:
-            raise AnswerUnreadable(
+            raise InvalidResponse(
                 f"{shown_url(self._request.url)} answered with Content-Encoding {_plain(told)}, "
                 "which cannot be unpacked here; it was asked for Accept-Encoding: identity, and "
                 "that server or a proxy before it should heed this, or compress with gzip"
             )
         if encoding:
-            self._unpacker = Unpacker(encoding)
+            self._unpacker = Decompressor(encoding)
             del headers["content-encoding"]
             headers.pop("content-length", None)
         return headers
@@ -389,7 +389,7 @@ class _Body(httpx.AsyncByteStream):
         try:
             yield from self._unpacker.pieces(piece)
         except zlib.error as fault:
-            raise AnswerUnreadable(
+            raise InvalidResponse(
                 f"{shown_url(self._request.url)} sent a compressed answer that is broken: {fault}"
             ) from None
 
@@ -406,9 +406,9 @@ class _Body(httpx.AsyncByteStream):
         with _translated(self._request):
             await self._answer.aclose()
 
-    def _too_large(self) -> AnswerUnreadable:
+    def _too_large(self) -> InvalidResponse:
         place = shown_url(self._request.url)
-        return AnswerUnreadable(f"{place} answered with more than {self._most} bytes")
+        return InvalidResponse(f"{place} answered with more than {self._most} bytes")
 
 
 def _plain(header: str) -> str:

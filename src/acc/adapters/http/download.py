@@ -6,10 +6,10 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from acc.adapters.http.client import Wiring, guarded_client
+from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.domain.errors import AccError, RemoteFailed
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import FileTerms, origin_of
+from acc.domain.value_objects.endpoint import DownloadLimits, origin_of
 
 _REDIRECTS = 3
 _UNKNOWN = "application/octet-stream"
@@ -17,7 +17,11 @@ _MOST_NAME = 256
 
 
 async def fetch_file(
-    url: str, terms: FileTerms, *, allow: Sequence[str] = (), wiring: Wiring | None = None
+    url: str,
+    terms: DownloadLimits,
+    *,
+    allow: Sequence[str] = (),
+    wiring: NetworkOptions | None = None,
 ) -> Part:
     """Return a file as raw bytes with its media type and name.
 
@@ -52,7 +56,7 @@ async def fetch_file(
         raise _failed(url, said, "unreachable", retryable=True) from None
 
 
-def _checked_type(answer: httpx.Response, terms: FileTerms) -> str:
+def _checked_type(answer: httpx.Response, terms: DownloadLimits) -> str:
     """Return the type of a file, before any of it is read."""
     place, status = str(answer.url), answer.status_code
     if status != httpx.codes.OK:

@@ -18,9 +18,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from acc.adapters.mcp.content import MOST_TOOLS, drop_malformed_tools, read_answer, read_tools
-from acc.adapters.system.json_schema import fault_in
+from acc.adapters.system.json_schema import schema_error
 from acc.domain.errors import AccError, AddressRefused, InvalidInput, RemoteFailed
-from acc.domain.value_objects.endpoint import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
 from acc.ports.outbound.mcp_ports import HearProgress
 
 log = logging.getLogger("acc.mcp")
@@ -241,7 +241,7 @@ _MOST_WORDS = 500
 _MOST_SAID = 1_000
 _MOST_PAGES = 50
 _BROKEN = (ValidationError, RuntimeError, InputRequiredRoundsExceededError, ValueError)
-OpenSource = Callable[[McpAddress], Source]
+OpenSource = Callable[[McpEndpoint], Source]
 
 
 class _Place:
@@ -264,7 +264,7 @@ class _Place:
 class McpServer:
     """One MCP server behind one connection, which any number of runs use at once."""
 
-    def __init__(self, address: McpAddress, *, source: OpenSource, version: str) -> None:
+    def __init__(self, address: McpEndpoint, *, source: OpenSource, version: str) -> None:
         self._address = address
         self._source = source
         self._version = version
@@ -288,11 +288,11 @@ class McpServer:
 
     def fault(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with arguments by the tool's schema, or nothing."""
-        return fault_in(tool.schema, arguments)
+        return schema_error(tool.schema, arguments)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
-    ) -> McpAnswer:
+    ) -> McpToolResult:
         """Call a tool once, and return what it gave."""
         place = self._place()
         link = await self._ready(place)
@@ -436,9 +436,9 @@ class McpConnections:
     def __init__(self, *, source: OpenSource, version: str) -> None:
         self._source = source
         self._version = version
-        self._servers: dict[McpAddress, McpServer] = {}
+        self._servers: dict[McpEndpoint, McpServer] = {}
 
-    def server(self, address: McpAddress) -> McpServer:
+    def server(self, address: McpEndpoint) -> McpServer:
         """Return the server at an address; nothing is opened yet."""
         if address not in self._servers:
             self._servers[address] = McpServer(address, source=self._source, version=self._version)

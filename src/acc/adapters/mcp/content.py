@@ -12,7 +12,7 @@ from mcp_types.methods import parse_server_result
 
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import McpAnswer, McpToolInfo
+from acc.domain.value_objects.endpoint import McpToolInfo, McpToolResult
 
 log = logging.getLogger("acc.mcp")
 MOST_TOOLS = 500
@@ -64,9 +64,9 @@ def _is_listing(result: dict[str, Any], version: str) -> bool:
     return True
 
 
-def read_answer(result: mcp_types.CallToolResult) -> McpAnswer:
+def read_answer(result: mcp_types.CallToolResult) -> McpToolResult:
     """Return what a call gave."""
-    return McpAnswer(
+    return McpToolResult(
         parts=tuple(_part(block) for block in result.content),
         structured=result.structured_content,
         is_error=bool(result.is_error),

@@ -19,8 +19,8 @@ from starlette.applications import Starlette
 from acc.application.use_cases.serve_mcp import (
     PARAMETERS,
     RETURNS,
-    OfferAgents,
     OfferedTurn,
+    ServeMcpUseCase,
     form,
     form_answer,
     progress_of,
@@ -38,7 +38,7 @@ Answer = mcp_types.CallToolResult | mcp_types.InputRequiredResult
 class AgentsAsServer:
     """Speaks MCP for the agents that are offered."""
 
-    def __init__(self, offer: OfferAgents, *, name: str, version: str) -> None:
+    def __init__(self, offer: ServeMcpUseCase, *, name: str, version: str) -> None:
         self._offer = offer
         self.server: Server[Any] = Server(
             name,

@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from acc.domain.errors import AccError, AddressRefused, InvalidInput, RemoteFailed
-from acc.domain.value_objects.endpoint import without_secrets
+from acc.domain.value_objects.endpoint import redact_secrets
 
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER") + (
     ("APPDATA", "COMSPEC", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERPROFILE")
@@ -73,7 +73,7 @@ class ServerProcess:
 
     def cleaned(self, text: str) -> str:
         """Return a text without what the server was given in its environment."""
-        return without_secrets(text, self._env.values())
+        return redact_secrets(text, self._env.values())
 
     @asynccontextmanager
     async def open(self, on_end: Callable[[], None]) -> AsyncIterator[Streams]:
@@ -237,7 +237,7 @@ class HttpServer:
 
     def cleaned(self, text: str) -> str:
         """Return a text without the token."""
-        return without_secrets(text, [self._sent])
+        return redact_secrets(text, [self._sent])
 
     def refusal(self) -> AddressRefused | None:
         """Return what kept us from calling the address at all."""

@@ -12,7 +12,7 @@ from math import log
 from typing import NamedTuple
 
 from acc.domain.language import term_list
-from acc.domain.value_objects.memory import Artifact, Candidate
+from acc.domain.value_objects.memory import Candidate, Evidence
 
 _K1 = 1.2
 _B = 0.75
@@ -31,7 +31,7 @@ class Bm25EvidenceStore:
     """Implements EvidenceStorePort in process memory."""
 
     def __init__(self) -> None:
-        self._artifacts: list[Artifact] = []
+        self._artifacts: list[Evidence] = []
         self._places: dict[str, int] = {}
         self._lengths: list[int] = []
         self._total_length = 0
@@ -41,7 +41,7 @@ class Bm25EvidenceStore:
     def __len__(self) -> int:
         return len(self._artifacts)
 
-    async def add(self, artifacts: Sequence[Artifact]) -> None:
+    async def add(self, artifacts: Sequence[Evidence]) -> None:
         """Keep artifacts; an id that is known already is left as it is."""
         for artifact in artifacts:
             if artifact.id in self._places:

@@ -30,7 +30,7 @@ from acc.domain.value_objects.ccs import (
     StandingConstraint,
     body,
 )
-from acc.domain.value_objects.memory import Artifact, Source, TurnSignal
+from acc.domain.value_objects.memory import Evidence, Source, TurnSignal
 
 _MOST_RULES_ADDED = 3
 _MOST_NOTES = 16
@@ -84,7 +84,7 @@ class Turn:
     earlier: CompressedCognitiveState
     #: What the rules make of the same turn.
     ruled: CompressedCognitiveState
-    evidence: Sequence[Artifact]
+    evidence: Sequence[Evidence]
     stated: tuple[str, ...]
     shown: tuple[str, ...]
 
@@ -93,7 +93,7 @@ def turn_of(
     signal: TurnSignal,
     earlier: CompressedCognitiveState,
     ruled: CompressedCognitiveState,
-    evidence: Sequence[Artifact],
+    evidence: Sequence[Evidence],
 ) -> Turn:
     """Return a turn with what its author says and what they merely show told apart."""
     own = signal.source is Source.USER

@@ -28,7 +28,7 @@ from acc.domain.value_objects.ccs import (
     body,
 )
 from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, RuleKind
-from acc.domain.value_objects.memory import Artifact, Compression, Source, TurnSignal
+from acc.domain.value_objects.memory import Compression, Evidence, Source, TurnSignal
 
 _AFTER = re.compile(r"\b(?:after|since|following|once)\b|以降|の後", re.I)
 _BECAUSE = re.compile(
@@ -67,7 +67,7 @@ class RuleCompressor:
         self,
         signal: TurnSignal,
         state: CompressedCognitiveState,
-        evidence: Sequence[Artifact],
+        evidence: Sequence[Evidence],
     ) -> Compression:
         """Return the state that is to replace `state`."""
         stated = said(signal.text) if signal.source is Source.USER else ()
@@ -208,7 +208,7 @@ def typed(sentence: str, kind: str = "") -> str:
 def _relations(
     earlier: Sequence[str],
     facts: Sequence[str],
-    evidence: Sequence[Artifact],
+    evidence: Sequence[Evidence],
     questions: Sequence[str],
 ) -> tuple[str, ...]:
     """Return what is known, what the turn asks for last so that it is dropped last."""
@@ -247,7 +247,7 @@ def _next_operation(questions: Sequence[str]) -> str:
 
 
 def _entities(
-    earlier: Sequence[str], facts: Sequence[str], evidence: Sequence[Artifact]
+    earlier: Sequence[str], facts: Sequence[str], evidence: Sequence[Evidence]
 ) -> tuple[str, ...]:
     found: dict[str, str] = {body(item).casefold(): item for item in earlier}
     for text in (*(item.text for item in evidence), *facts):

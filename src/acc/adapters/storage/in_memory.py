@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from acc.adapters.storage.invariants import busy, encoded, not_held, out_of_order, starts_run
-from acc.domain.text import whole
+from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import Scope, Session, SessionKey, StoredArtifact, scope_of
@@ -207,7 +207,7 @@ class InMemorySessionStore:
                 encoded((event.actions, event.detail), f"event {event.seq} of {event.author!r}")
             for part in event.parts:
                 text = part.text
-                if text is None or (not text.isascii() and whole(text) is not text):
+                if text is None or (not text.isascii() and replace_surrogates(text) is not text):
                     encoded(part, f"event {event.seq} of {event.author!r}")
         record.updated_at = now
         record.lease_until = now + self._lease

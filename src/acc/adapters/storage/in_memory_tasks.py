@@ -17,8 +17,14 @@ from acc.adapters.storage.invariants import (
     page_token,
     place_of,
 )
-from acc.domain.errors import AccError, ContextNotFound, InvalidInput, MoveForbidden, TaskNotFound
-from acc.domain.value_objects.base import changed
+from acc.domain.errors import (
+    AccError,
+    ContextNotFound,
+    InvalidInput,
+    InvalidTransition,
+    TaskNotFound,
+)
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -33,9 +39,9 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     TaskState,
     Update,
-    folded,
+    apply_events,
 )
-from acc.ports.outbound.storage_ports import NOTHING, Delivery, Ended, Filed
+from acc.ports.outbound.storage_ports import NOTHING, Delivery, ExpiredTask, SubmitResult
 from acc.ports.outbound.system_ports import ClockPort
 
 
@@ -68,7 +74,7 @@ class _Record:
         """Return the task after all its events."""
         events = self.events
         if self.task.seq != len(events):
-            self.task = folded(self.task, events[self.task.seq :])
+            self.task = apply_events(self.task, events[self.task.seq :])
         return self.task
 
 
@@ -242,7 +248,7 @@ class InMemoryTaskStore:
         push: PushConfig | None = None,
         key: str = "",
         most_active: int | None = None,
-    ) -> Filed:
+    ) -> SubmitResult:
         """File a task that a message starts, held by this process; its first event is its status.
 
         A message that came before changes nothing; the task that it led to is returned.
@@ -253,14 +259,14 @@ class InMemoryTaskStore:
             digest = digest_within(digest, message.context_id)
             known = self._task_of(owner, digest)
         if known is not None:
-            return Filed(known, False)
+            return SubmitResult(known, False)
         check_active(self._count_active(owner), most_active)
         context_owner, tasks = self._contexts.get(task.context_id, (owner, 0))
         if context_owner != owner:
             raise ContextNotFound(task.context_id)
         if task.id in self._records:
             raise InvalidInput(f"there is a task {task.id!r} already")
-        filed = changed(task, history=(*task.history, message), seq=1)
+        filed = replace(task, history=(*task.history, message), seq=1)
         record = _Record(filed, owner, digest, self._clock.now() + self._lease)
         self._contexts[task.context_id] = (owner, tasks + 1)
         self._records[task.id] = record
@@ -271,8 +277,8 @@ class InMemoryTaskStore:
             shelf = self._shelves[owner] = _Shelf()
         shelf.move(record, self._entry(record, task.status.at), record.state)
         if push is not None:
-            self._deliveries.save(changed(push, task_id=task.id), owner)
-        return Filed(filed, True)
+            self._deliveries.save(replace(push, task_id=task.id), owner)
+        return SubmitResult(filed, True)
 
     async def proceed(
         self,
@@ -283,24 +289,24 @@ class InMemoryTaskStore:
         updates: Sequence[Update],
         seen: Task | None,
         key: str = "",
-    ) -> Filed:
+    ) -> SubmitResult:
         """Let a message move a task on, held by this process from now on.
 
         MoveForbidden if it is not as it was `seen`. A message that came before changes nothing.
         """
         digest = digest_of(message, task_id, key)
         if (known := self._task_of(owner, digest)) is not None:
-            return Filed(known, False)
+            return SubmitResult(known, False)
         record = self._records.get(task_id)
         if record is None or record.owner != owner:
             raise TaskNotFound(task_id)
         if seen is None or seen.seq != len(record.events):
-            raise MoveForbidden(task_id, record.state.value, "a message")
+            raise InvalidTransition(task_id, record.state.value, "a message")
         self._advance(record, (MessageAdded(message=message), *updates))
         self._messages[owner, digest] = record
         record.messages.append(digest)
         record.lease_until = self._clock.now() + self._lease
-        return Filed(record.now(), True)
+        return SubmitResult(record.now(), True)
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         """Store updates, all or none, and return them with their numbers."""
@@ -359,14 +365,14 @@ class InMemoryTaskStore:
         await self.renew(found)
         return found
 
-    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[ExpiredTask, ...]:
         """Return tasks that ended before a time, the longest ago first, without some."""
         end = min(bisect_left(self._over, (before,)), skip + limit)
         found = [record for _, _, record in self._over[skip:end]]
         contexts = Counter(record.task.context_id for record in found)
         all_of = {name for name, count in contexts.items() if self._contexts[name][1] == count}
         return tuple(
-            Ended(
+            ExpiredTask(
                 record.task.id,
                 record.task.context_id,
                 record.owner,

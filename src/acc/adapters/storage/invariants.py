@@ -12,8 +12,8 @@ import msgspec
 
 from acc.domain.errors import (
     InvalidInput,
+    InvalidTransition,
     LimitExceeded,
-    MoveForbidden,
     SessionBusy,
     SessionConflict,
 )
@@ -29,7 +29,7 @@ from acc.domain.value_objects.task import (
     TaskEvent,
     TaskState,
     Update,
-    may_happen,
+    is_valid_transition,
 )
 
 _USER = "user"
@@ -96,8 +96,8 @@ def advanced(task_id: str, state: TaskState, seq: int, updates: Sequence[Update]
     events = []
     moved_at, is_reply = None, False
     for update in updates:
-        if not may_happen(state, update):
-            raise MoveForbidden(task_id, state.value, _in_words(update))
+        if not is_valid_transition(state, update):
+            raise InvalidTransition(task_id, state.value, _in_words(update))
         seq += 1
         events.append(TaskEvent(seq, update))
         if isinstance(update, StatusUpdate):

@@ -13,7 +13,7 @@ import msgspec
 from acc.adapters.storage.invariants import Advance, advanced, encoded, page_token
 from acc.adapters.storage.sqlite import added
 from acc.adapters.storage.sqlite_deliveries import add_deliveries, drop_pushes
-from acc.domain.errors import ContextNotFound, InvalidInput, MoveForbidden
+from acc.domain.errors import ContextNotFound, InvalidInput, InvalidTransition
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     INTERRUPTED,
@@ -25,7 +25,7 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     TaskState,
     Update,
-    folded,
+    apply_events,
 )
 
 TASKS = msgspec.json.Decoder(Task)
@@ -203,7 +203,7 @@ def step(
     """
     try:
         made = advanced(task_id, place.state, place.seq, [update for update, _ in updates])
-    except MoveForbidden:
+    except InvalidTransition:
         return None
     if not made.events or _wants_snapshot(place.seq, made):
         return None
@@ -234,7 +234,7 @@ def advance(
     if not made.events:
         return ()
     if _wants_snapshot(row.seq, made):
-        task = folded(read_task(connection, row.id), made.events)
+        task = apply_events(read_task(connection, row.id), made.events)
         connection.execute(_ADD_SNAPSHOT, (row.id, encoded(task, f"task {task_id!r}")))
     _add_events(connection, row.id, made, updates)
     _move(connection, row, made)
@@ -247,7 +247,7 @@ def read_task(connection: sqlite3.Connection, number: int) -> Task:
     """Return a task as it is now."""
     (body,) = connection.execute(_SNAPSHOT, (number,)).fetchone()
     task = TASKS.decode(body)
-    return folded(task, read_events(connection, number, task.seq))
+    return apply_events(task, read_events(connection, number, task.seq))
 
 
 def read_events(

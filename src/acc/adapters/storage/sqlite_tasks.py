@@ -28,8 +28,8 @@ from acc.adapters.storage.sqlite import (
     this_process,
 )
 from acc.adapters.storage.sqlite_task_rows import list_tasks
-from acc.domain.errors import MoveForbidden, TaskNotFound
-from acc.domain.value_objects.base import changed
+from acc.domain.errors import InvalidTransition, TaskNotFound
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -43,7 +43,7 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     Update,
 )
-from acc.ports.outbound.storage_ports import NOTHING, Delivery, Ended, Filed
+from acc.ports.outbound.storage_ports import NOTHING, Delivery, ExpiredTask, SubmitResult
 from acc.ports.outbound.system_ports import ClockPort
 
 T = TypeVar("T")
@@ -98,14 +98,14 @@ class SqliteTaskStore:
         push: PushConfig | None = None,
         key: str = "",
         most_active: int | None = None,
-    ) -> Filed:
+    ) -> SubmitResult:
         """File a task that a message starts, held by this process; its first event is its status.
 
         A message that came before changes nothing; the task that it led to is returned.
         """
         # All is encoded before anything else can run: what is stored is what the caller had.
         digest = digest_of(message, "", key)
-        filed = changed(task, history=(*task.history, message), seq=1)
+        filed = replace(task, history=(*task.history, message), seq=1)
         filing = rows.Filing(
             filed,
             owner,
@@ -115,22 +115,22 @@ class SqliteTaskStore:
             event=encoded(StatusUpdate(status=task.status), f"task {task.id!r}"),
             holder=self._holder(),
         )
-        config = None if push is None else _encoded_config(changed(push, task_id=task.id))
+        config = None if push is None else _encoded_config(replace(push, task_id=task.id))
 
-        def create(connection: sqlite3.Connection) -> Filed:
+        def create(connection: sqlite3.Connection) -> SubmitResult:
             found = rows.find_owner(connection, self.app_name, owner)
             known, chosen = rows.task_of_message(connection, found, digest), filing
             if known is not None and is_of_another_context(known, message):
                 chosen = filing._replace(digest=digest_within(digest, message.context_id))
                 known = rows.task_of_message(connection, found, chosen.digest)
             if known is not None:
-                return Filed(known, False)
+                return SubmitResult(known, False)
             check_active(0 if found is None else found.active, most_active)
             place = rows.add_task(connection, self.app_name, found, chosen)
             if config is not None:
                 deliveries.save_push(connection, place.id, *config)
             self._places[task.id] = place
-            return Filed(filed, True)
+            return SubmitResult(filed, True)
 
         return await self.database.write(create)
 
@@ -143,7 +143,7 @@ class SqliteTaskStore:
         updates: Sequence[Update],
         seen: Task | None,
         key: str = "",
-    ) -> Filed:
+    ) -> SubmitResult:
         """Let a message move a task on, held by this process from now on.
 
         MoveForbidden if it is not as it was `seen`. A message that came before changes nothing.
@@ -153,20 +153,20 @@ class SqliteTaskStore:
         seq = -1 if seen is None else seen.seq
         now, holder = self._clock.now(), self._holder()
 
-        def proceed(connection: sqlite3.Connection) -> Filed:
+        def proceed(connection: sqlite3.Connection) -> SubmitResult:
             found = rows.find_owner(connection, self.app_name, owner)
             known = rows.task_of_message(connection, found, digest)
             if known is not None:
-                return Filed(known, False)
+                return SubmitResult(known, False)
             row = rows.find(connection, self.app_name, task_id)
             if row is None or not row.is_of(owner):
                 raise TaskNotFound(task_id)
             if row.seq != seq:
-                raise MoveForbidden(task_id, row.task_state.value, "a message")
+                raise InvalidTransition(task_id, row.task_state.value, "a message")
             rows.advance(connection, task_id, row, bodies, now)
             rows.add_message(connection, row.owner, row.id, digest)
             connection.execute(_HOLD, (*holder, row.id))
-            return Filed(rows.read_task(connection, row.id), True)
+            return SubmitResult(rows.read_task(connection, row.id), True)
 
         return await self.database.write(proceed)
 
@@ -242,7 +242,7 @@ class SqliteTaskStore:
 
         return await self.database.write(take)
 
-    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[ExpiredTask, ...]:
         """Return tasks that ended before a time, without some."""
         found: list[rows.Over] = []
         owners = await self._some_owners(0)
@@ -253,7 +253,7 @@ class SqliteTaskStore:
         batch = found[skip:]
         contexts = Counter(one.context_id for one in batch)
         return tuple(
-            Ended(name, context_id, owner, contexts[context_id] == count)
+            ExpiredTask(name, context_id, owner, contexts[context_id] == count)
             for name, context_id, owner, count in batch
         )
 

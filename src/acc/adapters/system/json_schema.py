@@ -17,7 +17,7 @@ _Validator = jsonschema.validators.extend(
 )
 
 
-def fault_in(schema: Mapping[str, Any], value: Any) -> str:
+def schema_error(schema: Mapping[str, Any], value: Any) -> str:
     """Return what is wrong with a value by a schema, or nothing.
 
     A schema that is none, or that refers to somewhere else, is left to its author to check: nothing

@@ -6,7 +6,12 @@ from typing import Any
 from unicodedata import normalize
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, Verdict
+from acc.domain.value_objects.approval import (
+    ApprovalDecision,
+    InputAnswer,
+    InputRequest,
+    RequestKind,
+)
 from acc.domain.value_objects.content import Part
 
 _MOST = 2000
@@ -173,7 +178,7 @@ _QUOTES = str.maketrans({"’": "'", "‘": "'", "「": " ", "」": " ", "『": 
 _CLAUSES = re.compile(r"[.,!;:\n。、!]+")
 
 
-def verdict_of(text: str) -> Verdict | None:
+def verdict_of(text: str) -> ApprovalDecision | None:
     """Return what a text decides, None if that is not beyond doubt.
 
     A yes lets something happen that cannot be undone, so it counts only where all of the text says
@@ -182,11 +187,11 @@ def verdict_of(text: str) -> Verdict | None:
     """
     clauses = _clauses(text)
     if _is_yes(clauses):
-        return Verdict.APPROVE
-    return Verdict.DENY if _is_no(clauses) else None
+        return ApprovalDecision.APPROVE
+    return ApprovalDecision.DENY if _is_no(clauses) else None
 
 
-def sign_in_of(text: str) -> Verdict | None:
+def sign_in_of(text: str) -> ApprovalDecision | None:
     """Return whether a text says that a person has signed in, None if that is not beyond doubt.
 
     So does one that says yes, or to go on. One that tells of a failure decides nothing: the person
@@ -194,8 +199,8 @@ def sign_in_of(text: str) -> Verdict | None:
     """
     clauses = _clauses(text)
     if _is_yes([_YES if _is_signed_in(clause) else clause for clause in clauses]):
-        return Verdict.APPROVE
-    return Verdict.DENY if _is_no(clauses) else None
+        return ApprovalDecision.APPROVE
+    return ApprovalDecision.DENY if _is_no(clauses) else None
 
 
 def _is_signed_in(clause: str) -> bool:
@@ -237,10 +242,10 @@ def _is_no(clauses: list[str]) -> bool:
 #: What is answered with a value, and not by a yes or no.
 _FREE = (RequestKind.INPUT, RequestKind.OUTCOME)
 _VERDICTS = {
-    "approve": Verdict.APPROVE,
-    "approved": Verdict.APPROVE,
-    "deny": Verdict.DENY,
-    "denied": Verdict.DENY,
+    "approve": ApprovalDecision.APPROVE,
+    "approved": ApprovalDecision.APPROVE,
+    "deny": ApprovalDecision.DENY,
+    "denied": ApprovalDecision.DENY,
 }
 
 
@@ -279,7 +284,7 @@ def _is_contradicted(
     return any(said[one.request_id] not in (None, one.verdict) for one in answers)
 
 
-def _said(text: str, request: InputRequest) -> Verdict | None:
+def _said(text: str, request: InputRequest) -> ApprovalDecision | None:
     """Return what words decide of a request, None for one that is not decided by a yes or no."""
     if request.kind is RequestKind.AUTHORIZATION:
         # The credentials take another way; the words say no more than whether it is time to go on.
@@ -330,16 +335,16 @@ def _request_of(entry: Mapping[str, Any], requests: Sequence[InputRequest]) -> I
     raise InvalidInput(f'"requestId" must be one of those that wait: {known}')
 
 
-def _verdict_in(entry: Mapping[str, Any], request: InputRequest, text: str) -> Verdict:
+def _verdict_in(entry: Mapping[str, Any], request: InputRequest, text: str) -> ApprovalDecision:
     given = entry.get("verdict", entry.get("approved"))
     if given is None and request.kind is RequestKind.AUTHORIZATION:
         decided = sign_in_of(text)  # words beside data that leaves it open
         if decided is not None:
             return decided
     if isinstance(given, bool):
-        return Verdict.APPROVE if given else Verdict.DENY
+        return ApprovalDecision.APPROVE if given else ApprovalDecision.DENY
     if given is None and request.kind in _FREE:
-        return Verdict.APPROVE
+        return ApprovalDecision.APPROVE
     if isinstance(given, str) and given.lower() in _VERDICTS:
         return _VERDICTS[given.lower()]
     raise InvalidInput(f'"verdict" of the answer to {request.id} is "approve" or "deny"')
@@ -350,7 +355,7 @@ def _from_text(text: str, request: InputRequest, waiting: int, by: str) -> Input
         decided = _said(text, request)
         if decided is None:
             return None
-        reason = text if decided is Verdict.DENY else ""
+        reason = text if decided is ApprovalDecision.DENY else ""
         return InputAnswer(request_id=request.id, verdict=decided, reason=reason, by=by)
     if waiting > 1 or not text:
         return None  # whose answer it would be is not told

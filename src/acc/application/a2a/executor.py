@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from acc.application.a2a.projection import ANSWER, Teller
-from acc.application.a2a.requests import ServeLimits, user_of
-from acc.application.a2a.subscriptions import Hub
+from acc.application.a2a.projection import ANSWER, TaskProjection
+from acc.application.a2a.requests import ServerLimits, user_of
+from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.runtime.context import RunResult
 from acc.application.runtime.run import Foreseen
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     AccError,
     InvalidInput,
-    MoveForbidden,
+    InvalidTransition,
     NothingPending,
     SessionWaiting,
     TaskNotFound,
@@ -28,18 +28,18 @@ from acc.domain.value_objects.session import SessionKey, StoredArtifact
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
-    Growing,
     Message,
     Role,
     StatusUpdate,
     Task,
+    TaskBuilder,
     TaskEvent,
     TaskQuery,
     TaskState,
     TaskStatus,
     Update,
 )
-from acc.ports.outbound.storage_ports import Ended, TaskStorePort, UpdatesAlongPort
+from acc.ports.outbound.storage_ports import ExpiredTask, TaskStorePort, UpdatesAlongPort
 
 log = logging.getLogger("acc.serve")
 _AGAIN = "send the message again, under a new messageId (interrupted)"
@@ -57,7 +57,7 @@ _AT_ONCE = 200
 T = TypeVar("T")
 
 
-class Work:
+class TaskRun:
     """A task that is being worked on here."""
 
     __slots__ = (
@@ -72,11 +72,11 @@ class Work:
     )
 
     def __init__(self, task: Task, principal: Principal) -> None:
-        self._task = Growing(task)
+        self._task = TaskBuilder(task)
         self.task_id = task.id
         self.principal = principal
         self.session_id = task.context_id
-        self.teller: Teller
+        self.teller: TaskProjection
         self.handle: asyncio.Task[None]
         #: Who waits until the work is over.
         self.waiting: list[asyncio.Future[None]] = []
@@ -111,16 +111,16 @@ class Work:
             self._task.add(event)
 
 
-class Execution:
+class TaskExecutor:
     """Works on tasks, in a group that the server owns; a client that leaves stops nothing."""
 
-    def __init__(self, *, runner: SessionRunner, tasks: TaskStorePort, hub: Hub) -> None:
+    def __init__(self, *, runner: SessionRunner, tasks: TaskStorePort, hub: TaskBroker) -> None:
         self._runner = runner
         self._tasks = tasks
         self._hub = hub
         self._group: asyncio.TaskGroup | None = None
         self._has_begun = False
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, TaskRun] = {}
         #: Whose tasks have come to wait for an answer while this process lived.
         self._asking: set[Owner] = set()
 
@@ -129,7 +129,7 @@ class Execution:
         """Return the tasks that are being worked on here."""
         return self._works.keys()
 
-    def work_on(self, task_id: str) -> Work | None:
+    def work_on(self, task_id: str) -> TaskRun | None:
         """Return the work on a task, if it is being done here."""
         return self._works.get(task_id)
 
@@ -182,14 +182,14 @@ class Execution:
         message: Message,
         *,
         answers: Sequence[InputAnswer] | None = None,
-        prepare: Callable[[Teller], None],
-    ) -> Work | None:
+        prepare: Callable[[TaskProjection], None],
+    ) -> TaskRun | None:
         """Begin to work on a task, or to go on with it given answers; None if it is too late."""
         if self._group is None:
             return None
-        work = Work(task, principal)
+        work = TaskRun(task, principal)
         self._works[task.id] = work
-        work.teller = teller = Teller(
+        work.teller = teller = TaskProjection(
             task_id=task.id,
             context_id=task.context_id,
             desk=_Desk(self, self._tasks, work),
@@ -204,12 +204,12 @@ class Execution:
         work.handle.add_done_callback(lambda _: self._gone(work))
         return work
 
-    def adopt(self, task_id: str, start: Callable[[Task], Work | None]) -> None:
+    def adopt(self, task_id: str, start: Callable[[Task], TaskRun | None]) -> None:
         """Begin to work on a task that was filed for someone who did not wait for it."""
         if self._group is not None:
             self._group.create_task(self._adopt(task_id, start))
 
-    async def _adopt(self, task_id: str, start: Callable[[Task], Work | None]) -> None:
+    async def _adopt(self, task_id: str, start: Callable[[Task], TaskRun | None]) -> None:
         try:
             task = await self._tasks.read(task_id)
         except AccError:
@@ -220,7 +220,7 @@ class Execution:
 
     async def refuse(self, task: Task) -> None:
         """End a task that came too late to be worked on."""
-        with suppress(MoveForbidden, TaskNotFound):
+        with suppress(InvalidTransition, TaskNotFound):
             update = self._interruption(task.id, _STOPPED)
             self._hub.tell(task.id, await self._tasks.append(task.id, [update]))
 
@@ -242,7 +242,7 @@ class Execution:
             raise error
         return value  # type: ignore[return-value] # without an error it is there
 
-    def _gone(self, work: Work) -> None:
+    def _gone(self, work: TaskRun) -> None:
         # An answer may have begun the next piece of work on the task already.
         if self._works.get(work.task_id) is work:
             del self._works[work.task_id]
@@ -257,7 +257,7 @@ class Execution:
         """End the tasks whose process is gone, so that nobody waits for them for ever."""
         orphans = [name for name in await self._tasks.orphans() if name not in self._works]
         for task_id in orphans:
-            with suppress(MoveForbidden, TaskNotFound):
+            with suppress(InvalidTransition, TaskNotFound):
                 update = self._interruption(task_id, _INTERRUPTED)
                 self._hub.tell(task_id, await self._tasks.append(task_id, [update]))
         return len(orphans)
@@ -288,7 +288,7 @@ class Execution:
             log.exception("run could not be given up", extra={"task_id": task.id})
 
     async def _work(
-        self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
+        self, work: TaskRun, message: Message, answers: Sequence[InputAnswer] | None
     ) -> None:
         try:
             updates = await self._updates(work, message, answers)
@@ -296,7 +296,7 @@ class Execution:
         except asyncio.CancelledError:
             await self._end(work, [self._interruption(work.task_id, _STOPPED)])
 
-    async def _end(self, work: Work, updates: Sequence[Update]) -> None:
+    async def _end(self, work: TaskRun, updates: Sequence[Update]) -> None:
         """Store what a task ends with; one that cannot be stored is found as an orphan later."""
         try:
             await self.store(work, updates)
@@ -306,7 +306,7 @@ class Execution:
                 await self.store(work, work.teller.failing(error))
 
     async def _updates(
-        self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
+        self, work: TaskRun, message: Message, answers: Sequence[InputAnswer] | None
     ) -> list[Update]:
         """Run the agents and return what the task ends with."""
         try:
@@ -320,7 +320,7 @@ class Execution:
             return work.teller.failing(error)
 
     async def _run(
-        self, work: Work, message: Message, answers: Sequence[InputAnswer] | None
+        self, work: TaskRun, message: Message, answers: Sequence[InputAnswer] | None
     ) -> RunResult:
         principal, task = work.principal, work.task
         user = user_of(principal)
@@ -352,7 +352,7 @@ class Execution:
                 await self.abandon(principal, task)
         return await self._begin(work, message, call)
 
-    async def _begin(self, work: Work, message: Message, call: CallContext) -> RunResult:
+    async def _begin(self, work: TaskRun, message: Message, call: CallContext) -> RunResult:
         return await self._runner.run(
             user_id=user_of(work.principal),
             session_id=work.session_id,
@@ -372,7 +372,7 @@ class Execution:
                 return session_id, requests
         return task.context_id, ()
 
-    async def _is_awaited(self, work: Work) -> bool:
+    async def _is_awaited(self, work: TaskRun) -> bool:
         """Tell whether a task of the same context waits for its client."""
         owner, context_id = work.principal.owner, work.task.context_id
         for state in INTERRUPTED:
@@ -381,29 +381,29 @@ class Execution:
                 return True
         return False
 
-    async def store(self, work: Work, updates: Sequence[Update]) -> None:
+    async def store(self, work: TaskRun, updates: Sequence[Update]) -> None:
         """Store updates and tell them; if the table forbids them, someone else has decided."""
         if not updates or work.yielded:
             return
         try:
             events = await self._tasks.append(work.task_id, updates)
-        except (MoveForbidden, TaskNotFound):
+        except (InvalidTransition, TaskNotFound):
             self._give_way(work)
             return
         work.has_stored(events)
         self._hub.tell(work.task_id, events)
 
-    def take_note(self, work: Work, along: UpdatesAlongPort) -> None:
+    def take_note(self, work: TaskRun, along: UpdatesAlongPort) -> None:
         """Tell updates that were to be stored with what is put on record of the run."""
         try:
             events = along.result()
-        except (MoveForbidden, TaskNotFound):
+        except (InvalidTransition, TaskNotFound):
             self._give_way(work)
             return
         work.has_stored(events)
         self._hub.tell(work.task_id, events)
 
-    def _give_way(self, work: Work) -> None:
+    def _give_way(self, work: TaskRun) -> None:
         work.give_way()
         # It may have been ourselves, where we were stopped before we knew that it was stored.
         self._hub.tell(work.task_id)
@@ -416,7 +416,7 @@ class Execution:
         )
         return StatusUpdate(status=status, metadata={"code": "interrupted"})
 
-    async def load(self, work: Work, name: str, version: int) -> StoredArtifact | None:
+    async def load(self, work: TaskRun, name: str, version: int) -> StoredArtifact | None:
         """Return a file that the run keeps."""
         return await self._runner.load_artifact(
             name,
@@ -439,7 +439,7 @@ class _Desk:
 
     __slots__ = ("_execution", "_tasks", "_work")
 
-    def __init__(self, execution: Execution, tasks: TaskStorePort, work: Work) -> None:
+    def __init__(self, execution: TaskExecutor, tasks: TaskStorePort, work: TaskRun) -> None:
         self._execution = execution
         self._tasks = tasks
         self._work = work
@@ -468,7 +468,7 @@ def trace_of(message: Message, otherwise: str) -> str:
     return told if isinstance(told, str) and 0 < len(told) <= 128 else otherwise
 
 
-async def keep_house(execution: Execution, *, tasks: TaskStorePort) -> None:
+async def keep_house(execution: TaskExecutor, *, tasks: TaskStorePort) -> None:
     """Look after the tasks that are at work, for as long as the server lives."""
     loop = asyncio.get_running_loop()
     renewed = swept = loop.time() - _SWEEP_EVERY
@@ -489,7 +489,7 @@ async def keep_house(execution: Execution, *, tasks: TaskStorePort) -> None:
 
 
 async def forget_for_ever(
-    runner: SessionRunner, *, tasks: TaskStorePort, limits: ServeLimits
+    runner: SessionRunner, *, tasks: TaskStorePort, limits: ServerLimits
 ) -> None:
     """Forget what has been over for long enough, for as long as the server lives."""
     while True:
@@ -516,7 +516,7 @@ async def forget(runner: SessionRunner, *, tasks: TaskStorePort, before: float) 
 
 
 async def _delete_sessions(
-    runner: SessionRunner, batch: Sequence[Ended], before: float
+    runner: SessionRunner, batch: Sequence[ExpiredTask], before: float
 ) -> frozenset[SessionKey]:
     """Delete the sessions of tasks with all that is theirs; return those that are in use."""
     mine: set[SessionKey] = set()
@@ -533,7 +533,7 @@ async def _delete_sessions(
     return used
 
 
-def _sessions_of(runner: SessionRunner, one: Ended) -> list[SessionKey]:
+def _sessions_of(runner: SessionRunner, one: ExpiredTask) -> list[SessionKey]:
     """Return the sessions that are nobody's once a task is forgotten."""
     names = [_beside(one.context_id, one.task_id), *([one.context_id] if one.is_last else ())]
     user = user_of(one.owner)

@@ -6,20 +6,20 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
-from acc.application.a2a.executor import Execution, Work
-from acc.application.a2a.projection import Teller, asking
-from acc.application.a2a.push import Notifying
-from acc.application.a2a.requests import SendRequest, ServeLimits, own_task
-from acc.application.a2a.subscriptions import Hub
+from acc.application.a2a.executor import TaskExecutor, TaskRun
+from acc.application.a2a.projection import TaskProjection, asking
+from acc.application.a2a.push import PushConfigs
+from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
+from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import remembers
+from acc.application.agents.llm import has_memory
 from acc.application.runtime.inputs import checked_answers
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     ContentTypeNotSupported,
     InvalidInput,
+    InvalidTransition,
     LimitExceeded,
-    MoveForbidden,
     UnsupportedOperation,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
@@ -36,7 +36,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.storage_ports import Filed, TaskStorePort
+from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 
 TEXT = "text/plain"
 JSON = "application/json"
@@ -58,7 +58,7 @@ def output_modes(agent: BaseAgent) -> tuple[str, ...]:
     return declared
 
 
-def check_message(message: Message, limits: ServeLimits, modes: Sequence[str]) -> None:
+def check_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
     """Refuse a message that is not a client's, is too large, or that the agent cannot read."""
     if message.role is not Role.USER:
         raise InvalidInput("message.role: a client's message has the role of the user")
@@ -128,10 +128,10 @@ _STOPPING = "the server is stopping; try again in a moment"
 _NOT_STARTED = "the server was not started: its lifespan must run, also where it is mounted"
 #: Is told of a task before anything happens to it.
 Follow = Callable[[Task], None]
-Prepare = Callable[[Teller], None]
+Prepare = Callable[[TaskProjection], None]
 
 
-class Sending:
+class MessageIntake:
     """Files messages and has the work begun that they ask for; who sent them may leave then."""
 
     def __init__(
@@ -139,10 +139,10 @@ class Sending:
         runner: SessionRunner,
         *,
         tasks: TaskStorePort,
-        hub: Hub,
-        execution: Execution,
-        notifying: Notifying,
-        limits: ServeLimits,
+        hub: TaskBroker,
+        execution: TaskExecutor,
+        notifying: PushConfigs,
+        limits: ServerLimits,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
@@ -151,7 +151,7 @@ class Sending:
         self._notifying = notifying
         self._limits = limits
         # Whose agents keep no memory has nothing to report, and a 0 would be a report.
-        self._remembers = remembers(runner.agent)
+        self._remembers = has_memory(runner.agent)
         #: How many tasks of a caller are just being filed.
         self._filing: dict[Owner, int] = {}
         #: Whether a message that comes again gives the task that it gave before.
@@ -164,7 +164,7 @@ class Sending:
         *,
         modes: tuple[tuple[str, ...], tuple[str, ...]],
         follow: Follow | None = None,
-    ) -> Filed:
+    ) -> SubmitResult:
         """File a message, given what the agent reads and writes; who follows wants pieces."""
         message = request.message
         if not self._execution.is_open:
@@ -174,7 +174,7 @@ class Sending:
         as_data = wants_data(request.accepted_output_modes, writes)
         push = None if request.push is None else await self._notifying.checked(request.push)
 
-        def prepare(teller: Teller) -> None:
+        def prepare(teller: TaskProjection) -> None:
             teller.wants_pieces = follow is not None
             teller.as_data = as_data
             teller.may_reply = self._runner.agent.replies_directly
@@ -198,7 +198,7 @@ class Sending:
         push: PushConfig | None,
         prepare: Prepare,
         follow: Follow | None,
-    ) -> Filed:
+    ) -> SubmitResult:
         services, owner = self._runner.services, sender.owner
         task = Task(
             id=services.ids.new(),
@@ -255,18 +255,18 @@ class Sending:
 
     def _start(
         self, task: Task, sender: Principal, message: Message, prepare: Prepare
-    ) -> Work | None:
+    ) -> TaskRun | None:
         return self._execution.start(task, sender, message, prepare=prepare)
 
     async def _answer(
         self, sender: Principal, message: Message, push: PushConfig | None, prepare: Prepare
-    ) -> Filed:
+    ) -> SubmitResult:
         """Take a message to a task that waits as the answer to what it asks."""
         while True:
             task = await own_task(self._tasks, sender.owner, message.task_id)
             try:
                 return await self._answer_as_seen(task, sender, message, push, prepare)
-            except MoveForbidden as error:
+            except InvalidTransition as error:
                 # What was read may no longer be what it asks, or it may ask only now.
                 if error.state not in INTERRUPTED:
                     raise UnsupportedOperation(_cannot_take(task.id, error.state)) from None
@@ -278,7 +278,7 @@ class Sending:
         message: Message,
         push: PushConfig | None,
         prepare: Prepare,
-    ) -> Filed:
+    ) -> SubmitResult:
         """Do so if the task is still as it was seen; MoveForbidden tells where it is otherwise."""
         if message.context_id and message.context_id != task.context_id:
             raise InvalidInput(
@@ -321,13 +321,13 @@ class Sending:
                 await self._execution.refuse(filed.task)
         return filed
 
-    async def _known(self, task: Task, sender: Principal, message: Message) -> Filed | None:
+    async def _known(self, task: Task, sender: Principal, message: Message) -> SubmitResult | None:
         """Return what a message led to, if it came before."""
         try:
             return await self._tasks.proceed(
                 task.id, owner=sender.owner, message=message, updates=(), seen=None
             )
-        except MoveForbidden:
+        except InvalidTransition:
             return None
 
     def _ask_again(self, task: Task, waiting: Sequence[InputRequest]) -> StatusUpdate:

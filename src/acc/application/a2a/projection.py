@@ -64,7 +64,7 @@ class Desk(Protocol):
         ...
 
 
-class Teller:
+class TaskProjection:
     """Follows one run and tells its task's story as updates, which are stored as they come.
 
     An answer is an artifact, streamed in pieces where they are wanted; what agents said on the way

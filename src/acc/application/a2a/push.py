@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 
-from acc.application.a2a.requests import PushRequest, ServeLimits
+from acc.application.a2a.requests import PushRequest, ServerLimits
 from acc.domain.errors import AccError, InvalidInput, PushNotSupported, TaskNotFound
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import PushConfig, PushPage, Task
 from acc.ports.outbound.storage_ports import Delivery, TaskStorePort
@@ -24,7 +24,7 @@ _MOST_HEADER = 8000
 _SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 
 
-class Notifying:
+class PushConfigs:
     """Keeps the push configurations of tasks, whose owner has been checked already."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Notifying:
         *,
         tasks: TaskStorePort,
         ids: IdsPort,
-        limits: ServeLimits,
+        limits: ServerLimits,
         check_url: CheckUrl | None,
     ) -> None:
         self._tasks = tasks
@@ -59,11 +59,11 @@ class Notifying:
         if config.id:
             return config
         # In 0.3 a task has one configuration that nobody named; naming it anew replaces it.
-        return changed(config, id=_UNNAMED if config.generation == "0.3" else self._ids.new())
+        return replace(config, id=_UNNAMED if config.generation == "0.3" else self._ids.new())
 
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
         """Keep a configuration that was checked."""
-        placed = changed(config, task_id=task_id)
+        placed = replace(config, task_id=task_id)
         await self._tasks.save_push(placed, most=self._limits.pushes)
         return placed
 

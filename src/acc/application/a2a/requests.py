@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from acc.domain.errors import InvalidInput, PermissionDenied, TaskNotFound
-from acc.domain.value_objects.base import Value, changed
+from acc.domain.value_objects.base import Value, replace
 from acc.domain.value_objects.principal import Owner, Principal
 from acc.domain.value_objects.task import Message, PushConfig, Task, TaskQuery
 from acc.ports.outbound.storage_ports import TaskStorePort
@@ -98,7 +98,7 @@ def within(principal: Principal, owner: Owner) -> Principal:
     """Return a caller within the tenant asked for."""
     if principal.owner == owner:
         return principal
-    return changed(principal, tenant=owner.tenant, is_guest=True)
+    return replace(principal, tenant=owner.tenant, is_guest=True)
 
 
 def user_of(who: Principal | Owner) -> str:
@@ -117,7 +117,7 @@ async def own_task(tasks: TaskStorePort, owner: Owner, task_id: str) -> Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeLimits:
+class ServerLimits:
     """The limits of a server. Times are seconds, sizes are bytes.
 
     `tasks` is how many of one caller's may be at work, `waiting` how many may wait for an answer.

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import NamedTuple
 
-from acc.application.a2a.requests import ServeLimits
+from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import LimitExceeded
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
@@ -43,7 +43,7 @@ class _Watched:
             future.set_result(None)
 
 
-class Hub:
+class TaskBroker:
     """Tells the followers of a task, in this process, that there is more to read of it.
 
     What is kept here is bounded: the newest events of tasks that someone follows. Who has fallen
@@ -146,7 +146,7 @@ class TaskStream:
         task: Task,
         *,
         tasks: TaskStorePort,
-        hub: Hub,
+        hub: TaskBroker,
         heartbeat: float,
         leave: Callable[[], None],
     ) -> None:
@@ -240,10 +240,10 @@ class TaskStream:
         return state in TERMINAL or (state in INTERRUPTED and seq >= self._head)
 
 
-class Following:
+class Subscriptions:
     """Opens streams. A caller's place is claimed first, so that many at once cannot be too many."""
 
-    def __init__(self, *, tasks: TaskStorePort, hub: Hub, limits: ServeLimits) -> None:
+    def __init__(self, *, tasks: TaskStorePort, hub: TaskBroker, limits: ServerLimits) -> None:
         self._tasks = tasks
         self._hub = hub
         self._limits = limits

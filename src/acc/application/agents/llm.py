@@ -15,12 +15,12 @@ from acc.application.agents.base import (
     check_model,
     refuse_unless,
 )
-from acc.application.runtime.agent_memory import MemoryChoice, Remembering
+from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.model_call import ask_model
+from acc.application.runtime.model_call import call_model
 from acc.application.tools.execution import Outcome, ToolCalls
 from acc.application.tools.tool import AgentTool, Tool, as_data, as_model, as_tool, json_schema
-from acc.application.tools.toolset import OfferedTools, Toolset, check_toolsets
+from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
 from acc.application.tools.transfer import TRANSFER, TransferTool
 from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
 from acc.domain.value_objects.content import Part, ToolCall, Usage, text_part
@@ -293,13 +293,13 @@ class _Reasoning:
             transfer = TransferTool(ctx, targets)
             self._tools = {**self._tools, TRANSFER: transfer}
             self._specs = (*self._specs, transfer.spec)
-        self._offered: OfferedTools | None = None
+        self._offered: DynamicTools | None = None
         if agent.toolsets:
-            self._offered = OfferedTools(ctx, agent.toolsets, frozenset(self._tools))
+            self._offered = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
         self._heard = tuple(ctx.line.thread)
         self._steps: list[PromptMessage] = []
         self._faults = 0
-        self._memory: Remembering | None = None
+        self._memory: TurnMemory | None = None
 
     async def run(self) -> None:
         agent, ctx = self._agent, self._ctx
@@ -368,7 +368,7 @@ class _Reasoning:
         if answer is None:
             tokens = 0 if self._memory is None else self._memory.tokens
             held = agent.after_model_callback is not None or agent.after_agent_callback is not None
-            answer, usage = await ask_model(
+            answer, usage = await call_model(
                 ctx, self._model, prompt, memory_tokens=tokens, in_pieces=not held
             )
         if agent.after_model_callback is not None:
@@ -491,7 +491,7 @@ def can_keep(agent: BaseAgent) -> bool:
     return isinstance(agent, LlmAgent)
 
 
-def remembers(root: BaseAgent) -> bool:
+def has_memory(root: BaseAgent) -> bool:
     """Tell whether an agent of a tree keeps a memory, whose size can then be told."""
     return any(isinstance(one, LlmAgent) and one.memory is not None for one in root.walk())
 

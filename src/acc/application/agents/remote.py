@@ -36,9 +36,9 @@ from acc.domain.errors import (
     RemoteRejected,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
-from acc.domain.value_objects.base import changed
-from acc.domain.value_objects.content import Part, text_part, words
-from acc.domain.value_objects.endpoint import RemoteAddress
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, text_of, text_part
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.task import (
     INTERRUPTED,
@@ -82,7 +82,7 @@ class RemoteAgent(BaseAgent):
     retries: int = 5
     mode: Literal["stream", "poll", "push"] | None = None
     receiver: NotificationReceiverPort | None = field(default=None, repr=False)
-    _address: RemoteAddress = field(init=False, repr=False)
+    _address: RemoteEndpoint = field(init=False, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot work."""
@@ -93,7 +93,7 @@ class RemoteAgent(BaseAgent):
         if (self.mode == "push") is not (self.receiver is not None):
             raise InvalidTree(f'{self.name!r}: mode="push" and a receiver go together')
         try:
-            self._address = RemoteAddress(
+            self._address = RemoteEndpoint(
                 url=self.url,
                 token=self.token or "",
                 allow=self.allow,
@@ -106,7 +106,7 @@ class RemoteAgent(BaseAgent):
             raise InvalidTree(f"{self.name!r}: {error}") from None
 
     @property
-    def address(self) -> RemoteAddress:
+    def address(self) -> RemoteEndpoint:
         """Return where the agent is and on which terms it is called."""
         return self._address
 
@@ -229,7 +229,7 @@ class _Leg:
                 extra={"run_id": self._ctx.run_id, "trace_id": self._ctx.call.trace_id},
             )
         self._agent.drop_context(self._ctx)
-        return await self._send(changed(message, context_id=""))
+        return await self._send(replace(message, context_id=""))
 
     async def _send(self, message: Message) -> Task | Message:
         port, receiver = self._agent.port(self._ctx), self._agent.receiver
@@ -259,7 +259,7 @@ class _Leg:
             return await self._note(text=status_text(task), state=task.state, task=task.id)
         answer = answer_artifact(task)
         fresh = tuple(made for made in task.artifacts if not self._is_published(made))
-        published = await self._publish(beside_text(changed(task, artifacts=fresh), answer))
+        published = await self._publish(beside_text(replace(task, artifacts=fresh), answer))
         text = answer_text(task, answer)
         return await self._note(text=text, state=task.state, task=task.id, names=published)
 
@@ -304,10 +304,14 @@ class _Leg:
         ctx = self._ctx
         if isinstance(update, StatusUpdate):
             said = update.status.message
-            if update.status.state is TaskState.WORKING and said is not None and words(said.parts):
-                await ctx.progress(words(said.parts), remote=task.id)
+            if (
+                update.status.state is TaskState.WORKING
+                and said is not None
+                and text_of(said.parts)
+            ):
+                await ctx.progress(text_of(said.parts), remote=task.id)
             return
-        text = words([part for part in update.artifact.parts if is_speech(part)])
+        text = text_of([part for part in update.artifact.parts if is_speech(part)])
         if not ctx.run.streaming or not text:
             return
         if not update.append and self._is_published(update.artifact):
@@ -328,7 +332,7 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
 
     What came before its own last answer it knows already.
     """
-    heard = [_Spoken(one.author, words(one.parts)) for one in ctx.line.thread]
+    heard = [_Spoken(one.author, text_of(one.parts)) for one in ctx.line.thread]
     own = [place for place, one in enumerate(heard) if one.author == ctx.agent.name]
     since = heard[own[-1] + 1 :] if own else heard
     others = [f"[{one.author}]\n{one.text}" for one in since if one.text]
@@ -336,7 +340,7 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
         return text_part("\n\n".join(others))
     text = text_part("\n\n".join([ctx.message, *others]))
     message = ctx.run.message
-    if ctx.message != words(message):
+    if ctx.message != text_of(message):
         return text
     return (*text, *(part for part in message if part.text is None))
 
@@ -401,7 +405,7 @@ def _check_length(ctx: RunContext, text: str) -> None:
 
 
 _TO_CANCEL = 5.0
-Reach = Callable[[RemoteAddress], RemoteAgentPort]
+Reach = Callable[[RemoteEndpoint], RemoteAgentPort]
 
 
 async def cancel_waiting(run: Run) -> None:

@@ -8,9 +8,9 @@ import msgspec
 
 from acc.application.a2a.projection import ANSWER, INPUT_REQUEST
 from acc.domain.errors import AccError, InvalidInput, NotFound, RemoteFailed
-from acc.domain.value_objects.approval import InputAnswer, RequestKind, Verdict
-from acc.domain.value_objects.base import changed
-from acc.domain.value_objects.content import Part, text_part, words
+from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, RequestKind
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.task import Message, Task, TaskArtifact, TaskState
 
 _MOST_REQUESTS = 32
@@ -67,7 +67,7 @@ def is_context_refused(message: Message, error: AccError) -> bool:
 def status_text(task: Task) -> str:
     """Return what a task's status says: its words, or its data where it has no words."""
     parts = _status_parts(task)
-    return words(parts) or _told(parts)
+    return text_of(parts) or _told(parts)
 
 
 def _status_parts(task: Task) -> tuple[Part, ...]:
@@ -92,7 +92,7 @@ def answer_text(task: Task, answer: TaskArtifact | None) -> str:
     status = _status_parts(task)
     if answer is not None:
         return _told(answer.parts) or parts_text(status)
-    if words(status):
+    if text_of(status):
         return parts_text(status)
     texts = [_as_text(part) for made in task.artifacts for part in made.parts]
     return "\n".join(filter(None, texts)) or _told(status)
@@ -100,7 +100,7 @@ def answer_text(task: Task, answer: TaskArtifact | None) -> str:
 
 def parts_text(parts: Sequence[Part]) -> str:
     """Return in words what a message answers; a text with a file's name counts if it is alone."""
-    return _told(parts) or words(parts)
+    return _told(parts) or text_of(parts)
 
 
 def beside_text(found: Task | Message, answer: TaskArtifact | None = None) -> list[TaskArtifact]:
@@ -125,7 +125,7 @@ def beside_text(found: Task | Message, answer: TaskArtifact | None = None) -> li
 
 def _unspoken(made: TaskArtifact) -> list[TaskArtifact]:
     parts = tuple(part for part in made.parts if not is_speech(part))
-    return [changed(made, parts=parts)] if parts else []
+    return [replace(made, parts=parts)] if parts else []
 
 
 def is_speech(part: Part) -> bool:
@@ -172,7 +172,7 @@ def asked_in(task: Task) -> list[Asked]:
     needs_login = task.state is TaskState.AUTH_REQUIRED
     kind = RequestKind.AUTHORIZATION if needs_login else RequestKind.INPUT
     data = [part.data for part in parts if isinstance(part.data, Mapping)]
-    text = words(parts)[:_MOST_MESSAGE] or "the remote agent waits and does not say for what"
+    text = text_of(parts)[:_MOST_MESSAGE] or "the remote agent waits and does not say for what"
     return [Asked(id="", kind=kind, message=text, arguments=dict(data[0]) if data else None)]
 
 
@@ -213,7 +213,7 @@ def answer_parts(answers: Sequence[tuple[Asked, InputAnswer]]) -> tuple[Part, ..
             Part(data=data, media_type="application/json", metadata={"extension": INPUT_REQUEST}),
         )
     asked, answer = answers[0]
-    if answer.verdict is not Verdict.APPROVE:
+    if answer.verdict is not ApprovalDecision.APPROVE:
         return text_part(answer.reason or "no")
     value = answer.value if answer.value is not None else answer.arguments
     if asked.kind is RequestKind.AUTHORIZATION or value is None:
@@ -224,7 +224,7 @@ def answer_parts(answers: Sequence[tuple[Asked, InputAnswer]]) -> tuple[Part, ..
 
 
 def _as_data(asked: Asked, answer: InputAnswer) -> dict[str, Any]:
-    is_yes = answer.verdict is Verdict.APPROVE
+    is_yes = answer.verdict is ApprovalDecision.APPROVE
     data: dict[str, Any] = {"requestId": asked.id, "verdict": "approve" if is_yes else "deny"}
     if is_yes and answer.arguments is not None:
         data["arguments"] = dict(answer.arguments)

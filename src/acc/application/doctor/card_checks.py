@@ -5,12 +5,12 @@ import binascii
 import re
 from typing import Any
 
-from acc.application.doctor.findings import Finding, fail, judged, ok, skipped, warn
+from acc.application.doctor.findings import Finding, fail, ok, skipped, verdict_from, warn
 from acc.application.doctor.server import (
     CARD_PATH,
     MISSING,
     OLD_CARD_PATH,
-    Visit,
+    ServerUnderTest,
     card_in,
     is_url,
     objects,
@@ -32,7 +32,7 @@ _REQUIRED = (
 _MEDIA_TYPE = re.compile(r"(\*|[\w.+-]+)/(\*|[\w.+-]+)(\s*;.*)?")
 
 
-async def card_path(visit: Visit) -> Finding:
+async def card_path(visit: ServerUnderTest) -> Finding:
     """Look for the card where clients look for it."""
     answer = visit.cards.get(visit.card_url)
     if answer is None:
@@ -51,7 +51,7 @@ async def card_path(visit: Visit) -> Finding:
     return ok(visit.card_url)
 
 
-def _instead(visit: Visit) -> str:
+def _instead(visit: ServerUnderTest) -> str:
     """Tell what is where a card should be; that there is none at its old address goes unsaid."""
     told = [f"{url} cannot be read: {why}" for url, why in visit.unreadable.items()]
     told += [
@@ -70,7 +70,7 @@ def _told(url: str, answer: ProbeAnswer) -> str:
     return f"{url} holds no JSON object (sent as {kind or 'no type at all'})"
 
 
-async def card_old_path(visit: Visit) -> Finding:
+async def card_old_path(visit: ServerUnderTest) -> Finding:
     """Look for the card where the first clients look for it."""
     found = [
         url
@@ -86,7 +86,7 @@ async def card_old_path(visit: Visit) -> Finding:
     )
 
 
-async def card_fields(visit: Visit) -> Finding:
+async def card_fields(visit: ServerUnderTest) -> Finding:
     """Look for the fields that a card must have."""
     card = visit.known_card
     document = card.document
@@ -97,14 +97,14 @@ async def card_fields(visit: Visit) -> Finding:
         missing.append("supportedInterfaces")
     if card.is_old and not document.get("protocolVersion"):
         missing.append("protocolVersion")
-    return judged(
+    return verdict_from(
         [f"{name} is missing or empty" for name in missing],
         seen=f"{document.get('name')} {document.get('version')}",
         fix="fill in the fields that the specification requires of every card",
     )
 
 
-async def card_generations(visit: Visit) -> Finding:
+async def card_generations(visit: ServerUnderTest) -> Finding:
     """See which generations the card offers."""
     card = visit.known_card
     offered = sorted({each.generation for each in card.interfaces if each.generation})
@@ -116,7 +116,7 @@ async def card_generations(visit: Visit) -> Finding:
     )
 
 
-async def card_skills(visit: Visit) -> Finding:
+async def card_skills(visit: ServerUnderTest) -> Finding:
     """See whether others can tell what the agent does, and with what input and output."""
     document = visit.known_card.document
     faults: list[str] = []
@@ -131,7 +131,7 @@ async def card_skills(visit: Visit) -> Finding:
             hints.append(f"the description of {name} says little: {skill['description']!r}")
     names = [str(skill.get("id")) for skill in skills]
     faults += [f"{name} comes twice" for name in sorted({n for n in names if names.count(n) > 1})]
-    return judged(
+    return verdict_from(
         faults,
         seen=f"{len(skills)} described",
         fix="give each skill its own id, a name, tags, and a description by which another agent "
@@ -140,7 +140,7 @@ async def card_skills(visit: Visit) -> Finding:
     )
 
 
-async def card_modes(visit: Visit) -> Finding:
+async def card_modes(visit: ServerUnderTest) -> Finding:
     """See whether input and output are declared as media types."""
     document = visit.known_card.document
     faults: list[str] = []
@@ -150,7 +150,7 @@ async def card_modes(visit: Visit) -> Finding:
         wrong = [mode for mode in listed if not _is_media_type(mode)]
         if wrong:
             faults.append(f"{name}: {', '.join(map(str, wrong))}")
-    return judged(
+    return verdict_from(
         faults,
         seen=f"in {document.get('defaultInputModes')}, out {document.get('defaultOutputModes')}",
         fix='declare media types such as "text/plain" and "application/json", and check what '
@@ -162,7 +162,7 @@ def _is_media_type(value: Any) -> bool:
     return isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None
 
 
-async def card_interfaces(visit: Visit) -> Finding:
+async def card_interfaces(visit: ServerUnderTest) -> Finding:
     """See whether the declared interfaces can be used from where we are."""
     card = visit.known_card
     declared = objects(card.document.get("supportedInterfaces"))
@@ -183,7 +183,7 @@ async def card_interfaces(visit: Visit) -> Finding:
     hints = [f"{url} is another host than the one you named" for url in elsewhere]
     if not card.interfaces and not faults:
         faults.append("no interface at all")
-    return judged(
+    return verdict_from(
         faults,
         seen=", ".join(each.told for each in card.interfaces),
         fix="name binding, version and the URL by which clients reach the server (with acc serve: "
@@ -192,7 +192,7 @@ async def card_interfaces(visit: Visit) -> Finding:
     )
 
 
-async def interfaces_answer(visit: Visit) -> Finding:
+async def interfaces_answer(visit: ServerUnderTest) -> Finding:
     """Get the same task over every interface of the card."""
     task = await visit.task()
     faults: list[str] = []
@@ -210,7 +210,7 @@ async def interfaces_answer(visit: Visit) -> Finding:
             faults.append(f"{interface.told} at {interface.url} gave {reply.told}")
     others = [each.binding for each in visit.known_card.interfaces if not each.is_spoken]
     left = f"; not tried: {', '.join(sorted(set(others)))}" if others else ""
-    return judged(
+    return verdict_from(
         faults,
         seen=f"the same task over {', '.join(right)}{left}",
         fix="let every interface that the card names answer as its binding says, over the same "
@@ -218,7 +218,7 @@ async def interfaces_answer(visit: Visit) -> Finding:
     )
 
 
-async def card_cache(visit: Visit) -> Finding:
+async def card_cache(visit: ServerUnderTest) -> Finding:
     """See whether clients can keep the card and ask whether it has changed."""
     visit.known_card  # noqa: B018 - raises if there is none
     headers = visit.cards[visit.card_url].headers
@@ -230,7 +230,7 @@ async def card_cache(visit: Visit) -> Finding:
         again = await visit.fetch(visit.card_url, {"If-None-Match": etag})
         if again.status != 304:
             hints.append(f"If-None-Match with the ETag gave {again.status}, not 304")
-    return judged(
+    return verdict_from(
         [],
         seen=f"ETag, {headers.get('cache-control')}, 304 when unchanged",
         fix="send ETag and Cache-Control: max-age with the card, and 304 for a card that is known",
@@ -238,7 +238,7 @@ async def card_cache(visit: Visit) -> Finding:
     )
 
 
-async def card_signature(visit: Visit) -> Finding:
+async def card_signature(visit: ServerUnderTest) -> Finding:
     """See whether signatures, if there are any, have the form of signatures."""
     signatures = objects(visit.known_card.document.get("signatures"))
     if not signatures:
@@ -251,7 +251,7 @@ async def card_signature(visit: Visit) -> Finding:
             faults.append(f"signature {number} lacks {', '.join(lacking) or 'its value'}")
         elif str(header["alg"]).lower() == "none":
             faults.append(f"signature {number} has the algorithm none")
-    return judged(
+    return verdict_from(
         faults,
         seen=f"{len(signatures)}, well-formed; whether they are right needs the signer's key",
         fix="sign the canonical JSON (RFC 8785) of the card as a JWS with alg and kid",

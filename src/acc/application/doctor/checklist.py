@@ -9,7 +9,7 @@ from acc.application.doctor import protocol_checks as streaming
 from acc.application.doctor import security_checks as input_
 from acc.application.doctor import security_checks as security
 from acc.application.doctor.findings import Area, Finding
-from acc.application.doctor.server import Visit
+from acc.application.doctor.server import ServerUnderTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Check:
     title: str
     title_ja: str
     section: str
-    run: Callable[[Visit], Awaitable[Finding]]
+    run: Callable[[ServerUnderTest], Awaitable[Finding]]
 
     @property
     def does(self) -> str:

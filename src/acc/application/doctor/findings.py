@@ -6,7 +6,7 @@ from enum import StrEnum
 from acc.domain.errors import AccError
 
 
-class Verdict(StrEnum):
+class CheckStatus(StrEnum):
     """How a check went."""
 
     OK = "ok"
@@ -30,12 +30,12 @@ class Area(StrEnum):
 class Finding:
     """What one check saw, and what to do about it; for a skipped one, why it was skipped."""
 
-    verdict: Verdict
+    verdict: CheckStatus
     seen: str
     fix: str = ""
 
 
-class CannotTell(AccError):
+class CheckSkipped(AccError):
     """Report that a check has nothing to look at, and why."""
 
     code = "cannot_tell"
@@ -43,25 +43,27 @@ class CannotTell(AccError):
 
 def ok(seen: str) -> Finding:
     """Return that all is well."""
-    return Finding(verdict=Verdict.OK, seen=seen)
+    return Finding(verdict=CheckStatus.OK, seen=seen)
 
 
 def warn(seen: str, fix: str) -> Finding:
     """Return that something could be better."""
-    return Finding(verdict=Verdict.WARN, seen=seen, fix=fix)
+    return Finding(verdict=CheckStatus.WARN, seen=seen, fix=fix)
 
 
 def fail(seen: str, fix: str) -> Finding:
     """Return that something is wrong."""
-    return Finding(verdict=Verdict.FAIL, seen=seen, fix=fix)
+    return Finding(verdict=CheckStatus.FAIL, seen=seen, fix=fix)
 
 
 def skipped(reason: str) -> Finding:
     """Return that there was nothing to look at."""
-    return Finding(verdict=Verdict.SKIPPED, seen=reason)
+    return Finding(verdict=CheckStatus.SKIPPED, seen=reason)
 
 
-def judged(faults: list[str], *, seen: str, fix: str, hints: list[str] | None = None) -> Finding:
+def verdict_from(
+    faults: list[str], *, seen: str, fix: str, hints: list[str] | None = None
+) -> Finding:
     """Return a failure if there are faults, a warning if there are only hints, ok otherwise."""
     if faults:
         return fail("; ".join([*faults, *(hints or ())]), fix)

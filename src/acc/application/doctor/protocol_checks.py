@@ -4,8 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acc.application.doctor.findings import CannotTell, Finding, fail, judged, ok, skipped, warn
-from acc.application.doctor.server import MOST_EVENTS, Told, Visit
+from acc.application.doctor.findings import (
+    CheckSkipped,
+    Finding,
+    fail,
+    ok,
+    skipped,
+    verdict_from,
+    warn,
+)
+from acc.application.doctor.server import MOST_EVENTS, ServerUnderTest, StreamTranscript
 from acc.application.doctor.wire import (
     ENDED,
     NAMES,
@@ -45,7 +53,7 @@ def refusal(reply: Reply, *codes: int, interface: Interface, fix: str, instead: 
     return warn(f"refused, but with {reply.told} instead of {wanted}", fix)
 
 
-async def send(visit: Visit) -> Finding:
+async def send(visit: ServerUnderTest) -> Finding:
     """Send a short message and wait for the answer."""
     reply = await visit.first()
     fix = "answer a message with a task or a message, as the binding writes them"
@@ -58,7 +66,7 @@ async def send(visit: Visit) -> Finding:
         faults = [
             f"the message has no {n}" for n in ("messageId", "role") if n not in found["message"]
         ]
-        return judged(faults, seen="a message at once, without a task", fix=fix)
+        return verdict_from(faults, seen="a message at once, without a task", fix=fix)
     if "task" not in found:
         return fail("neither a task nor a message", fix)
     return _judged_task(visit.main, found["task"])
@@ -79,7 +87,7 @@ def _judged_task(interface: Interface, task: Mapping[str, Any]) -> Finding:
     moment = status.get("timestamp")
     if moment is not None and not (isinstance(moment, str) and _MOMENT.fullmatch(moment)):
         hints.append(f"the time {moment!r} is not written in UTC as 2026-01-01T00:00:00.000Z")
-    return judged(
+    return verdict_from(
         faults,
         seen=f"a task, {state}",
         fix="write tasks with id, contextId and status as the generation does, and times in UTC",
@@ -87,7 +95,7 @@ def _judged_task(interface: Interface, task: Mapping[str, Any]) -> Finding:
     )
 
 
-async def get(visit: Visit) -> Finding:
+async def get(visit: ServerUnderTest) -> Finding:
     """Get the task again, without its history."""
     task = await visit.task()
     reply = await visit.ask(Ask(op=Op.GET, task=task["id"], history=0))
@@ -100,7 +108,7 @@ async def get(visit: Visit) -> Finding:
     return ok(f"the same task, {state_of(found)}")
 
 
-async def unknown_task(visit: Visit) -> Finding:
+async def unknown_task(visit: ServerUnderTest) -> Finding:
     """Get a task that does not exist."""
     return refusal(
         await visit.ask(Ask(op=Op.GET, task=_NOBODYS)),
@@ -111,7 +119,7 @@ async def unknown_task(visit: Visit) -> Finding:
     )
 
 
-async def list_tasks(visit: Visit) -> Finding:
+async def list_tasks(visit: ServerUnderTest) -> Finding:
     """List tasks."""
     interface = visit.main
     if interface.generation == OLD:
@@ -128,10 +136,10 @@ async def list_tasks(visit: Visit) -> Finding:
     hints = []
     if not visit.target.token and page.get("tasks"):
         hints.append("anyone may list what everyone asked")
-    return judged(missing, seen=f"{len(page.get('tasks', ()))} tasks", fix=fix, hints=hints)
+    return verdict_from(missing, seen=f"{len(page.get('tasks', ()))} tasks", fix=fix, hints=hints)
 
 
-async def message_to_unknown(visit: Visit) -> Finding:
+async def message_to_unknown(visit: ServerUnderTest) -> Finding:
     """Send a message to a task that does not exist."""
     message = visit.message(task=_NOBODYS)
     return refusal(
@@ -143,7 +151,7 @@ async def message_to_unknown(visit: Visit) -> Finding:
     )
 
 
-async def message_to_ended(visit: Visit) -> Finding:
+async def message_to_ended(visit: ServerUnderTest) -> Finding:
     """Send a message to a task that is over."""
     task = await visit.ended_task()
     message = visit.message(context=str(task.get("contextId") or ""), task=task["id"])
@@ -157,7 +165,7 @@ async def message_to_ended(visit: Visit) -> Finding:
     )
 
 
-async def cancel_ended(visit: Visit) -> Finding:
+async def cancel_ended(visit: ServerUnderTest) -> Finding:
     """Cancel a task that is over."""
     task = await visit.ended_task()
     return refusal(
@@ -169,13 +177,13 @@ async def cancel_ended(visit: Visit) -> Finding:
     )
 
 
-async def cancel(visit: Visit) -> Finding:
+async def cancel(visit: ServerUnderTest) -> Finding:
     """Start a task, cancel it at once, and see whether it stays canceled."""
     await visit.task()
     reply = await visit.ask(Ask(op=Op.SEND, message=visit.message(), wait=False))
     task = held(reply.result).get("task", {})
     if not isinstance(task.get("id"), str):
-        raise CannotTell(f"no task to cancel: {reply.told}")
+        raise CheckSkipped(f"no task to cancel: {reply.told}")
     canceled = await visit.ask(Ask(op=Op.CANCEL, task=task["id"]))
     if canceled.code == -32002:
         return skipped("the agent was done before it could be canceled")
@@ -194,7 +202,7 @@ async def cancel(visit: Visit) -> Finding:
     return warn(f"the task is {state or 'unknown'} after it was canceled", fix)
 
 
-async def idempotent(visit: Visit) -> Finding:
+async def idempotent(visit: ServerUnderTest) -> Finding:
     """Send the first message once more, as a client does that got no answer."""
     task = await visit.task()
     reply = await visit.ask(Ask(op=Op.SEND, message=visit.first_message))
@@ -207,7 +215,7 @@ async def idempotent(visit: Visit) -> Finding:
     return fail("the same messageId was worked on twice", fix)
 
 
-async def versions(visit: Visit) -> Finding:
+async def versions(visit: ServerUnderTest) -> Finding:
     """Ask in a version that does not exist, and in none."""
     interface = visit.main
     if interface.generation == OLD:
@@ -230,24 +238,24 @@ async def versions(visit: Visit) -> Finding:
     return found
 
 
-def _must_stream(visit: Visit) -> None:
+def _must_stream(visit: ServerUnderTest) -> None:
     if not visit.known_card.can("streaming"):
-        raise CannotTell("the card does not declare streaming")
+        raise CheckSkipped("the card does not declare streaming")
 
 
-async def _task_stream(visit: Visit) -> Told:
+async def _task_stream(visit: ServerUnderTest) -> StreamTranscript:
     """Return the stream that was read to its end, if it tells of a task."""
     _must_stream(visit)
     await visit.task()
     told = await visit.told()
     if not told.is_stream:
-        raise CannotTell("no stream came; see the check stream")
+        raise CheckSkipped("no stream came; see the check stream")
     if not told.task_id:
-        raise CannotTell("the stream tells of no task")
+        raise CheckSkipped("the stream tells of no task")
     return told
 
 
-async def stream(visit: Visit) -> Finding:
+async def stream(visit: ServerUnderTest) -> Finding:
     """Stream the answer to a message, or see that streaming is refused if it is not declared."""
     if not visit.known_card.can("streaming"):
         await visit.first()
@@ -268,10 +276,10 @@ async def stream(visit: Visit) -> Finding:
     if not told.is_stream:
         kind = reply.headers.get("content-type", "nothing")
         return fail(f"{reply.told}, sent as {kind}, instead of a stream", fix)
-    return judged(_faults(told), seen=_outline(told.items), fix=fix)
+    return verdict_from(_faults(told), seen=_outline(told.items), fix=fix)
 
 
-def _faults(told: Told) -> list[str]:
+def _faults(told: StreamTranscript) -> list[str]:
     items = told.items
     if not items:
         return ["a stream without events"]
@@ -300,7 +308,7 @@ def _outline(items: Sequence[Mapping[str, Any]]) -> str:
     return f"{len(kinds)} events, {', '.join(dict.fromkeys(kinds))}"
 
 
-async def resume(visit: Visit) -> Finding:
+async def resume(visit: ServerUnderTest) -> Finding:
     """Take the stream up again after its first event, as a client does that lost it."""
     told = await _task_stream(visit)
     fix = "number the events of a task, send the number as the event's id, keep them, and send "
@@ -308,7 +316,7 @@ async def resume(visit: Visit) -> Finding:
     if not told.events[0].id:
         return fail("events have no id, so what a client missed is lost to it", fix)
     if len(told.events) < 2:
-        raise CannotTell("the stream had one event only")
+        raise CheckSkipped("the stream had one event only")
     again = await visit.stream(
         Ask(op=Op.SUBSCRIBE, task=told.task_id), headers={"Last-Event-ID": told.events[0].id}
     )
@@ -327,14 +335,14 @@ def _some(names: Sequence[str]) -> str:
     return shown + (", …" if len(names) > 6 else "")
 
 
-async def subscribe(visit: Visit) -> Finding:
+async def subscribe(visit: ServerUnderTest) -> Finding:
     """Leave a stream after its first event; the task goes on and can be subscribed to."""
     _must_stream(visit)
     await visit.task()
     first = await visit.stream(Ask(op=Op.STREAM, message=visit.message()), most=1)
     task_id = first.task_id
     if not task_id:
-        raise CannotTell("the stream tells of no task")
+        raise CheckSkipped("the stream tells of no task")
     fix = "let a task go on when a client leaves, send the task as it stands first to one that "
     fix += "subscribes, and refuse with UnsupportedOperationError (-32004) for one that is over"
     again = await visit.stream(Ask(op=Op.SUBSCRIBE, task=task_id))

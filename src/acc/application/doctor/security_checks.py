@@ -3,9 +3,17 @@
 import json
 import re
 
-from acc.application.doctor.findings import CannotTell, Finding, fail, judged, ok, skipped, warn
+from acc.application.doctor.findings import (
+    CheckSkipped,
+    Finding,
+    fail,
+    ok,
+    skipped,
+    verdict_from,
+    warn,
+)
 from acc.application.doctor.protocol_checks import refusal
-from acc.application.doctor.server import Visit, is_loopback
+from acc.application.doctor.server import ServerUnderTest, is_loopback
 from acc.application.doctor.wire import (
     HTTP_JSON,
     JSONRPC,
@@ -31,7 +39,7 @@ _BAD_TARGETS = (
 _OWN_TARGET = ("the server's own machine", "http://localhost:9/acc-doctor")
 
 
-async def https(visit: Visit) -> Finding:
+async def https(visit: ServerUnderTest) -> Finding:
     """See whether everything is encrypted."""
     card = visit.card
     urls = [visit.target.url, *(each.url for each in (card.interfaces if card else ()))]
@@ -45,7 +53,7 @@ async def https(visit: Visit) -> Finding:
     return fail(f"{away} is not encrypted", fix)
 
 
-async def hsts(visit: Visit) -> Finding:
+async def hsts(visit: ServerUnderTest) -> Finding:
     """See whether browsers are told to use HTTPS alone."""
     if not visit.target.url.startswith("https://"):
         return skipped("the server is asked over http")
@@ -54,7 +62,7 @@ async def hsts(visit: Visit) -> Finding:
     return warn("no Strict-Transport-Security", "send the header Strict-Transport-Security")
 
 
-async def auth_declared(visit: Visit) -> Finding:
+async def auth_declared(visit: ServerUnderTest) -> Finding:
     """See whether the card says how callers prove who they are."""
     card = visit.known_card
     schemes = card.schemes
@@ -69,7 +77,7 @@ async def auth_declared(visit: Visit) -> Finding:
     hints = [] if card.needs_credentials else ["schemes are declared, and none is required"]
     if all(kind in ("apiKey", "http basic", "") for kind in schemes.values()):
         hints.append(f"only {told}, which cannot expire or be limited")
-    return judged([], seen=told, fix=fix, hints=hints)
+    return verdict_from([], seen=told, fix=fix, hints=hints)
 
 
 def _refused(reply: Reply) -> bool:
@@ -77,7 +85,7 @@ def _refused(reply: Reply) -> bool:
     return reply.is_unauthenticated or (reply.is_refusal and reply.code not in (-32001, -32603))
 
 
-async def auth_enforced(visit: Visit) -> Finding:
+async def auth_enforced(visit: ServerUnderTest) -> Finding:
     """Ask without credentials, and with wrong ones."""
     card = visit.known_card
     ask = Ask(op=Op.GET, task=_NOBODYS)
@@ -95,7 +103,7 @@ async def auth_enforced(visit: Visit) -> Finding:
         hints.append("401 comes without WWW-Authenticate")
     elif not faults and not bare.is_unauthenticated:
         hints.append(f"refused with {bare.told} instead of 401")
-    return judged(
+    return verdict_from(
         faults,
         seen=f"refused without credentials ({bare.told}) and with wrong ones ({wrong.told})",
         fix="check credentials before anything else; answer 401 with WWW-Authenticate",
@@ -103,7 +111,7 @@ async def auth_enforced(visit: Visit) -> Finding:
     )
 
 
-async def extended_card(visit: Visit) -> Finding:
+async def extended_card(visit: ServerUnderTest) -> Finding:
     """Ask for the extended card as a stranger."""
     card = visit.known_card
     reply = await visit.ask(Ask(op=Op.EXTENDED), token="")
@@ -131,14 +139,14 @@ async def extended_card(visit: Visit) -> Finding:
     return ok(f"refused to strangers ({reply.told}), returned to a known caller")
 
 
-def _need_second(visit: Visit) -> str:
+def _need_second(visit: ServerUnderTest) -> str:
     token = visit.target.second_token
     if not token:
-        raise CannotTell("needs another caller: give a second token with --second-token-env")
+        raise CheckSkipped("needs another caller: give a second token with --second-token-env")
     return token
 
 
-async def foreign_task(visit: Visit) -> Finding:
+async def foreign_task(visit: ServerUnderTest) -> Finding:
     """Ask for a task of one caller as another one."""
     token = _need_second(visit)
     task = await visit.task()
@@ -162,13 +170,13 @@ async def foreign_task(visit: Visit) -> Finding:
     return ok(f"for another caller the task does not exist: {theirs.told}")
 
 
-async def foreign_context(visit: Visit) -> Finding:
+async def foreign_context(visit: ServerUnderTest) -> Finding:
     """Send a message into a context of one caller as another one."""
     token = _need_second(visit)
     task = await visit.task()
     context = task.get("contextId")
     if not isinstance(context, str) or not context:
-        raise CannotTell("the task has no contextId")
+        raise CheckSkipped("the task has no contextId")
     message = visit.message(context=context)
     reply = await visit.ask(Ask(op=Op.SEND, message=message), token=token)
     fix = "let a context belong to whoever began it, and refuse it to others as one unknown"
@@ -177,12 +185,12 @@ async def foreign_context(visit: Visit) -> Finding:
     return fail(f"another caller may go on in the context ({reply.told})", fix)
 
 
-async def push_targets(visit: Visit) -> Finding:
+async def push_targets(visit: ServerUnderTest) -> Finding:
     """Ask for notifications to addresses that a server must not call; the task is over."""
     task_fix = "resolve the address once, refuse all that is not public unless the operator allows "
     task_fix += "it, and connect to exactly what was checked"
     if not visit.known_card.can("pushNotifications"):
-        raise CannotTell("the card does not declare push notifications")
+        raise CheckSkipped("the card does not declare push notifications")
     task = await visit.ended_task()
     faults: list[str] = []
     hints: list[str] = []
@@ -190,12 +198,12 @@ async def push_targets(visit: Visit) -> Finding:
         if await _takes(visit, task["id"], url):
             is_mild = (what, url) == _OWN_TARGET and visit.target.is_loopback
             (hints if is_mild else faults).append(f"{what} is accepted: {url}")
-    return judged(
+    return verdict_from(
         faults, seen=f"{len(_BAD_TARGETS) + 1} such addresses refused", fix=task_fix, hints=hints
     )
 
 
-async def _takes(visit: Visit, task: str, url: str) -> bool:
+async def _takes(visit: ServerUnderTest, task: str, url: str) -> bool:
     config = f"acc-doctor-{visit.ids.new()}"
     reply = await visit.ask(Ask(op=Op.PUSH_CREATE, task=task, config=config, url=url))
     if reply.is_refusal:
@@ -204,7 +212,7 @@ async def _takes(visit: Visit, task: str, url: str) -> bool:
     return True
 
 
-async def push_undeclared(visit: Visit) -> Finding:
+async def push_undeclared(visit: ServerUnderTest) -> Finding:
     """Ask for notifications of a server that declares none."""
     if visit.known_card.can("pushNotifications"):
         return skipped("the card declares push notifications")
@@ -220,10 +228,10 @@ async def push_undeclared(visit: Visit) -> Finding:
     )
 
 
-async def push_works(visit: Visit) -> Finding:
+async def push_works(visit: ServerUnderTest) -> Finding:
     """Configure a notification to a public address for a task that is over, and delete it."""
     if not visit.known_card.can("pushNotifications"):
-        raise CannotTell("the card does not declare push notifications")
+        raise CheckSkipped("the card does not declare push notifications")
     task = await visit.ended_task()
     config = f"acc-doctor-{visit.ids.new()}"
     url = "https://example.com/acc-doctor"
@@ -248,25 +256,25 @@ _SIZE = re.compile(r"\b(large|size|limit|big|long)\b", re.IGNORECASE)
 _FIX = "answer what cannot be understood with the protocol's own error, and keep the rest in a log"
 
 
-def _post(visit: Visit, body: bytes) -> ProbeRequest:
+def _post(visit: ServerUnderTest, body: bytes) -> ProbeRequest:
     interface = visit.main
     url = interface.url if interface.binding == JSONRPC else f"{interface.http_base}/message:send"
     return interface.post(url, body, visit.bearer())
 
 
-async def broken_json(visit: Visit) -> Finding:
+async def broken_json(visit: ServerUnderTest) -> Finding:
     """Send JSON that ends too early."""
     reply = await visit.exchange(_post(visit, b'{"jsonrpc": "2.0", "id": 1, "method": '))
     return _bad(visit, reply, -32700)
 
 
-async def wrong_params(visit: Visit) -> Finding:
+async def wrong_params(visit: ServerUnderTest) -> Finding:
     """Send a message whose parts are a number."""
     message = {**visit.message(), "parts": 7, "content": 7}
     return _bad(visit, await visit.ask(Ask(op=Op.SEND, message=message)), -32602)
 
 
-async def unknown_method(visit: Visit) -> Finding:
+async def unknown_method(visit: ServerUnderTest) -> Finding:
     """Call a method, or a path, that does not exist."""
     interface = visit.main
     if interface.binding == JSONRPC:
@@ -280,7 +288,7 @@ async def unknown_method(visit: Visit) -> Finding:
     return fail(f"a path that does not exist gave {reply.told}", "answer 404")
 
 
-def _bad(visit: Visit, reply: Reply, code: int) -> Finding:
+def _bad(visit: ServerUnderTest, reply: Reply, code: int) -> Finding:
     interface = visit.main
     if interface.binding == HTTP_JSON and 400 <= reply.status < 500:
         return _without_trace(reply, ok(f"refused with {reply.told}"))
@@ -296,7 +304,7 @@ def _without_trace(reply: Reply, found: Finding) -> Finding:
     return found
 
 
-async def size_limit(visit: Visit) -> Finding:
+async def size_limit(visit: ServerUnderTest) -> Finding:
     """Send a request of 32 MiB, nearly all of it spaces, that asks for nothing."""
     content = _harmless(visit.main)
     small = await visit.exchange(_post(visit, content))
@@ -323,7 +331,7 @@ def _harmless(interface: Interface) -> bytes:
     return json.dumps({"message": {}}).encode()
 
 
-async def _still_there(visit: Visit, seen: str) -> Finding:
+async def _still_there(visit: ServerUnderTest, seen: str) -> Finding:
     try:
         await visit.ask(Ask(op=Op.GET, task="acc-doctor-no-such-task"))
     except RemoteFailed:
@@ -331,7 +339,7 @@ async def _still_there(visit: Visit, seen: str) -> Finding:
     return ok(seen)
 
 
-async def header_limit(visit: Visit) -> Finding:
+async def header_limit(visit: ServerUnderTest) -> Finding:
     """Send a header of 100 kB."""
     ask = Ask(op=Op.GET, task="acc-doctor-no-such-task")
     try:
@@ -345,7 +353,7 @@ async def header_limit(visit: Visit) -> Finding:
     return warn(f"a header of 100 kB is taken: {reply.told}", "bound headers to some 32 kB (431)")
 
 
-async def deep_nesting(visit: Visit) -> Finding:
+async def deep_nesting(visit: ServerUnderTest) -> Finding:
     """Send JSON that is nested a hundred thousand deep."""
     reply = await visit.exchange(_post(visit, b'{"params":' + b"[" * 100_000))
     if reply.status >= 500:

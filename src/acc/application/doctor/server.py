@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from acc.application.doctor.findings import CannotTell
+from acc.application.doctor.findings import CheckSkipped
 from acc.application.doctor.wire import (
     ENDED,
     HTTP_JSON,
@@ -25,7 +25,7 @@ from acc.application.doctor.wire import (
     read_json,
     state_of,
 )
-from acc.domain.errors import AnswerUnreadable, InvalidInput, RemoteFailed
+from acc.domain.errors import InvalidInput, InvalidResponse, RemoteFailed
 from acc.ports.outbound.remote_ports import HttpProbePort, ProbeAnswer, ProbeEvent, ProbeRequest
 from acc.ports.outbound.system_ports import IdsPort
 
@@ -203,7 +203,7 @@ def card_in(answer: ProbeAnswer) -> Card | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StreamTranscript:
     """What a stream told until it ended, or until enough of it was seen."""
 
     reply: Reply
@@ -228,7 +228,7 @@ class Told:
 
 
 @dataclass(kw_only=True)
-class Visit:
+class ServerUnderTest:
     """What is known of a server so far."""
 
     probe: HttpProbePort
@@ -240,7 +240,7 @@ class Visit:
     card: Card | None = None
     card_url: str = ""
     _first: Reply | RemoteFailed | None = None
-    _told: Told | RemoteFailed | None = None
+    _told: StreamTranscript | RemoteFailed | None = None
     _to_cancel: dict[str, str | None] = field(default_factory=dict)
     first_message: Mapping[str, Any] = field(default_factory=dict)
 
@@ -268,7 +268,7 @@ class Visit:
             answer = await self.fetch(url)
             if answer.status in (401, 403) and self.target.token:
                 answer = await self.fetch(url, self.bearer())
-        except AnswerUnreadable as error:
+        except InvalidResponse as error:
             self.unreadable[url] = str(error)
             return
         self.cards[url] = answer
@@ -305,7 +305,7 @@ class Visit:
     def known_card(self) -> Card:
         """Return the card; CannotTell if there is none."""
         if self.card is None:
-            raise CannotTell("the server has no card that can be read")
+            raise CheckSkipped("the server has no card that can be read")
         return self.card
 
     # Whom to speak to
@@ -336,7 +336,7 @@ class Visit:
         """Return the interface that the checks use."""
         found = self.interfaces
         if not found:
-            raise CannotTell(UNSPOKEN)
+            raise CheckSkipped(UNSPOKEN)
         return found[0]
 
     def bearer(self, token: str | None = None) -> dict[str, str]:
@@ -376,7 +376,7 @@ class Visit:
         *,
         headers: Mapping[str, str] | None = None,
         most: int = MOST_EVENTS,
-    ) -> Told:
+    ) -> StreamTranscript:
         """Return what a stream tells, of at most so many events."""
         interface = self.main
         request = interface.request(ask, {**self.bearer(), **(headers or {})})
@@ -393,7 +393,7 @@ class Visit:
         for item in items:
             self._remember(item.get("task"))
         reply = interface.read(stream.answer)
-        return Told(reply=reply, events=events, items=items, ended=ended)
+        return StreamTranscript(reply=reply, events=events, items=items, ended=ended)
 
     # What several checks need
 
@@ -406,46 +406,46 @@ class Visit:
             self.first_message = self.message()
             try:
                 self._first = await self.ask(Ask(op=Op.SEND, message=self.first_message))
-            except AnswerUnreadable as error:
+            except InvalidResponse as error:
                 self._first = error
                 raise
             except RemoteFailed as error:
                 self._first = error
         if isinstance(self._first, RemoteFailed):
-            raise CannotTell(f"no answer to a message ({self._first}); see the check send")
+            raise CheckSkipped(f"no answer to a message ({self._first}); see the check send")
         return self._first
 
     async def task(self) -> Mapping[str, Any]:
         """Return the task that the first message made."""
         reply = await self.first()
         if reply.is_unauthenticated and not self.target.token:
-            raise CannotTell("the server wants credentials; give them with --token-env")
+            raise CheckSkipped("the server wants credentials; give them with --token-env")
         if reply.is_refusal:
-            raise CannotTell(f"the first message was refused: {reply.told}; see the check send")
+            raise CheckSkipped(f"the first message was refused: {reply.told}; see the check send")
         task = held(reply.result).get("task")
         if not isinstance(task, dict) or not isinstance(task.get("id"), str):
-            raise CannotTell("the agent answers without making a task")
+            raise CheckSkipped("the agent answers without making a task")
         return task
 
     async def ended_task(self) -> Mapping[str, Any]:
         """Return the first task if it is over, which it is for most agents."""
         task = await self.task()
         if state_of(task) not in ENDED:
-            raise CannotTell(f"the agent's task is {state_of(task) or 'in no known state'}")
+            raise CheckSkipped(f"the agent's task is {state_of(task) or 'in no known state'}")
         return task
 
-    async def told(self) -> Told:
+    async def told(self) -> StreamTranscript:
         """Return what the one stream told that is read to its end."""
         if self._told is None:
             try:
                 self._told = await self.stream(Ask(op=Op.STREAM, message=self.message()))
-            except AnswerUnreadable as error:
+            except InvalidResponse as error:
                 self._told = error
                 raise
             except RemoteFailed as error:
                 self._told = error
         if isinstance(self._told, RemoteFailed):
-            raise CannotTell(f"no stream came ({self._told}); see the check stream")
+            raise CheckSkipped(f"no stream came ({self._told}); see the check stream")
         return self._told
 
     async def settled(self, task_id: str, *, tries: int = 10) -> str:

@@ -48,7 +48,7 @@ class _Spoilt(Exception):
     """Ends an episode within a turn, of which nothing goes on record."""
 
 
-class EvaluateUseCase:
+class EpisodeRunner:
     """Runs the episodes of an evaluation one after the other, continuing what was begun."""
 
     def __init__(

@@ -40,32 +40,32 @@ _QUERY_OF_A_JUDGE = Span(30, 500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Take:
+class Estimate:
     """What one part of an episode takes: calls, and tokens read and written."""
 
     calls: Span = NOTHING
     input: Span = NOTHING
     output: Span = NOTHING
 
-    def plus(self, other: "Take") -> "Take":
+    def plus(self, other: "Estimate") -> "Estimate":
         """Return the sum."""
-        return Take(
+        return Estimate(
             calls=self.calls.plus(other.calls),
             input=self.input.plus(other.input),
             output=self.output.plus(other.output),
         )
 
-    def times(self, count: int) -> "Take":
+    def times(self, count: int) -> "Estimate":
         """Return this many of it."""
-        return Take(
+        return Estimate(
             calls=self.calls.times(count),
             input=self.input.times(count),
             output=self.output.times(count),
         )
 
-    def repairable(self) -> "Take":
+    def repairable(self) -> "Estimate":
         """Return it with every answer asked for again at the high end."""
-        return Take(
+        return Estimate(
             calls=Span(self.calls.low, 2 * self.calls.high),
             input=Span(self.input.low, 2 * self.input.high + self.output.high),
             output=Span(self.output.low, 2 * self.output.high),
@@ -97,20 +97,20 @@ class Judging:
     drives: bool
 
 
-def agent_take(kind: str, queries: Sequence[int], done: int, sizes: Sizes) -> Take:
+def agent_take(kind: str, queries: Sequence[int], done: int, sizes: Sizes) -> Estimate:
     """Return what an agent with a memory takes for the turns of an episode after `done`."""
-    total = Take()
+    total = Estimate()
     for turn in range(done, len(queries)):
         memory = _memory(kind, queries, turn, sizes)
         fixed = queries[turn] + sizes.instruction
         heard = Span(fixed, fixed).plus(memory, _FRAME)
-        total = total.plus(Take(calls=Span(1, 1), input=heard, output=ANSWER))
+        total = total.plus(Estimate(calls=Span(1, 1), input=heard, output=ANSWER))
     return total
 
 
-def compressor_take(queries: Sequence[int], done: int, sizes: Sizes) -> Take:
+def compressor_take(queries: Sequence[int], done: int, sizes: Sizes) -> Estimate:
     """Return what the model that writes an ACC state takes for the turns after `done`."""
-    total = Take()
+    total = Estimate()
     for turn in range(done, len(queries)):
         state = _memory("acc", queries, turn, sizes)
         written = _EMPTY_STATE.plus(Span(state.low, 2 * state.high))
@@ -119,13 +119,13 @@ def compressor_take(queries: Sequence[int], done: int, sizes: Sizes) -> Take:
         fixed = Span(sizes.compressor, sizes.compressor)
         evidence = Span(0, min(2 * said, _EVIDENCE))
         heard = fixed.plus(written, turned, evidence, _FRAME)
-        total = total.plus(Take(calls=Span(1, 1), input=heard, output=written))
+        total = total.plus(Estimate(calls=Span(1, 1), input=heard, output=written))
     return total.repairable()
 
 
-def judge_take(queries: Sequence[int], done: int, sizes: Sizes, judging: Judging) -> Take:
+def judge_take(queries: Sequence[int], done: int, sizes: Sizes, judging: Judging) -> Estimate:
     """Return what a model that judges takes for the turns after `done`."""
-    total = Take()
+    total = Estimate()
     for turn in range(done, len(queries)):
         query = Span(queries[turn], queries[turn])
         known = _canonical(queries, turn).plus(query, _FENCES)
@@ -144,8 +144,8 @@ def judge_take(queries: Sequence[int], done: int, sizes: Sizes, judging: Judging
     return total.repairable()
 
 
-def _asked(fixed: int, heard: Span, said: Span) -> Take:
-    return Take(calls=Span(1, 1), input=Span(fixed, fixed).plus(heard, _FRAME), output=said)
+def _asked(fixed: int, heard: Span, said: Span) -> Estimate:
+    return Estimate(calls=Span(1, 1), input=Span(fixed, fixed).plus(heard, _FRAME), output=said)
 
 
 def _canonical(queries: Sequence[int], turn: int) -> Span:

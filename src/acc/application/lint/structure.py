@@ -16,7 +16,7 @@ from acc.application.tools.tool import AgentTool, Tool
 from acc.domain.language import is_japanese, terms
 
 
-class Verdict(StrEnum):
+class Severity(StrEnum):
     """How a rule is kept, from best to worst."""
 
     NOT_APPLICABLE = "not applicable"
@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 class Finding:
     """One thing that is wrong, or looks so, with the agents it is about and what to do."""
 
-    verdict: Verdict
+    verdict: Severity
     agents: tuple[str, ...]
     text: str
     fix: str
@@ -37,12 +37,12 @@ class Finding:
 
 def problem(text: str, *agents: str, fix: str) -> Finding:
     """Return something that will go wrong."""
-    return Finding(verdict=Verdict.PROBLEM, agents=agents, text=text, fix=fix)
+    return Finding(verdict=Severity.PROBLEM, agents=agents, text=text, fix=fix)
 
 
 def warning(text: str, *agents: str, fix: str) -> Finding:
     """Return something that may go wrong."""
-    return Finding(verdict=Verdict.WARNING, agents=agents, text=text, fix=fix)
+    return Finding(verdict=Severity.WARNING, agents=agents, text=text, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,12 @@ class Outcome:
     note: str = ""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Severity:
         """Return the worst that was found."""
-        order = list(Verdict)
+        order = list(Severity)
         if self.findings:
             return max((finding.verdict for finding in self.findings), key=order.index)
-        return Verdict.OK if self.applies else Verdict.NOT_APPLICABLE
+        return Severity.OK if self.applies else Severity.NOT_APPLICABLE
 
 
 _MANY_TOOLS, _TOO_MANY_TOOLS = 10, 20

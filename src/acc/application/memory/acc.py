@@ -8,9 +8,9 @@ from acc.domain.ccs import as_payload, check_limits, fit, parse_state, render_st
 from acc.domain.format_rules import is_question
 from acc.domain.language import Origin, said, segments, sentences, within_reach
 from acc.domain.statements import Frame, frame, supersedes
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.memory import Artifact, Decision, Source, TurnSignal, TurnTrace
+from acc.domain.value_objects.memory import Decision, Evidence, Source, TurnSignal, TurnTrace
 from acc.ports.outbound.memory_ports import (
     CompressorPort,
     EvidenceStorePort,
@@ -118,7 +118,7 @@ class AccMemory:
             await self._replace_older(artifact)
         if not decision.text:
             return
-        answer = Artifact(
+        answer = Evidence(
             id=f"{signal.place}.a",
             turn_id=signal.turn_id,
             text=decision.text[:_MOST_CUE],
@@ -127,12 +127,12 @@ class AccMemory:
         )
         await self._evidence.add([answer])
 
-    async def _replace_older(self, artifact: Artifact) -> None:
+    async def _replace_older(self, artifact: Evidence) -> None:
         taken = frame(artifact.text)
         if taken is None:
             await self._evidence.add([artifact])
             return
-        older: dict[str, Artifact] = {}
+        older: dict[str, Evidence] = {}
         if artifact.trusted:
             older = {known.id: known for known in self._subjects.of(taken)}
             if taken.update:
@@ -152,13 +152,13 @@ class _Subjects:
 
     def __init__(self) -> None:
         # By the hash of a subject, which takes less room: whoever asks looks at the words again.
-        self._known: dict[int, tuple[Artifact, ...]] = {}
+        self._known: dict[int, tuple[Evidence, ...]] = {}
 
-    def of(self, taken: Frame) -> tuple[Artifact, ...]:
+    def of(self, taken: Frame) -> tuple[Evidence, ...]:
         """Return what is known on the subject of a sentence."""
         return self._known.get(hash(taken.subject), ())
 
-    def add(self, taken: Frame, artifact: Artifact, *, instead_of: Set[str]) -> None:
+    def add(self, taken: Frame, artifact: Evidence, *, instead_of: Set[str]) -> None:
         """Note an artifact, and forget those of its subject that it replaces."""
         left = [known for known in self.of(taken) if known.id not in instead_of]
         self._known[hash(taken.subject)] = (*left[1 - _SUPERSEDE_LIMIT :], artifact)
@@ -184,7 +184,7 @@ def trace_fields(trace: TurnTrace, ccs: str) -> dict[str, object]:
     }
     if trace.spent.llm_calls:
         # Without the money: the same commit is free when its answer comes from a cache.
-        usage = changed(trace.spent, cost=None, priced_calls=0)
+        usage = replace(trace.spent, cost=None, priced_calls=0)
         fields["compressor"] = {"usage": to_builtins(usage), "fallback": trace.fallback}
     return fields
 
@@ -202,9 +202,9 @@ def _cue(signal: TurnSignal) -> str:
     return (" ".join(questions) or signal.text)[:_MOST_CUE]
 
 
-def artifacts_of(signal: TurnSignal) -> list[Artifact]:
+def artifacts_of(signal: TurnSignal) -> list[Evidence]:
     """Return what a turn states, sentence by sentence; questions state nothing."""
-    found: list[Artifact] = []
+    found: list[Evidence] = []
     for segment in segments(within_reach(signal.text)):
         for sentence in sentences(segment.text):
             if is_question(sentence):
@@ -212,7 +212,7 @@ def artifacts_of(signal: TurnSignal) -> list[Artifact]:
             if len(found) == _MOST_ARTIFACTS_A_TURN:
                 return found
             found.append(
-                Artifact(
+                Evidence(
                     id=f"{signal.place}.{len(found) + 1}",
                     turn_id=signal.turn_id,
                     text=sentence,

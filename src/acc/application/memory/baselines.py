@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from acc.application.memory.acc import _MOST_CUE
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.memory import Artifact, Decision, Source, TurnSignal
+from acc.domain.value_objects.memory import Decision, Evidence, Source, TurnSignal
 from acc.ports.outbound.memory_ports import (
     EvidenceStorePort,
     MemoryView,
@@ -73,14 +73,14 @@ class RetrievalMemory:
         """Store query and answer as two chunks."""
         turn = signal.turn_id
         chunks = [
-            Artifact(
+            Evidence(
                 id=f"{signal.place}.q",
                 turn_id=turn,
                 text=signal.text,
                 source=signal.source,
                 author=signal.author,
             ),
-            Artifact(
+            Evidence(
                 id=f"{signal.place}.a",
                 turn_id=turn,
                 text=decision.text,

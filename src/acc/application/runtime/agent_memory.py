@@ -26,14 +26,14 @@ _PAGE = 500
 
 
 @dataclass(slots=True)
-class Kept:
+class CachedMemory:
     """One agent's memory of one session, and how much of the session it has been told."""
 
     memory: MemoryPort
     seen: int = 0
 
 
-class MemoryShelf:
+class MemoryCache:
     """Holds the memories in use, the least used given up first.
 
     A memory that was given up, or was in a process that is gone, is made anew: it is told the
@@ -42,21 +42,21 @@ class MemoryShelf:
     """
 
     def __init__(self, *, most: int = 512) -> None:
-        self._kept: OrderedDict[tuple[SessionKey, str], Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[SessionKey, str], CachedMemory] = OrderedDict()
         self._most = most
-        self._owned: dict[int, tuple[SessionKey, Kept]] = {}
+        self._owned: dict[int, tuple[SessionKey, CachedMemory]] = {}
 
-    async def take(self, context: RunContext, choice: MemoryChoice) -> "Remembering":
+    async def take(self, context: RunContext, choice: MemoryChoice) -> "TurnMemory":
         """Return what an agent does with its memory in this run, told everything before it."""
         run, agent_name = context.run, context.agent.name
         remembering = run.taken.get(agent_name)
         if remembering is None:
             kept = await self._take(run, agent_name, choice)
-            remembering = run.taken[agent_name] = Remembering(kept)
+            remembering = run.taken[agent_name] = TurnMemory(kept)
         remembering.enter(context)
         return remembering
 
-    async def _take(self, run: Run, agent_name: str, choice: MemoryChoice) -> Kept:
+    async def _take(self, run: Run, agent_name: str, choice: MemoryChoice) -> CachedMemory:
         place = (run.key, agent_name)
         kept = self._kept.get(place)
         # One that knows of later events knew a session that was deleted since.
@@ -83,14 +83,14 @@ class MemoryShelf:
         memories = [kept.memory for _, kept in self._owned.values()]
         return [memory for memory in memories if getattr(memory, "opened", None)]
 
-    def _make(self, run: Run, choice: MemoryChoice) -> Kept:
+    def _make(self, run: Run, choice: MemoryChoice) -> CachedMemory:
         if isinstance(choice, str):
-            return Kept(run.services.memories(choice))
+            return CachedMemory(run.services.memories(choice))
         # A class has the methods of what it makes, and is none itself.
         if isinstance(choice, type) or not isinstance(choice, MemoryPort):
-            return Kept(_made(run, choice))
+            return CachedMemory(_made(run, choice))
         # It cannot be made anew, so what it has been told is told only once.
-        owner, kept = self._owned.setdefault(id(choice), (run.key, Kept(choice)))
+        owner, kept = self._owned.setdefault(id(choice), (run.key, CachedMemory(choice)))
         if owner != run.key:
             raise InvalidInput(
                 f"this memory already serves session {owner.session_id!r} and must not be shown"
@@ -123,7 +123,7 @@ def _kind(found: object) -> str:
     return f"the class {found.__name__}" if isinstance(found, type) else type(found).__name__
 
 
-async def _catch_up(run: Run, agent_name: str, kept: Kept, *, before: int) -> None:
+async def _catch_up(run: Run, agent_name: str, kept: CachedMemory, *, before: int) -> None:
     sessions = run.services.sessions
     turns: dict[str, list[Event]] = {}
     after = kept.seen
@@ -143,7 +143,7 @@ async def _catch_up(run: Run, agent_name: str, kept: Kept, *, before: int) -> No
     kept.seen = before - 1
 
 
-async def _tell_turn(kept: Kept, agent_name: str, events: Sequence[Event]) -> None:
+async def _tell_turn(kept: CachedMemory, agent_name: str, events: Sequence[Event]) -> None:
     if events[-1].status is not RunStatus.COMPLETED:
         return
     signals: list[TurnSignal] = []
@@ -186,12 +186,12 @@ def _one_line(content: Any) -> str:
     return str(content)
 
 
-class Remembering:
+class TurnMemory:
     """What one agent does with its memory in one run, also where it is run several times."""
 
     __slots__ = ("_context", "_kept", "_signals", "tokens")
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: CachedMemory) -> None:
         self._context: RunContext
         self._kept = kept
         self._signals: list[TurnSignal] = []

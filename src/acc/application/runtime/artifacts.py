@@ -1,13 +1,13 @@
 """Files by reference: parts that hold a URL, made into parts that hold the file."""
 
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import FileTerms, check_remote_url
+from acc.domain.value_objects.endpoint import DownloadLimits, check_remote_url
 from acc.ports.outbound.remote_ports import FetchFile
 
 
-async def fetched(fetch: FetchFile | None, source: Part | str, terms: FileTerms) -> Part:
+async def fetched(fetch: FetchFile | None, source: Part | str, terms: DownloadLimits) -> Part:
     """Return the file that a part or a URL refers to; name and notes of the part are kept."""
     part = Part(url=source) if isinstance(source, str) else source
     if part.url is None:
@@ -25,6 +25,6 @@ async def fetched(fetch: FetchFile | None, source: Part | str, terms: FileTerms)
     except AddressRefused as error:
         told = error.naming("--allow, or ACC_ALLOW in the environment")
         raise AddressRefused(told, detail=error.detail) from None
-    return changed(
+    return replace(
         found, filename=part.filename or found.filename, metadata=part.metadata or found.metadata
     )

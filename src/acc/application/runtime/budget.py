@@ -10,7 +10,7 @@ from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunConfig
 
 
-class Ledger:
+class RunBudget:
     """Counts calls, tokens and hops, and refuses the one too many."""
 
     __slots__ = ("_config", "_path", "_tools", "asking", "hops", "spent_by_models")

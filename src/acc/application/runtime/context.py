@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from acc.application.runtime.artifacts import fetched
 from acc.application.runtime.interrupts import RunPaused, RunRejected
-from acc.application.runtime.run import Line, Run, Services, written_by
+from acc.application.runtime.run import Branch, Run, Services, written_by
 from acc.application.runtime.state import StateView
 from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
-from acc.domain.text import whole
+from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.content import Part, Usage, text_part
-from acc.domain.value_objects.endpoint import FileTerms
+from acc.domain.value_objects.endpoint import DownloadLimits
 from acc.domain.value_objects.event import NO_ACTIONS, PASSING, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
 from acc.domain.value_objects.session import StoredArtifact
@@ -60,7 +60,7 @@ class RunContext:
         self,
         run: Run,
         agent: "BaseAgent",
-        line: Line,
+        line: Branch,
         *,
         path: str,
         message: str,
@@ -255,7 +255,7 @@ class RunContext:
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
         """Answer: put a message on record, and let the agents after this one hear it."""
         self._check_text(text)
-        text = whole(text)
+        text = replace_surrogates(text)
         parts = (Part(text=text),)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text
@@ -338,7 +338,7 @@ class RunContext:
         no reference is returned as it is. Nothing is put on record: a run that is resumed fetches
         again what it has not saved.
         """
-        return await fetched(self.services.fetch, source, FileTerms(**terms))
+        return await fetched(self.services.fetch, source, DownloadLimits(**terms))
 
     async def run_agent(self, agent: "BaseAgent", *, message: str | None = None) -> "RunContext":
         """Run another agent, and whoever it transfers to, and return its finished context."""
@@ -362,7 +362,7 @@ class RunContext:
         return PromptMessage(role="agent", author=self.agent.name, parts=text_part(self.text))
 
     def child(
-        self, agent: "BaseAgent", *, line: Line | None = None, message: str | None = None
+        self, agent: "BaseAgent", *, line: Branch | None = None, message: str | None = None
     ) -> "RunContext":
         """Return a context for a delegated agent, narrowed by what this agent grants it."""
         context = RunContext(

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from types import TracebackType
 
 
-class Patience:
+class PausableTimeout:
     """Ends what takes too long with a TimeoutError, as `asyncio.timeout` does.
 
     Its clock stands still while anything in it is `held`, also in tasks and threads that it began.
@@ -24,7 +24,7 @@ class Patience:
         self._left = math.inf if seconds is None else seconds
         self._timeout = asyncio.Timeout(None)
         self._loop = asyncio.get_running_loop()
-        self._outer: Patience | None = None
+        self._outer: PausableTimeout | None = None
         self._holds = 0
         self._is_over = False
 
@@ -34,7 +34,7 @@ class Patience:
         until = self._timeout.when()
         return self._left if until is None else until - self._loop.time()
 
-    async def __aenter__(self) -> "Patience":
+    async def __aenter__(self) -> "PausableTimeout":
         await self._timeout.__aenter__()
         self._outer = _INNERMOST.get()
         _INNERMOST.set(self)
@@ -57,9 +57,9 @@ class Patience:
         if self.left <= 0:
             raise TimeoutError
 
-    def chain(self) -> "Iterator[Patience]":
+    def chain(self) -> "Iterator[PausableTimeout]":
         """Give this one, and those around it."""
-        patience: Patience | None = self
+        patience: PausableTimeout | None = self
         while patience is not None:
             yield patience
             patience = patience._outer
@@ -99,11 +99,11 @@ class Patience:
             self._loop.call_soon_threadsafe(change)
 
 
-_INNERMOST: ContextVar[Patience | None] = ContextVar("patience", default=None)
+_INNERMOST: ContextVar[PausableTimeout | None] = ContextVar("patience", default=None)
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def pause_deadlines() -> Iterator[None]:
     """Stop the clocks of all who wait for what goes on here."""
     innermost = _INNERMOST.get()
     stopped = [] if innermost is None else list(innermost.chain())

@@ -11,8 +11,13 @@ from acc.application.agents.base import BaseAgent
 from acc.application.runtime.context import PARTS, check_readable
 from acc.application.tools.tool import Tool
 from acc.domain.errors import InvalidInput
-from acc.domain.text import whole
-from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, Verdict
+from acc.domain.text import replace_surrogates
+from acc.domain.value_objects.approval import (
+    ApprovalDecision,
+    InputAnswer,
+    InputRequest,
+    RequestKind,
+)
 from acc.domain.value_objects.content import Part
 from acc.ports.outbound.system_ports import FaultIn
 
@@ -26,7 +31,7 @@ def message_parts(message: Message) -> tuple[Part, ...]:
     if isinstance(message, str):
         if not message.strip():
             raise InvalidInput("the message is empty")
-        if whole(message) is not message:
+        if replace_surrogates(message) is not message:
             raise InvalidInput("the message holds half a character, and so is no Unicode text")
         return (Part(text=message),)
     given = (message,) if isinstance(message, Part) else message
@@ -52,7 +57,7 @@ def checked_answers(
     found: list[InputAnswer] = []
     for answer in answers:
         request = asked.get(answer.request_id)
-        if request is not None and answer.verdict is Verdict.APPROVE:
+        if request is not None and answer.verdict is ApprovalDecision.APPROVE:
             if answer.arguments is not None:
                 _check_edited(root, request, answer.arguments)
             if request.kind is RequestKind.INPUT and request.schema:

@@ -13,11 +13,11 @@ from acc.domain.errors import (
     SessionConflict,
     StorageFailed,
 )
-from acc.domain.text import whole
+from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputRequest
 
 #: What is wrong with the whole run, and so is not for one of its branches to have.
-OF_THE_RUN = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
+RUN_LEVEL_ERRORS = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
 
 
 class RunPaused(BaseException):
@@ -32,7 +32,7 @@ class RunRejected(BaseException):
     """A person said no to a step, and nothing after it may happen."""
 
     def __init__(self, agent: str, reason: str) -> None:
-        super().__init__(whole(f"{agent}: {reason}" if reason else agent))
+        super().__init__(replace_surrogates(f"{agent}: {reason}" if reason else agent))
         self.agent = agent
         self.reason = reason
 
@@ -43,10 +43,10 @@ REJECTIONS = (RunRejected, RemoteRejected)
 
 def why_rejected(error: RunRejected | RemoteRejected) -> str:
     """Return who said no, here or over there, and why."""
-    return whole(f"{error.agent}: {error.reason}" if error.reason else error.agent)
+    return replace_surrogates(f"{error.agent}: {error.reason}" if error.reason else error.agent)
 
 
-def must_pass(error: BaseException) -> bool:
+def is_control_flow(error: BaseException) -> bool:
     """Tell whether something raised is meant for others than the agent or tool it passes.
 
     A cancellation is so only if someone did cancel this task: one that an agent's own code lets

@@ -16,7 +16,7 @@ _BUSY_POLL = 0.05
 _RENEW_EVERY = 10.0
 
 
-class Holding:
+class SessionLeases:
     """Lets runs take a session one after another."""
 
     def __init__(

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from acc.application.runtime.context import RunContext
 from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
-from acc.domain.text import whole
+from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, text_part
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import (
@@ -18,7 +18,7 @@ from acc.ports.outbound.model_ports import (
 _ONE_CALL = Usage(llm_calls=1)
 
 
-async def ask_model(
+async def call_model(
     ctx: RunContext,
     model: LanguageModelPort,
     prompt: Prompt,
@@ -78,7 +78,7 @@ def _checked(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
     if not sound or (calls and not all(isinstance(call, ToolCall) for call in calls)):
         raise ModelFailed(f"{ctx.path}: the model's answer is not of text, tool calls and usage")
     _check_length(ctx, len(answer.text))
-    if (text := whole(answer.text)) is not answer.text:
+    if (text := replace_surrogates(answer.text)) is not answer.text:
         answer = replace(answer, text=text)
     if calls:
         answer = replace(answer, calls=tuple(_kept(ctx, call) for call in calls))
@@ -92,7 +92,7 @@ def _kept(ctx: RunContext, call: ToolCall) -> ToolCall:
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         named = call.name if isinstance(call.name, str) and call.name.isprintable() else "unknown"
         known_as = str(call.id).encode("utf-8", "backslashreplace").decode()  # still its own
-        return ToolCall(id=known_as, name=named, fault=whole(str(error)))
+        return ToolCall(id=known_as, name=named, fault=replace_surrogates(str(error)))
     _check_length(ctx, len(written))
     return call
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from acc.application.runtime.run import Line, Run
+from acc.application.runtime.run import Branch, Run
 from acc.application.runtime.state import ABSENT, State
 from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
@@ -25,7 +25,7 @@ def settle(run: Run, state: State) -> None:
     """Leave in a run's state what is on record, all of that and nothing else."""
     state.take_back()
     if run.journal:
-        run.catch_up(Line(state))
+        run.catch_up(Branch(state))
 
 
 def as_answers(given: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswer, ...]:
@@ -134,12 +134,10 @@ def paused_detail(run: Run, state: State, requests: Sequence[InputRequest]) -> d
             "metadata": call.metadata,
         },
         "config": {
-            item.name: getattr(config, item.name)
-            for item in fields(config)
-            if item.name != "stand_ins"
+            item.name: getattr(config, item.name) for item in fields(config) if item.name != "stubs"
         }
-        | {"stand_ins": {n: s for n, s in config.stand_ins.items() if isinstance(s, str)}},
-        "stand_in_functions": _functions(config),
+        | {"stubs": {n: s for n, s in config.stubs.items() if isinstance(s, str)}},
+        "stub_functions": _functions(config),
     }
 
 
@@ -157,7 +155,7 @@ def _beside(run: Run, state: State) -> dict[str, list[Any]]:
 
 def _functions(config: RunConfig) -> list[str]:
     """Return for whom functions stand in, of which a record can hold the names alone."""
-    return [name for name, found in config.stand_ins.items() if not isinstance(found, str)]
+    return [name for name, found in config.stubs.items() if not isinstance(found, str)]
 
 
 def resumed_terms(
@@ -193,17 +191,17 @@ def _as_it_began(detail: Mapping[str, Any], ours: RunConfig) -> RunConfig:
     Earlier versions did not put down for whom they did: all of ours stand in then, for an agent
     that runs by mistake cannot be taken back.
     """
-    names = detail.get("stand_in_functions", _functions(ours))
-    lost = [name for name in names if name not in ours.stand_ins]
+    names = detail.get("stub_functions", _functions(ours))
+    lost = [name for name in names if name not in ours.stubs]
     if lost:
         raise InvalidInput(
             f"the run began with functions that stand in for {', '.join(lost)}, and no record can "
             "hold a function: give them again, to the runner or with resume(config=...). Nothing "
             "was done, and the run still waits"
         )
-    texts = detail["config"]["stand_ins"]
-    functions = {name: ours.stand_ins[name] for name in names}
-    return RunConfig(**{**detail["config"], "stand_ins": {**functions, **texts}})
+    texts = detail["config"]["stubs"]
+    functions = {name: ours.stubs[name] for name in names}
+    return RunConfig(**{**detail["config"], "stubs": {**functions, **texts}})
 
 
 def state_before(values: Mapping[str, Any], events: Sequence[Event], paused: Event) -> State:

@@ -5,12 +5,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from acc.application.runtime.budget import Ledger
+from acc.application.runtime.budget import RunBudget
 from acc.application.runtime.state import State, Written
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import RemoteAddress
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
@@ -28,7 +28,7 @@ from acc.ports.outbound.system_ports import ClockPort, FaultIn, IdsPort, Threads
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
-    from acc.application.runtime.agent_memory import MemoryShelf, Remembering
+    from acc.application.runtime.agent_memory import MemoryCache, TurnMemory
 
 
 #: Whose connections a memory shares while it is made; nobody's outside of a run.
@@ -52,9 +52,9 @@ class Services:
     threads: ThreadsPort
     clock: ClockPort
     ids: IdsPort
-    shelf: "MemoryShelf"
+    shelf: "MemoryCache"
     fault_in: FaultIn
-    remote: Callable[[RemoteAddress], RemoteAgentPort] | None = None
+    remote: Callable[[RemoteEndpoint], RemoteAgentPort] | None = None
     fetch: FetchFile | None = None
     mcp: McpConnectionsPort | None = None
     watched: Callable[[LanguageModelPort], LanguageModelPort] | None = None
@@ -98,7 +98,7 @@ class Foreseen(NamedTuple):
     stored: Callable[[], None]
 
 
-class Listener(Protocol):
+class RunObserver(Protocol):
     """Follows a run, which waits while it hears."""
 
     @property
@@ -168,14 +168,14 @@ class Run:
         self.holder = run_id
         #: Whether the session was let go of with the last event.
         self.is_released = False
-        self.ledger = Ledger(config)
+        self.ledger = RunBudget(config)
         self.message: tuple[Part, ...] = ()
         self.turn_id = 0
         self.seq = 0
         self.first_seq = 1
         self.events: list[Event] = []
         self.listen: Callable[[Event], Awaitable[None]] | None = None
-        self.listener: Listener | None = None
+        self.listener: RunObserver | None = None
         self.streaming = False
         #: What is on record of a run that is being resumed, by step.
         self.journal: dict[str, Event] = {}
@@ -187,12 +187,12 @@ class Run:
         #: Where agents were cut off, or others stood in for them, so that not all was come to.
         self.given_up: tuple[str, ...] = ()
         #: Whose memories are to be told of the turn once it is over.
-        self.finished: dict[str, Remembering] = {}
-        self.taken: dict[str, Remembering] = {}
+        self.finished: dict[str, TurnMemory] = {}
+        self.taken: dict[str, TurnMemory] = {}
         self._requests = 0
         self._held: tuple[Event, ...] = ()
 
-    def listen_with(self, listener: Listener | None) -> None:
+    def listen_with(self, listener: RunObserver | None) -> None:
         """Let someone follow the run."""
         if listener is not None:
             self.listener = listener
@@ -203,7 +203,7 @@ class Run:
         """Go on under the terms that a run began with."""
         self.config = config
         self.call = call
-        self.ledger = Ledger(config)
+        self.ledger = RunBudget(config)
 
     def next_request_id(self) -> str:
         """Return an id for a further request of this run."""
@@ -237,7 +237,7 @@ class Run:
         """Note that what is on record below a path may not be come to again."""
         self.given_up = (*self.given_up, f"{path}/", f"{path}#")
 
-    def catch_up(self, line: "Line") -> None:
+    def catch_up(self, line: "Branch") -> None:
         """Let a line know all that is on record of it, before something new happens there."""
         state = line.state
         if state.is_complete:
@@ -247,7 +247,7 @@ class Run:
                 state.learn(*written_by(event, line), seq=event.seq)
         state.is_complete = True
 
-    def leave_behind(self, line: "Line", *, before: int) -> None:
+    def leave_behind(self, line: "Branch", *, before: int) -> None:
         """Let what is on record of a line that failed be nothing to others but what it cost."""
         for event in self.journal.values():
             if line.holds(event) and event.seq < before and event.seq not in self.replayed:
@@ -303,7 +303,7 @@ class Run:
             await self.listen(event)
 
 
-class Line:
+class Branch:
     """One strand of a run: the main one, or a parallel branch with a state of its own.
 
     `path` tells whose steps began it: those of the same branch elsewhere are of other strands.
@@ -327,9 +327,9 @@ class Line:
         #: What agents have said so far in this run, as those who come after hear it.
         self.thread = list(thread)
 
-    def alone(self) -> "Line":
+    def alone(self) -> "Branch":
         """Return the same strand for someone who hears nothing of the conversation."""
-        return Line(self.state, branch=self.branch, path=self.path)
+        return Branch(self.state, branch=self.branch, path=self.path)
 
     def has(self, event: Event) -> bool:
         """Tell whether an event on record is one of this strand."""
@@ -341,7 +341,7 @@ class Line:
         return branches and event.step.startswith(f"{self.path}/")
 
 
-def written_by(event: Event, line: Line) -> Written:
+def written_by(event: Event, line: Branch) -> Written:
     """Return what an event on record wrote to the state of its line."""
     actions = event.actions
     if line.main:
@@ -355,9 +355,9 @@ def check_terms(root: "BaseAgent", config: object, context: object) -> None:
         raise InvalidInput(f"config is a RunConfig, not {config!r}")
     if not isinstance(context, CallContext | None):
         raise InvalidInput(f"context is a CallContext, not {context!r}")
-    if config is not None and config.stand_ins:
+    if config is not None and config.stubs:
         known = sorted({agent.name for agent in root.everyone()})
-        lost = [str(name) for name in config.stand_ins if name not in known]
+        lost = [str(name) for name in config.stubs if name not in known]
         if lost:
             raise InvalidInput(
                 f"nobody under {root.name!r} is called {', '.join(lost)}, for whom something would "

@@ -15,7 +15,7 @@ from acc.application.runtime.agent_memory import tell_memories
 from acc.application.runtime.context import RunContext, RunResult, check_readable
 from acc.application.runtime.inputs import Message, checked_answers, message_parts
 from acc.application.runtime.interrupts import REJECTIONS, RunPaused, why_rejected
-from acc.application.runtime.leases import Holding
+from acc.application.runtime.leases import SessionLeases
 from acc.application.runtime.replay import (
     BEGINNINGS_TOLD,
     as_answers,
@@ -28,7 +28,7 @@ from acc.application.runtime.replay import (
     settle,
     state_before,
 )
-from acc.application.runtime.run import Foreseen, Line, Listener, Run, Services, check_terms
+from acc.application.runtime.run import Branch, Foreseen, Run, RunObserver, Services, check_terms
 from acc.application.runtime.state import State
 from acc.domain.errors import (
     AccError,
@@ -38,8 +38,8 @@ from acc.domain.errors import (
     RunTimedOut,
     SessionWaiting,
 )
-from acc.domain.value_objects.approval import InputAnswer, InputRequest, Verdict
-from acc.domain.value_objects.content import text_part, words
+from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, InputRequest
+from acc.domain.value_objects.content import text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
@@ -86,7 +86,7 @@ class SessionRunner:
         self.app_name = app_name
         self.services = services
         self.config = config or RunConfig()
-        self._holding = Holding(services.sessions, busy_timeout=busy_timeout)
+        self._holding = SessionLeases(services.sessions, busy_timeout=busy_timeout)
 
     async def run(
         self,
@@ -96,7 +96,7 @@ class SessionRunner:
         message: Message,
         config: RunConfig | None = None,
         context: CallContext | None = None,
-        listen: Listener | None = None,
+        listen: RunObserver | None = None,
     ) -> RunResult:
         """Run one turn and return its answer; a failure is raised once it is on record.
 
@@ -114,7 +114,7 @@ class SessionRunner:
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
-        listen: Listener | None = None,
+        listen: RunObserver | None = None,
     ) -> RunResult:
         """Go on with a run that waits, given answers to its requests, in any process."""
         run = self._new_run(user_id, session_id, config, context)
@@ -393,7 +393,9 @@ class SessionRunner:
         now = self.services.clock.now()
         for request in waiting:
             if request.expires_at is not None and now >= request.expires_at:
-                given[request.id] = InputAnswer(request_id=request.id, verdict=Verdict.EXPIRED)
+                given[request.id] = InputAnswer(
+                    request_id=request.id, verdict=ApprovalDecision.EXPIRED
+                )
         good = checked_answers(self.agent, waiting, given.values(), self.services.fault_in)
         return {answer.request_id: answer for answer in good}
 
@@ -444,8 +446,8 @@ class SessionRunner:
 
     async def _run_tree(self, run: Run, state: State) -> str:
         start = self._start(state)
-        said = words(run.message)
-        top = RunContext(run, self.agent, Line(state), path="", message=said)
+        said = text_of(run.message)
+        top = RunContext(run, self.agent, Branch(state), path="", message=said)
         if run.config.timeout is None:
             done = await top.run_agent(start)
         else:

@@ -12,13 +12,23 @@ import msgspec
 from acc.application.agents.base import Callback, called
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import WRONG_ARGUMENTS
-from acc.application.runtime.interrupts import OF_THE_RUN, RunPaused, RunRejected, must_pass
+from acc.application.runtime.interrupts import (
+    RUN_LEVEL_ERRORS,
+    RunPaused,
+    RunRejected,
+    is_control_flow,
+)
 from acc.application.runtime.replay import tells_beginnings
 from acc.application.runtime.state import plain
 from acc.application.tools.tool import Tool, ToolContext, as_shown, model_as_data
 from acc.domain.errors import StateNotStorable
-from acc.domain.text import whole
-from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, Verdict
+from acc.domain.text import replace_surrogates
+from acc.domain.value_objects.approval import (
+    ApprovalDecision,
+    InputAnswer,
+    InputRequest,
+    RequestKind,
+)
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 
@@ -221,7 +231,7 @@ class ToolCalls:
         shown = as_shown(tool, arguments)
         while True:
             request, answer = await self._ask(scope, tool, shown, wrong + question)
-            if answer.verdict is not Verdict.APPROVE:
+            if answer.verdict is not ApprovalDecision.APPROVE:
                 return answer, None
             edited = answer.arguments
             if edited is None and request.arguments == shown:
@@ -393,10 +403,10 @@ async def _guarded(
         if bound.expired():  # pragma: no cover
             return _error(call, _too_slow(tool, limit))
         await tool_context.settle()
-    except OF_THE_RUN:
+    except RUN_LEVEL_ERRORS:
         raise
     except BaseException as error:
-        if must_pass(error):
+        if is_control_flow(error):
             raise
         log.info("tool failed", exc_info=True, extra=_told(scope, tool))
         if isinstance(error, TimeoutError) and bound.expired():
@@ -417,7 +427,7 @@ def _too_slow(tool: Tool, limit: float | None) -> str:
 
 def _reported(call: ToolCall, answer: InputAnswer) -> ToolResult:
     """Return the outcome that was handed in for what a long-running tool has started."""
-    if answer.verdict is not Verdict.APPROVE:
+    if answer.verdict is not ApprovalDecision.APPROVE:
         return _refused(call, answer)
     return _plain_result(call, answer.value)
 
@@ -435,12 +445,12 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
 
 
 def _error(call: ToolCall, text: str) -> ToolResult:
-    content = {"error": whole(text[:_MOST_FAULT])}
+    content = {"error": replace_surrogates(text[:_MOST_FAULT])}
     return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
 
 
 def _refused(call: ToolCall, answer: InputAnswer) -> ToolResult:
-    status = "expired" if answer.verdict is Verdict.EXPIRED else "denied"
+    status = "expired" if answer.verdict is ApprovalDecision.EXPIRED else "denied"
     content = {"status": status, "reason": answer.reason or f"a person has {status} this call"}
     if status == "expired":
         content["reason"] = answer.reason or "nobody approved it in time"

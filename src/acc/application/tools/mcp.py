@@ -16,7 +16,7 @@ from acc.application.tools.tool import Tool, ToolContext
 from acc.application.tools.transfer import TRANSFER
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
 from acc.ports.outbound.mcp_ports import McpServerPort
 from acc.ports.outbound.model_ports import ToolSpec
 
@@ -25,7 +25,7 @@ _ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "audio/wav": ".wav", "aud
 
 
 @dataclass(eq=False, kw_only=True)
-class McpTools:
+class McpToolset:
     """The tools of an MCP server, as one entry in an agent's list of tools.
 
     Give a `command` that starts the server, or the `url` of one that runs; see McpAddress for
@@ -55,11 +55,11 @@ class McpTools:
     max_bytes: int = 4 * 1024 * 1024
     max_characters: int = 100_000
     required: bool = True
-    address: McpAddress = field(init=False, repr=False)
+    address: McpEndpoint = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         try:
-            self.address = McpAddress(
+            self.address = McpEndpoint(
                 command=self.command,
                 url=self.url,
                 token=self.token,
@@ -135,7 +135,7 @@ def _environment(given: Mapping[str, str] | Sequence[str]) -> tuple[tuple[str, s
     return tuple((name, f"env:{name}") for name in given)
 
 
-def _name_of(address: McpAddress) -> str:
+def _name_of(address: McpEndpoint) -> str:
     """Return what a server can be called: its host, or the file or program that is started."""
     if address.url:
         found = (urlsplit(address.url).hostname or "").split(".")[0]
@@ -241,7 +241,7 @@ class _Content:
         self._context = context
         self._files = 0
 
-    def of(self, answer: McpAnswer) -> Any:
+    def of(self, answer: McpToolResult) -> Any:
         """Return a text as a text, data as data, and anything more by its name."""
         texts = [part.text for part in answer.parts if part.text is not None]
         others = [self._entry(part) for part in answer.parts if part.text is None]

@@ -28,7 +28,7 @@ class Toolset(Protocol):
         ...
 
 
-class GoneTool:
+class UnavailableTool:
     """Stands for a tool that was offered and is no more, and says so when it is called."""
 
     description = ""
@@ -70,7 +70,7 @@ def check_toolsets(agent: str, toolsets: Sequence[Toolset]) -> None:
             )
 
 
-class OfferedTools:
+class DynamicTools:
     """What the toolsets of one agent offer in one run."""
 
     def __init__(self, ctx: RunContext, toolsets: Sequence[Toolset], taken: frozenset[str]) -> None:
@@ -117,4 +117,4 @@ class OfferedTools:
 
         Only these names count: what a model asked for before it was offered stays unknown.
         """
-        return {name: self._now.get(name) or GoneTool(name, self._fault) for name in names}
+        return {name: self._now.get(name) or UnavailableTool(name, self._fault) for name in names}

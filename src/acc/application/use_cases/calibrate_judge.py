@@ -77,7 +77,7 @@ def figures_of(readings: Sequence[Reading]) -> Figures:
     )
 
 
-class CheckJudgeUseCase:
+class CalibrateJudgeUseCase:
     """Lets a judge read the context of every case and judge its answers."""
 
     def __init__(self, judge: Callable[[CalibrationCase], JudgeEvaluatorPort]) -> None:

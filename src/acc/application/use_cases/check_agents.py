@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from acc.application.agents.base import BaseAgent
 from acc.application.lint import data, structure
 from acc.application.lint.data_flow import StateFlow
-from acc.application.lint.structure import Finding, Outcome, Verdict
+from acc.application.lint.structure import Finding, Outcome, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class CheckedRule:
     name: str
     title: str
     title_ja: str
-    verdict: Verdict
+    verdict: Severity
     findings: tuple[Finding, ...]
     note: str
 
@@ -28,14 +28,14 @@ class TreeReport:
     agents: int
     rules: tuple[CheckedRule, ...]
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: Severity) -> int:
         """Return how many findings there are of one verdict."""
         return sum(f.verdict is verdict for rule in self.rules for f in rule.findings)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Severity:
         """Return the worst verdict of all rules."""
-        return max((rule.verdict for rule in self.rules), key=list(Verdict).index)
+        return max((rule.verdict for rule in self.rules), key=list(Severity).index)
 
 
 _TITLES = {

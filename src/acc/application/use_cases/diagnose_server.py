@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from acc.application.doctor.checklist import CHECKS, UNSEEN, Check, Unseen
-from acc.application.doctor.findings import Area, CannotTell, Finding, Verdict, fail, skipped
-from acc.application.doctor.server import UNSPOKEN, Pause, Target, Visit
-from acc.domain.errors import AddressRefused, AnswerUnreadable, InvalidInput, RemoteFailed
+from acc.application.doctor.findings import Area, CheckSkipped, CheckStatus, Finding, fail, skipped
+from acc.application.doctor.server import UNSPOKEN, Pause, ServerUnderTest, Target
+from acc.domain.errors import AddressRefused, InvalidInput, InvalidResponse, RemoteFailed
 from acc.ports.outbound.remote_ports import HttpProbePort
 from acc.ports.outbound.system_ports import IdsPort
 
@@ -22,13 +22,13 @@ class Line:
     title_ja: str
     does: str
     section: str
-    verdict: Verdict
+    verdict: CheckStatus
     seen: str
     fix: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
+class Diagnosis:
     """What an examination came to.
 
     `unseen` are the duties that no visitor can check; who asked for some checks only is spared.
@@ -44,17 +44,17 @@ class Examination:
     stand_in: str = ""
     untried: str = ""
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: CheckStatus) -> int:
         """Return how many checks ended with one verdict."""
         return sum(line.verdict is verdict for line in self.lines)
 
     @property
     def has_failed(self) -> bool:
         """Tell whether anything is wrong."""
-        return self.count(Verdict.FAIL) > 0
+        return self.count(CheckStatus.FAIL) > 0
 
 
-class ExamineServer:
+class DiagnoseServerUseCase:
     """Makes the checks, one after the other, and leaves nothing running behind."""
 
     def __init__(
@@ -77,10 +77,10 @@ class ExamineServer:
         only: Collection[str] = (),
         on_check: Callable[[Check], None] | None = None,
         on_line: Callable[[Line], None] | None = None,
-    ) -> Examination:
+    ) -> Diagnosis:
         """Return a verdict for each check; RemoteFailed if there is no server at all."""
         chosen = self.chosen(only)
-        visit = Visit(probe=self._probe, target=target, ids=self._ids, pause=self._pause)
+        visit = ServerUnderTest(probe=self._probe, target=target, ids=self._ids, pause=self._pause)
         await visit.read_card()
         lines: list[Line] = []
         try:
@@ -93,7 +93,7 @@ class ExamineServer:
         finally:
             await visit.leave()
         spoken = visit.card is not None and visit.interfaces
-        return Examination(
+        return Diagnosis(
             url=target.url,
             agent=str(visit.card.document.get("name", "")) if visit.card else "",
             over=visit.main.told if spoken else "",
@@ -112,12 +112,12 @@ class ExamineServer:
         return [check for check in self._checks if not only or check.id in only]
 
 
-async def _made(check: Check, visit: Visit) -> Finding:
+async def _made(check: Check, visit: ServerUnderTest) -> Finding:
     try:
         return await check.run(visit)
-    except CannotTell as reason:
+    except CheckSkipped as reason:
         return skipped(str(reason))
-    except AnswerUnreadable as error:
+    except InvalidResponse as error:
         return fail(
             str(error),
             "send answers as they are, or with gzip, and of a size that clients can take",
@@ -132,7 +132,7 @@ async def _made(check: Check, visit: Visit) -> Finding:
         return skipped(str(error))
 
 
-def _untried(visit: Visit, lines: Sequence[Line]) -> str:
+def _untried(visit: ServerUnderTest, lines: Sequence[Line]) -> str:
     """Return why nothing was asked of a server beyond its card, if a check would have asked it."""
     if visit.card is None or all(line.seen != UNSPOKEN for line in lines):
         return ""

@@ -5,30 +5,30 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from acc.application.a2a.executor import Execution, Work, forget_for_ever, keep_house
-from acc.application.a2a.intake import Sending, input_modes, output_modes
-from acc.application.a2a.push import CheckUrl, Notifying
+from acc.application.a2a.executor import TaskExecutor, TaskRun, forget_for_ever, keep_house
+from acc.application.a2a.intake import MessageIntake, input_modes, output_modes
+from acc.application.a2a.push import CheckUrl, PushConfigs
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
     PushCreateRequest,
     PushRequest,
     SendRequest,
-    ServeLimits,
+    ServerLimits,
     TaskRequest,
     own_task,
     owner_of,
     within,
 )
-from acc.application.a2a.subscriptions import Following, Hub, TaskStream
+from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
-    MoveForbidden,
+    InvalidTransition,
     TaskNotCancelable,
     Unauthenticated,
     UnsupportedOperation,
 )
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.principal import Owner, Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
@@ -48,7 +48,7 @@ from acc.ports.outbound.storage_ports import TaskStorePort
 _AS_TOLD = 0.0005
 
 
-class ServeTasks:
+class ServeA2AUseCase:
     """The verbs of a server of one tree of agents.
 
     `check_url` refuses addresses that notifications must not be sent to; without it there are no
@@ -62,26 +62,26 @@ class ServeTasks:
         runner: SessionRunner,
         *,
         tasks: TaskStorePort,
-        limits: ServeLimits | None = None,
+        limits: ServerLimits | None = None,
         check_url: CheckUrl | None = None,
         knows_repeats: bool = True,
         open_listing: bool = False,
     ) -> None:
         self.runner = runner
-        self.limits = limits or ServeLimits()
+        self.limits = limits or ServerLimits()
         self.input_modes = input_modes(runner.agent)
         self.output_modes = output_modes(runner.agent)
         #: What else is to be done for as long as the server lives.
         self.background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
         self._tasks = tasks
         self._open_listing = open_listing
-        self._hub = Hub()
-        self._execution = Execution(runner=runner, tasks=tasks, hub=self._hub)
-        self._following = Following(tasks=tasks, hub=self._hub, limits=self.limits)
-        self._notifying = Notifying(
+        self._hub = TaskBroker()
+        self._execution = TaskExecutor(runner=runner, tasks=tasks, hub=self._hub)
+        self._following = Subscriptions(tasks=tasks, hub=self._hub, limits=self.limits)
+        self._notifying = PushConfigs(
             tasks=tasks, ids=runner.services.ids, limits=self.limits, check_url=check_url
         )
-        self._sending = Sending(
+        self._sending = MessageIntake(
             runner,
             tasks=tasks,
             hub=self._hub,
@@ -97,7 +97,7 @@ class ServeTasks:
         return self._notifying.is_offered
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["ServeTasks"]:
+    async def open(self) -> AsyncIterator["ServeA2AUseCase"]:
         """Take tasks for as long as the context lasts; the ones at work get a while to finish."""
         async with asyncio.TaskGroup() as group:
             self._execution.open(group)
@@ -216,7 +216,7 @@ class ServeTasks:
             stream.close()
         return await self._tasks.read(task.id) or task
 
-    async def _finished(self, work: Work) -> Task:
+    async def _finished(self, work: TaskRun) -> Task:
         await work.ended()
         if work.yielded:
             return await self._tasks.read(work.task.id) or work.whole()
@@ -240,12 +240,12 @@ class ServeTasks:
             self.check_authenticated(principal, "listing tasks")
         query = request.query
         if query.since is not None:
-            query = changed(query, since=query.since - _AS_TOLD)
+            query = replace(query, since=query.since - _AS_TOLD)
         page = await self._tasks.listed(owner_of(principal, request.tenant), query)
         tasks = (self._shown(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:
-            tasks = (changed(task, artifacts=()) for task in tasks)
-        return changed(page, tasks=tuple(tasks))
+            tasks = (replace(task, artifacts=()) for task in tasks)
+        return replace(page, tasks=tuple(tasks))
 
     async def cancel(self, principal: Principal, request: TaskRequest) -> Task:
         """Cancel a task, which then stays canceled whatever its agents still do."""
@@ -259,7 +259,7 @@ class ServeTasks:
         update = StatusUpdate(status=TaskStatus(state=TaskState.CANCELED, at=now))
         try:
             events = await self._tasks.append(task.id, [update])
-        except MoveForbidden as error:
+        except InvalidTransition as error:
             raise TaskNotCancelable(f"task {task.id!r} is {error.state} already") from None
         self._hub.tell(task.id, events)
         work = self._execution.work_on(task.id)
@@ -309,11 +309,11 @@ class ServeTasks:
         most = self.limits.history if history_length is None else max(history_length, 0)
         most = min(most, self.limits.history)
         shown = task.history[-most:] if most else ()
-        return changed(task, history=tuple([_placed(message, task) for message in shown]))
+        return replace(task, history=tuple([_placed(message, task) for message in shown]))
 
 
 def _placed(message: Message, task: Task) -> Message:
     """Return a message of a task's history with the task and context it belongs to."""
     if message.task_id and message.context_id:
         return message
-    return changed(message, task_id=task.id, context_id=task.context_id)
+    return replace(message, task_id=task.id, context_id=task.context_id)

@@ -8,17 +8,22 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import BaseAgent
-from acc.application.runtime.run import Listener
+from acc.application.runtime.run import RunObserver
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput, NotFound, SessionWaiting
-from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, Verdict
+from acc.domain.value_objects.approval import (
+    ApprovalDecision,
+    InputAnswer,
+    InputRequest,
+    RequestKind,
+)
 from acc.domain.value_objects.event import Event, EventKind
 
 _USER = "mcp"
 _MOST_ID = 128
 _MOST_WORDS = 300
 _PLAIN = frozenset({"string", "number", "integer", "boolean"})
-_VERDICTS = [Verdict.APPROVE.value, Verdict.DENY.value]
+_VERDICTS = [ApprovalDecision.APPROVE.value, ApprovalDecision.DENY.value]
 _ANSWER = {
     "type": "object",
     "properties": {
@@ -67,7 +72,7 @@ class GivenAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A person's answer as a client hands it in."""
 
     request_id: str
-    verdict: Verdict = Verdict.APPROVE
+    verdict: ApprovalDecision = ApprovalDecision.APPROVE
     value: Any = None
     reason: str = ""
 
@@ -95,7 +100,7 @@ class OfferedTurn:
     note: str = ""
 
 
-class OfferAgents:
+class ServeMcpUseCase:
     """Lets others call agents, each by its name, with conversations that are kept."""
 
     def __init__(self, runners: Mapping[str, SessionRunner]) -> None:
@@ -112,7 +117,7 @@ class OfferAgents:
         }
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, listen: Listener | None = None
+        self, name: str, arguments: Mapping[str, Any], *, listen: RunObserver | None = None
     ) -> OfferedTurn:
         """Run one turn; what goes wrong in it is told and not raised, but for an unknown name."""
         runner = self._known(name)
@@ -152,7 +157,7 @@ class OfferAgents:
         return self._runners[name]
 
     async def _turn(
-        self, runner: SessionRunner, session_id: str, asked: OfferedCall, listen: Listener | None
+        self, runner: SessionRunner, session_id: str, asked: OfferedCall, listen: RunObserver | None
     ) -> OfferedTurn:
         if asked.answers:
             given = [
@@ -238,11 +243,13 @@ def form_answer(
     """Return what a person filled in as an answer to hand in, None where they put it off."""
     given = dict(content or {})
     if action == "decline":
-        return {"request_id": request.id, "verdict": Verdict.DENY.value}
+        return {"request_id": request.id, "verdict": ApprovalDecision.DENY.value}
     if action != "accept":
         return None
     if request.kind is RequestKind.CONFIRMATION:
-        verdict = Verdict.APPROVE if given.get("approve") is True else Verdict.DENY
+        verdict = (
+            ApprovalDecision.APPROVE if given.get("approve") is True else ApprovalDecision.DENY
+        )
         reason = str(given.get("reason", ""))
         return {"request_id": request.id, "verdict": verdict.value, "reason": reason}
     fields = request.schema.get("properties", {})

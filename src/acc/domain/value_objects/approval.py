@@ -47,7 +47,7 @@ class InputRequest:
         return f"{self.message} {self.tool} {cut}"
 
 
-class Verdict(StrEnum):
+class ApprovalDecision(StrEnum):
     """What a person decided."""
 
     APPROVE = "approve"
@@ -63,7 +63,7 @@ class InputAnswer:
     """
 
     request_id: str
-    verdict: Verdict = Verdict.APPROVE
+    verdict: ApprovalDecision = ApprovalDecision.APPROVE
     arguments: Mapping[str, Any] | None = None
     value: Any = None
     reason: str = ""
@@ -80,4 +80,4 @@ def approve(
 
 def deny(request_id: str, reason: str = "", *, by: str = "") -> InputAnswer:
     """Return a no."""
-    return InputAnswer(request_id=request_id, verdict=Verdict.DENY, reason=reason, by=by)
+    return InputAnswer(request_id=request_id, verdict=ApprovalDecision.DENY, reason=reason, by=by)

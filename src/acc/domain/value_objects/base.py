@@ -12,10 +12,10 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """
 
 
-def settle(value: Value, name: str, held: object) -> None:
+def set_field(value: Value, name: str, held: object) -> None:
     """Set a field while the value is being made, in its `__post_init__`, and never later."""
     msgspec.structs.force_setattr(value, name, held)
 
 
 #: Returns a value with other fields.
-changed = msgspec.structs.replace
+replace = msgspec.structs.replace

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acc.domain.text import whole
+from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.base import Value
 
 
@@ -60,7 +60,7 @@ class Part(Value, frozen=True, kw_only=True):
         return Part(text=text)
 
 
-def words(parts: Sequence[Part]) -> str:
+def text_of(parts: Sequence[Part]) -> str:
     """Return what parts say, their texts together."""
     if len(parts) == 1:
         return parts[0].text or ""
@@ -69,7 +69,7 @@ def words(parts: Sequence[Part]) -> str:
 
 def text_part(text: str) -> tuple[Part, ...]:
     """Return text as the parts of a message, in which no character is half."""
-    return (Part(text=whole(text)),)
+    return (Part(text=replace_surrogates(text)),)
 
 
 class Usage(Value, frozen=True, kw_only=True):

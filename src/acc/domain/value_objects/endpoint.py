@@ -21,7 +21,7 @@ _LEAST_SECRET = 4
 _SCRIPTS = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb", ".sh", ".ts"})
 
 
-def without_secrets(text: str, known: Iterable[str] = ()) -> str:
+def redact_secrets(text: str, known: Iterable[str] = ()) -> str:
     """Return a text without the secrets that are known, and without what looks like a key.
 
     Known ones are cut also where they are written as URLs write them, in whole or in part.
@@ -43,7 +43,7 @@ def _as_in_urls(letter: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteAddress:
+class RemoteEndpoint:
     """Where a remote agent is found, and on which terms it is called.
 
     `url` is where its card is: a URL that ends in .json is the card itself, any other the place
@@ -82,7 +82,7 @@ class RemoteAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpAddress:
+class McpEndpoint:
     """Where an MCP server is found, and on which terms it is used.
 
     Either a `command`, which is started and spoken to by its standard streams, or a `url`. A
@@ -146,7 +146,7 @@ class McpToolInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class McpAnswer:
+class McpToolResult:
     """What a call gave: parts in their order, and data where the server structures its answers."""
 
     parts: tuple[Part, ...] = ()
@@ -155,7 +155,7 @@ class McpAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileTerms:
+class DownloadLimits:
     """Which files are taken: media types, such as "image/*", how large, and within how long."""
 
     types: Sequence[str] = ("*/*",)

@@ -46,7 +46,7 @@ class JudgeConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfiguration:
+class EvaluationConfig:
     """Everything that decides what a run records.
 
     Two equal ones record the same bytes as long as `model`, which the built-in agents answer with,
@@ -84,7 +84,7 @@ class EpisodeJob:
         return f"{self.scenario.id}.{self.seed:06d}"
 
 
-def jobs_of(configuration: RunConfiguration) -> tuple[EpisodeJob, ...]:
+def jobs_of(configuration: EvaluationConfig) -> tuple[EpisodeJob, ...]:
     """Return the episodes of a run, scenario by scenario."""
     return tuple(
         EpisodeJob(scenario=scenario, seed=configuration.seed + number)

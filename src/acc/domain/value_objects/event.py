@@ -6,7 +6,7 @@ from typing import Any
 
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import Value
-from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, words
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, text_of
 from acc.domain.value_objects.run import RunStatus
 
 
@@ -78,7 +78,7 @@ class Event(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Return the event's words."""
-        return words(self.parts)
+        return text_of(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

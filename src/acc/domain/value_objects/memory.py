@@ -40,7 +40,7 @@ class Decision(Value, frozen=True, kw_only=True):
     text: str
 
 
-class Artifact(Value, frozen=True, kw_only=True):
+class Evidence(Value, frozen=True, kw_only=True):
     """A piece of evidence with its provenance. `quoted` text was shown, not said."""
 
     id: str
@@ -68,9 +68,9 @@ class Candidate(Value, frozen=True, kw_only=True):
     `close` says that it stands out by meaning, whatever words it shares with the cue.
     """
 
-    artifact: Artifact
+    artifact: Evidence
     score: float
-    superseded_by: Artifact | None = None
+    superseded_by: Evidence | None = None
     close: bool = False
 
 
@@ -86,7 +86,7 @@ class RefusalReason(StrEnum):
 class Refusal(Value, frozen=True, kw_only=True):
     """An artifact that was kept out, with a reason that a person can read."""
 
-    artifact: Artifact
+    artifact: Evidence
     reason: RefusalReason
     explanation: str
 
@@ -94,7 +94,7 @@ class Refusal(Value, frozen=True, kw_only=True):
 class Qualification(Value, frozen=True, kw_only=True):
     """What the gate let through and what it kept out."""
 
-    qualified: tuple[Artifact, ...] = ()
+    qualified: tuple[Evidence, ...] = ()
     refused: tuple[Refusal, ...] = ()
 
 
@@ -117,7 +117,7 @@ class TurnTrace(Value, frozen=True, kw_only=True):
 
     turn_id: int
     recalled: tuple[Candidate, ...]
-    qualified: tuple[Artifact, ...]
+    qualified: tuple[Evidence, ...]
     refused: tuple[Refusal, ...]
     committed: CompressedCognitiveState
     dropped: tuple[str, ...]

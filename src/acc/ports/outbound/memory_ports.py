@@ -7,10 +7,10 @@ from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import NO_USAGE, Usage
 from acc.domain.value_objects.memory import (
-    Artifact,
     Candidate,
     Compression,
     Decision,
+    Evidence,
     Qualification,
     TurnSignal,
     TurnTrace,
@@ -67,7 +67,7 @@ class CanonicalReaderPort(Protocol):
 class EvidenceStorePort(Protocol):
     """Keeps artifacts and finds them again."""
 
-    async def add(self, artifacts: Sequence[Artifact]) -> None:
+    async def add(self, artifacts: Sequence[Evidence]) -> None:
         """Keep artifacts; an id that is known already is left as it is."""
         ...
 
@@ -114,7 +114,7 @@ class CompressorPort(Protocol):
         self,
         signal: TurnSignal,
         state: CompressedCognitiveState,
-        evidence: Sequence[Artifact],
+        evidence: Sequence[Evidence],
     ) -> Compression:
         """Return the state that is to replace `state`."""
         ...

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.content import Part
-from acc.domain.value_objects.endpoint import FileTerms
+from acc.domain.value_objects.endpoint import DownloadLimits
 from acc.domain.value_objects.task import ArtifactUpdate, Message, PushConfig, StatusUpdate, Task
 
 #: Returns the file at a URL, as raw bytes. AddressRefused if it must not be called from here,
 #: RemoteFailed if it is not there or not within the terms.
-FetchFile = Callable[[str, FileTerms], Awaitable[Part]]
+FetchFile = Callable[[str, DownloadLimits], Awaitable[Part]]
 #: Hears what happens to a remote task, and where it stands then; what it has made by then, and its
 #: history, are put together at the end.
 Hear = Callable[[Task, StatusUpdate | ArtifactUpdate], Awaitable[None]]

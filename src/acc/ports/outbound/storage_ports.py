@@ -155,14 +155,14 @@ class ArtifactStorePort(Protocol):
 NOTHING: Mapping[Owner, int] = MappingProxyType({})
 
 
-class Filed(NamedTuple):
+class SubmitResult(NamedTuple):
     """A task that a message has led to; `is_new` if the message had not come before."""
 
     task: Task
     is_new: bool
 
 
-class Ended(NamedTuple):
+class ExpiredTask(NamedTuple):
     """A task that is over: whose it is, and whether nothing else is left of its context."""
 
     task_id: str
@@ -211,7 +211,7 @@ class TaskStorePort(Protocol):
         push: PushConfig | None = None,
         key: str = "",
         most_active: int | None = None,
-    ) -> Filed:
+    ) -> SubmitResult:
         """File a task that a message starts, held by this process; its first event is its status.
 
         The message opens the task's history. If the same owner has sent this message before, with
@@ -231,7 +231,7 @@ class TaskStorePort(Protocol):
         updates: Sequence[Update],
         seen: Task | None,
         key: str = "",
-    ) -> Filed:
+    ) -> SubmitResult:
         """Let a message move a task on, held by this process from now on.
 
         `seen` is the task as it was when the message was understood. The message goes to the
@@ -285,7 +285,7 @@ class TaskStorePort(Protocol):
         """
         ...
 
-    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[Ended, ...]:
+    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[ExpiredTask, ...]:
         """Return tasks that ended before a time, without the first `skip`, in an order that stays.
 
         They are the last of a context if, with the others that are returned, there are no more.

@@ -11,7 +11,7 @@ import msgspec
 from acc.adapters.a2a.wire.card_codec import LEGACY, card_content, merged_card, read_card
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, AgentCard
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 
 _BINDINGS = (JSONRPC, HTTP_JSON, "GRPC")
 _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:\s*;.*)?")
@@ -236,7 +236,7 @@ def unsigned_fields(document: Mapping[str, Any], card: AgentCard) -> list[str]:
     Official servers sign that content alone, and then add what clients of 0.3 read. Where this
     repeats what was signed it does no harm; anything else could have been put in by anyone.
     """
-    follows = merged_card(changed(card, signatures=()))
+    follows = merged_card(replace(card, signatures=()))
     pairs = {(one.url, one.binding) for one in card.interfaces if one.version == LEGACY}
     return [
         name

@@ -12,8 +12,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from acc.adapters.a2a.client.follower import Exchange, Follower, cancel_task, get_task
-from acc.adapters.a2a.client.transport import CallFailed, Channel, Unreachable, unsendable, wire_for
+from acc.adapters.a2a.client.follower import TaskAssembler, TaskFollower, cancel_task, get_task
+from acc.adapters.a2a.client.transport import (
+    CallFailed,
+    Transport,
+    Unreachable,
+    unsendable,
+    wire_for,
+)
 from acc.adapters.a2a.wire.card_codec import read_card
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
@@ -25,7 +31,7 @@ from acc.domain.errors import (
     Unauthenticated,
 )
 from acc.domain.value_objects.agent_card import AgentCard, Interface
-from acc.domain.value_objects.endpoint import RemoteAddress, origin_of
+from acc.domain.value_objects.endpoint import RemoteEndpoint, origin_of
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
 from acc.ports.outbound.remote_ports import Hear
 
@@ -201,7 +207,7 @@ class A2AClient:
     collect tokens, and which hosts belong together cannot be told from their names.
     """
 
-    def __init__(self, address: RemoteAddress, *, door: Door, token: str = "") -> None:
+    def __init__(self, address: RemoteEndpoint, *, door: Door, token: str = "") -> None:
         self._address = address
         self._door = door
         self._token = token
@@ -229,7 +235,7 @@ class A2AClient:
         push: PushConfig | None = None,
     ) -> Task | Message:
         """Send a message, and return what came of it once its task has ended or waits."""
-        follower = Follower(hear, known)
+        follower = TaskAssembler(hear, known)
         async with self._following(follower, _trace_headers(message)) as (exchange, card):
             push = push if card.push_notifications else None
             # A server that returns at once may return a waiting task as it was before the message.
@@ -244,7 +250,7 @@ class A2AClient:
 
     async def follow(self, task_id: str, *, hear: Hear | None = None) -> Task | Message:
         """Return what comes of a task that was begun earlier."""
-        follower = Follower(hear)
+        follower = TaskAssembler(hear)
         async with self._following(follower, {}) as (exchange, _):
             task = await exchange.retrying(lambda channel: get_task(channel, task_id))
             follower.take_up(task)
@@ -253,12 +259,12 @@ class A2AClient:
 
     async def get(self, task_id: str) -> Task:
         """Return a task as it is now."""
-        async with self._exchange(Follower(), {}) as (exchange, _):
+        async with self._exchange(TaskAssembler(), {}) as (exchange, _):
             return await exchange.retrying(lambda channel: get_task(channel, task_id))
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task."""
-        async with self._exchange(Follower(), {}) as (exchange, _):
+        async with self._exchange(TaskAssembler(), {}) as (exchange, _):
             return await exchange.retrying(lambda channel: cancel_task(channel, task_id))
 
     def notified(self, task_id: str) -> None:
@@ -272,8 +278,8 @@ class A2AClient:
 
     @asynccontextmanager
     async def _following(
-        self, follower: Follower, headers: Mapping[str, str]
-    ) -> AsyncIterator[tuple[Exchange, AgentCard]]:
+        self, follower: TaskAssembler, headers: Mapping[str, str]
+    ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         """Give an exchange, bounded in time; who leaves it early cancels the remote task."""
         seconds = self._address.timeout
         deadline = asyncio.timeout(seconds)
@@ -297,7 +303,7 @@ class A2AClient:
             if follower.task is not None:
                 self._bells.pop(follower.task.id, None)
 
-    async def _give_up(self, follower: Follower) -> None:
+    async def _give_up(self, follower: TaskAssembler) -> None:
         """Cancel a task that nobody waits for any more, if that can be done in a moment."""
         task = follower.task
         if task is None or task.state not in ACTIVE:
@@ -308,13 +314,13 @@ class A2AClient:
 
     @asynccontextmanager
     async def _exchange(
-        self, follower: Follower, headers: Mapping[str, str]
-    ) -> AsyncIterator[tuple[Exchange, AgentCard]]:
+        self, follower: TaskAssembler, headers: Mapping[str, str]
+    ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
         async with self._door.open() as http:
             card = await self._cards.get(http)
             channels = self._channels(http, card, headers)
             yield (
-                Exchange(
+                TaskFollower(
                     channels, follower, retries=self._address.retries, bell=self._wait_for_news
                 ),
                 card,
@@ -322,7 +328,7 @@ class A2AClient:
 
     def _channels(
         self, http: httpx.AsyncClient, card: AgentCard, headers: Mapping[str, str]
-    ) -> list[Channel]:
+    ) -> list[Transport]:
         spoken = chosen_interfaces(card)
         extensions = self._extensions(card)
         channels = []
@@ -332,7 +338,9 @@ class A2AClient:
                 if not self._is_trusted(interface):
                     continue
                 told["Authorization"] = f"Bearer {self._token}"
-            channels.append(Channel(http, interface, headers=told, streaming=self._door.streaming))
+            channels.append(
+                Transport(http, interface, headers=told, streaming=self._door.streaming)
+            )
         if not channels:
             places = ", ".join(dict.fromkeys(origin_of(one.url) for one in spoken))
             raise RemoteFailed(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from acc.adapters.a2a.client.sse import ServerEvent
-from acc.adapters.a2a.client.transport import CallFailed, Channel, Unreachable
+from acc.adapters.a2a.client.transport import CallFailed, Transport, Unreachable
 from acc.adapters.a2a.wire.protocol import Operation, Streamed
 from acc.application.a2a.requests import GetRequest, SendRequest, TaskRequest
 from acc.domain.errors import (
@@ -17,16 +17,16 @@ from acc.domain.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
-from acc.domain.value_objects.base import changed
-from acc.domain.value_objects.content import Part, words
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, text_of
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     TERMINAL,
     ArtifactUpdate,
-    Growing,
     Message,
     StatusUpdate,
     Task,
+    TaskBuilder,
     TaskEvent,
     TaskState,
     TaskStatus,
@@ -36,13 +36,13 @@ from acc.ports.outbound.remote_ports import Hear
 _SETTLED = TERMINAL | INTERRUPTED
 
 
-class Follower:
+class TaskAssembler:
     """Knows a remote task as far as it was told, and tells what is new about it."""
 
     def __init__(self, hear: Hear | None = None, known: Task | None = None) -> None:
         self._hear = hear
         self._known = known
-        self._growing: Growing | None = None
+        self._growing: TaskBuilder | None = None
         self.reply: Message | None = None
         #: Whether the last word was a task as a whole, which may be from before our message.
         self.is_snapshot = False
@@ -53,9 +53,9 @@ class Follower:
         """Return where the task stands; what it has made is in the `result`."""
         return None if self._growing is None else self._growing.head
 
-    def take_up(self, task: Task) -> Growing:
+    def take_up(self, task: Task) -> TaskBuilder:
         """Go on from a task as it is known."""
-        self._growing = Growing(task)
+        self._growing = TaskBuilder(task)
         return self._growing
 
     @property
@@ -93,7 +93,7 @@ class Follower:
             if self._growing is None:
                 self.reply = _with_content(item)
             else:
-                status = changed(self._growing.head.status, message=item)
+                status = replace(self._growing.head.status, message=item)
                 await self._pass_on(self._growing, StatusUpdate(status=status))
             return
         self._check_task(told)
@@ -117,7 +117,7 @@ class Follower:
             await self._pass_on(growing, update)
         self.take_up(task)
 
-    async def _pass_on(self, growing: Growing, update: StatusUpdate | ArtifactUpdate) -> None:
+    async def _pass_on(self, growing: TaskBuilder, update: StatusUpdate | ArtifactUpdate) -> None:
         growing.add(TaskEvent(growing.head.seq + 1, update))
         if self._hear is not None:
             await self._hear(growing.head, update)
@@ -150,7 +150,7 @@ def differences(before: Task, after: Task) -> Iterator[StatusUpdate | ArtifactUp
             if further is None:
                 yield ArtifactUpdate(artifact=made, last_chunk=True)
             else:
-                yield ArtifactUpdate(artifact=changed(made, parts=further), append=True)
+                yield ArtifactUpdate(artifact=replace(made, parts=further), append=True)
     said = after.status.message
     is_new = said is not None and said != before.status.message
     if before.state is not after.state or is_new or before.metadata != after.metadata:
@@ -161,7 +161,7 @@ def _same(held: tuple[Part, ...], parts: tuple[Part, ...]) -> bool:
     if held == parts:
         return True
     are_texts = all(map(_is_text, (*held, *parts)))
-    return are_texts and words(held) == words(parts)
+    return are_texts and text_of(held) == text_of(parts)
 
 
 def _further(held: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
@@ -170,9 +170,9 @@ def _further(held: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...
         return parts[len(held) :]
     # Pieces of a text may be kept as one part here and as several there.
     if all(map(_is_text, held)) and all(map(_is_text, parts)):
-        before, after = words(held), words(parts)
+        before, after = text_of(held), text_of(parts)
         if after.startswith(before) and after != before:
-            return (changed(parts[-1], text=after[len(before) :]),)
+            return (replace(parts[-1], text=after[len(before) :]),)
     return None
 
 
@@ -201,13 +201,13 @@ def pause_before(attempt: int, asked: float | None = None) -> float:
     return usual * jitter if asked is None else asked + usual * (1 - jitter)
 
 
-class Exchange:
+class TaskFollower:
     """Follows one task through the interfaces of an agent, the best first."""
 
     def __init__(
         self,
-        channels: Sequence[Channel],
-        follower: Follower,
+        channels: Sequence[Transport],
+        follower: TaskAssembler,
         *,
         retries: int,
         bell: Bell,
@@ -219,11 +219,11 @@ class Exchange:
         self._last_id = ""
 
     @property
-    def channel(self) -> Channel:
+    def channel(self) -> Transport:
         """Return the interface in use."""
         return self._channels[0]
 
-    async def through(self, work: Callable[[Channel], Awaitable[T]]) -> T:
+    async def through(self, work: Callable[[Transport], Awaitable[T]]) -> T:
         """Return what a call gives at the first interface at which it can be made at all."""
         first: AccError | None = None
         for channel in list(self._channels):
@@ -240,7 +240,7 @@ class Exchange:
         assert first is not None  # noqa: S101 - there is at least one interface
         raise first
 
-    async def retrying(self, work: Callable[[Channel], Awaitable[T]]) -> T:
+    async def retrying(self, work: Callable[[Transport], Awaitable[T]]) -> T:
         """Return what a call gives, tried again where it may not have arrived."""
         attempt = 0
         while True:
@@ -325,20 +325,20 @@ class Exchange:
             await self.follower.take(Streamed(found.id, found.context_id, found))
 
 
-async def _send(channel: Channel, request: SendRequest) -> Task | Message:
+async def _send(channel: Transport, request: SendRequest) -> Task | Message:
     seconds = 24 * 3600.0 if request.wait else _ONE_CALL
     return channel.wire.read_send_result(
         await channel.ask(Operation.SEND, request, seconds=seconds)
     )
 
 
-async def get_task(channel: Channel, task_id: str) -> Task:
+async def get_task(channel: Transport, task_id: str) -> Task:
     """Return a task as it is now."""
     request = GetRequest(id=task_id, history_length=0)
     return channel.wire.read_task(await channel.ask(Operation.GET, request, seconds=_ONE_CALL))
 
 
-async def cancel_task(channel: Channel, task_id: str) -> Task:
+async def cancel_task(channel: Transport, task_id: str) -> Task:
     """Cancel a task."""
     request = TaskRequest(id=task_id)
     return channel.wire.read_task(await channel.ask(Operation.CANCEL, request, seconds=_ONE_CALL))

@@ -21,7 +21,7 @@ from acc.adapters.a2a.wire.v1 import WIRE_ONE
 from acc.application.a2a.requests import Request
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, Interface
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import origin_of
 
 MAX_EVENT = 16 * 1024 * 1024
@@ -60,7 +60,7 @@ def wire_for(interface: Interface) -> Wire | None:
     return _WIRES.get((interface.version.partition(".")[0], interface.binding.upper()))
 
 
-class Channel:
+class Transport:
     """One interface of a remote agent, through an HTTP client that guards where calls go."""
 
     def __init__(
@@ -172,7 +172,7 @@ class Channel:
         is_stream: bool = False,
     ) -> httpx.Request:
         if self.interface.tenant:
-            request = changed(request, tenant=self.interface.tenant)
+            request = replace(request, tenant=self.interface.tenant)
         params = self.wire.write_request(operation, request)
         headers = dict(self._headers)
         headers["Accept"] = "text/event-stream" if is_stream else "application/json"

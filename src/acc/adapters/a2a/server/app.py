@@ -23,8 +23,8 @@ from acc.adapters.a2a.server.dispatch import (
     OLD,
     REST_WIRES,
     WIRES,
-    Documents,
-    Reception,
+    RequestDispatcher,
+    StaticDocuments,
     asked_version,
     challenge,
     note,
@@ -34,7 +34,7 @@ from acc.adapters.a2a.wire.errors import UnknownMethod, fault_of, http_error, rp
 from acc.adapters.a2a.wire.jsonrpc import CallId, call_id, read_call
 from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.application.a2a.subscriptions import TaskStream
-from acc.application.use_cases.serve_a2a import ServeTasks
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import AccError, VersionNotSupported
 from acc.ports.outbound.auth_ports import TokenVerifierPort
 
@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _STREAMED = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 
 
-async def answer_rpc(reception: Reception, request: HttpRequest, send: Send) -> None:
+async def answer_rpc(reception: RequestDispatcher, request: HttpRequest, send: Send) -> None:
     """Answer a call of a method, or say in JSON-RPC's words why not."""
     name: CallId = None
     operation: Operation | None = None
@@ -100,7 +100,7 @@ async def send_rpc_error(
     await respond(send, status, told, JSON, challenge(status))
 
 
-def _spoken(reception: Reception, request: HttpRequest) -> Wire | VersionNotSupported:
+def _spoken(reception: RequestDispatcher, request: HttpRequest) -> Wire | VersionNotSupported:
     try:
         return reception.wire(request, WIRES)
     except VersionNotSupported as fault:
@@ -205,7 +205,7 @@ def _of_task(task: str, names: dict[str, str]) -> _Entry:
     return _TASK
 
 
-async def answer_rest(reception: Reception, request: HttpRequest, send: Send) -> None:
+async def answer_rest(reception: RequestDispatcher, request: HttpRequest, send: Send) -> None:
     """Answer a request to an address, or say in the protocol's words why not."""
     wire = NEW
     kind = answer_type(request)
@@ -267,7 +267,7 @@ def etag_of(document: bytes) -> str:
     return f'"{sha256(document).hexdigest()[:32]}"'
 
 
-async def serve_document(reception: Reception, request: HttpRequest, send: Send) -> bool:
+async def serve_document(reception: RequestDispatcher, request: HttpRequest, send: Send) -> bool:
     """Send the document at an address, and return whether there is one."""
     path = request.path
     if path in _CARD_PATHS:
@@ -293,7 +293,7 @@ async def serve_document(reception: Reception, request: HttpRequest, send: Send)
     return True
 
 
-async def _send_card(reception: Reception, request: HttpRequest, send: Send) -> None:
+async def _send_card(reception: RequestDispatcher, request: HttpRequest, send: Send) -> None:
     documents = reception.documents
     card = documents.modern_card if asked_version(request) == "1.0" else documents.card
     headers = [(b"vary", b"a2a-version"), (b"last-modified", documents.modified)]
@@ -313,7 +313,7 @@ async def _send_unless_known(
     await respond(send, 200, document, JSON, headers)
 
 
-__all__ = ["WIRES", "A2AServer", "Documents"]
+__all__ = ["WIRES", "A2AServer", "StaticDocuments"]
 
 
 class A2AServer:
@@ -325,16 +325,16 @@ class A2AServer:
 
     def __init__(
         self,
-        serve: ServeTasks,
+        serve: ServeA2AUseCase,
         *,
-        documents: Documents,
+        documents: StaticDocuments,
         verifier: TokenVerifierPort | None = None,
         hosts: Collection[str] | None = None,
         generations: Collection[str] = tuple(WIRES),
         life: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
         self.serve = serve
-        self._reception = Reception(
+        self._reception = RequestDispatcher(
             serve, documents=documents, verifier=verifier, generations=generations
         )
         self._hosts = hosts

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from acc.application.a2a.requests import ServeLimits
+from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import AccError, InvalidInput
 
 Scope = MutableMapping[str, Any]
@@ -52,7 +52,7 @@ class HttpRequest:
 
     __slots__ = ("_head_fault", "_receive", "headers", "limits", "method", "path", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, limits: ServeLimits) -> None:
+    def __init__(self, scope: Scope, receive: Receive, limits: ServerLimits) -> None:
         self.scope = scope
         self.limits = limits
         self.method: str = scope["method"]

@@ -9,12 +9,12 @@ from acc.adapters.a2a.server.asgi import Headers, HttpFault, HttpRequest
 from acc.adapters.a2a.wire.errors import fault_of
 from acc.adapters.a2a.wire.json_fields import check_tenant
 from acc.adapters.a2a.wire.protocol import Operation, Wire
-from acc.adapters.a2a.wire.v03 import WireZeroThree
-from acc.adapters.a2a.wire.v03_rest import WireZeroThreeRest
-from acc.adapters.a2a.wire.v1 import WireOne
+from acc.adapters.a2a.wire.v03 import WireV03
+from acc.adapters.a2a.wire.v03_rest import WireV03Rest
+from acc.adapters.a2a.wire.v1 import WireV1
 from acc.application.a2a.requests import owner_of
 from acc.application.a2a.subscriptions import TaskStream
-from acc.application.use_cases.serve_a2a import ServeTasks
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
@@ -28,13 +28,13 @@ from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.ports.outbound.auth_ports import TokenVerifierPort
 
 log = logging.getLogger("acc.serve")
-WIRES: Mapping[str, Wire] = {"1.0": WireOne(), "0.3": WireZeroThree()}
-REST_WIRES: Mapping[str, Wire] = {**WIRES, "0.3": WireZeroThreeRest()}
+WIRES: Mapping[str, Wire] = {"1.0": WireV1(), "0.3": WireV03()}
+REST_WIRES: Mapping[str, Wire] = {**WIRES, "0.3": WireV03Rest()}
 NEW, OLD = WIRES["1.0"], WIRES["0.3"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Documents:
+class StaticDocuments:
     """What is served as it stands: the cards, the description of the HTTP+JSON side, the keys."""
 
     card: bytes
@@ -47,14 +47,14 @@ class Documents:
     required_extensions: Collection[str] = ()
 
 
-class Reception:
+class RequestDispatcher:
     """Finds out who calls and how they speak, and does what they ask for."""
 
     def __init__(
         self,
-        serve: ServeTasks,
+        serve: ServeA2AUseCase,
         *,
-        documents: Documents,
+        documents: StaticDocuments,
         verifier: TokenVerifierPort | None,
         generations: Collection[str],
     ) -> None:

@@ -6,7 +6,7 @@ import httpx
 
 from acc.adapters.a2a.wire.protocol import Wire
 from acc.domain.errors import AccError, RemoteFailed
-from acc.domain.value_objects.base import changed
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task, TaskState, TaskStatus
 from acc.ports.outbound.auth_ports import NotificationSignerPort
 from acc.ports.outbound.storage_ports import Delivery
@@ -77,8 +77,8 @@ _A2A_JSON = "application/a2a+json"
 def _as_of(task: Task, update: object) -> Task:
     """Return a task as it stood when it was updated, so that its end is told once."""
     if isinstance(update, StatusUpdate):
-        return changed(task, status=update.status)
-    return changed(task, status=TaskStatus(state=TaskState.WORKING, at=task.status.at))
+        return replace(task, status=update.status)
+    return replace(task, status=TaskStatus(state=TaskState.WORKING, at=task.status.at))
 
 
 def _whole(task: Task, update: StatusUpdate | ArtifactUpdate) -> StatusUpdate | ArtifactUpdate:
@@ -87,4 +87,4 @@ def _whole(task: Task, update: StatusUpdate | ArtifactUpdate) -> StatusUpdate | 
         return update
     name = update.artifact.artifact_id
     made = next(made for made in task.artifacts if made.artifact_id == name)
-    return changed(update, artifact=made, append=False)
+    return replace(update, artifact=made, append=False)

@@ -70,7 +70,7 @@ FAULTS: Mapping[type[AccError], Fault] = {
     errors.UnsupportedOperation: _precondition(
         -32004, "UNSUPPORTED_OPERATION", "UnsupportedOperationError"
     ),
-    errors.MoveForbidden: _precondition(
+    errors.InvalidTransition: _precondition(
         -32004, "UNSUPPORTED_OPERATION", "UnsupportedOperationError"
     ),
     errors.ContentTypeNotSupported: Fault(

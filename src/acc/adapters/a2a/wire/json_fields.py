@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from acc.domain.errors import InvalidInput, RemoteFailed
-from acc.domain.text import whole_data
+from acc.domain.text import replace_surrogates_in_data
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -261,4 +261,4 @@ def encoded(document: Any) -> bytes:
     try:
         return _encode(document)
     except UnicodeEncodeError:
-        return _encode(whole_data(msgspec.to_builtins(document)))
+        return _encode(replace_surrogates_in_data(msgspec.to_builtins(document)))

@@ -440,7 +440,7 @@ def built(reader: Reader, shape: Any, path: Mapping[str, str]) -> Request:
     return reader.build(shape)
 
 
-class WireZeroThree:
+class WireV03:
     """Reads and writes generation 0.3."""
 
     version = "0.3"
@@ -543,4 +543,4 @@ class WireZeroThree:
         return card_from(data)
 
 
-WIRE_ZERO_THREE = WireZeroThree()
+WIRE_ZERO_THREE = WireV03()

@@ -25,7 +25,7 @@ from acc.adapters.a2a.wire.json_fields import (
 )
 from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, Streamed, StreamItem
 from acc.adapters.a2a.wire.v03 import (
-    WireZeroThree,
+    WireV03,
     built,
     item_shape,
     page_from,
@@ -340,7 +340,7 @@ def _plain(shape: msgspec.Struct) -> Any:
     return msgspec.to_builtins(shape)
 
 
-class WireZeroThreeRest(WireZeroThree):
+class WireV03Rest(WireV03):
     """Reads and writes generation 0.3 over HTTP; it reads what JSON-RPC would write as well."""
 
     def read_request(
@@ -446,4 +446,4 @@ class WireZeroThreeRest(WireZeroThree):
         return PushPage(tuple(configs), token if isinstance(token, str) else "")
 
 
-WIRE_ZERO_THREE_REST = WireZeroThreeRest()
+WIRE_ZERO_THREE_REST = WireV03Rest()

@@ -377,7 +377,7 @@ _NAMES = {
 }
 
 
-class WireOne:
+class WireV1:
     """Reads and writes generation 1.0."""
 
     version = "1.0"
@@ -537,4 +537,4 @@ class WireOne:
         return card_from(data)
 
 
-WIRE_ONE = WireOne()
+WIRE_ONE = WireV1()
