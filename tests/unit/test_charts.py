@@ -17,7 +17,7 @@ from acc.adapters.runs.charts import (
 )
 from acc.adapters.runs.page.drawing import inline_svg, standalone_svg
 from acc.adapters.runs.page.sections import palette_css
-from acc.domain.evaluation_metrics import METRIC_NAMES
+from acc.domain.metrics import METRIC_NAMES
 
 
 def summary_of(

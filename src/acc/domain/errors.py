@@ -49,28 +49,9 @@ AccError                     internal
     └── RemoteRejected       remote_rejected       it declined; a run that ends so is rejected
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-
-def whole(text: str) -> str:
-    """Return a text with a `?` for each half of a character, which nothing can store or print."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
-def whole_data(value: Any) -> Any:
-    """Return plain data in which every text and every key is whole."""
-    if isinstance(value, str):
-        return whole(value)
-    if isinstance(value, Mapping):
-        return {whole_data(key): whole_data(item) for key, item in value.items()}
-    return [whole_data(item) for item in value] if isinstance(value, list | tuple) else value
+from acc.domain.text import replace_surrogates
 
 
 class AccError(Exception):
@@ -80,7 +61,7 @@ class AccError(Exception):
 
     def __str__(self) -> str:
         """Return the text, which may tell what others wrote, so that it can be stored."""
-        return whole(super().__str__())
+        return replace_surrogates(super().__str__())
 
 
 class InvalidInput(AccError, ValueError):
@@ -383,7 +364,7 @@ class ContextNotFound(NotFound):
         self.context_id = context_id
 
 
-class MoveForbidden(AccError):
+class InvalidTransition(AccError):
     """Report an update that the table of moves does not allow."""
 
     code = "move_forbidden"
@@ -502,7 +483,7 @@ class RemoteRejected(RemoteFailed):
         self.reason = reason
 
 
-class AnswerUnreadable(RemoteFailed):
+class InvalidResponse(RemoteFailed):
     """Report an answer that cannot be taken: it is too long, or compressed in no known way."""
 
     code = "answer_unreadable"

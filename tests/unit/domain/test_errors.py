@@ -20,7 +20,7 @@ from acc.domain import errors
         (errors.RunMismatch("out", ["seed: 0, not 1"]), "run_mismatch", "  seed: 0, not 1"),
         (errors.RunDamaged("x"), "run_damaged", "x"),
         (errors.StorageFailed("x"), "storage_failed", "x"),
-        (errors.AnswerUnreadable("x"), "answer_unreadable", "x"),
+        (errors.InvalidResponse("x"), "answer_unreadable", "x"),
         (errors.RemoteRejected("shop", "no stock"), "remote_rejected", "is rejected: no stock"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from acc import Agent, InvalidInput, ModelFailed, Runner
 from acc.adapters.local_models import choice
 from acc.adapters.local_models.choice import LocalChoice, is_local_name, parse_local
-from acc.bootstrap.judging import reason_not_to_judge
+from acc.bootstrap.judges import reason_not_to_judge
 from acc.bootstrap.models import make_model
 
 

@@ -4,7 +4,7 @@ import bpe_openai
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.bootstrap.parts import token_counter
+from acc.bootstrap.memory import token_counter
 
 PARTS = ["a", "Z9", "don't", "日本", "カ", "。", ".", "/", "'s", "é", "-", "x" * 401]
 SEAMS = [" ", "  ", "\t", "\r", "\u3000", "\n", "\n\n", "|", " | ", " |\n", ": ", " : ", "\ngoal: "]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.turn_lines import apply, changes, decode, encode, record_of, result_of
 from acc.bootstrap import evaluation as bootstrap
-from acc.cli.evaluate import EvaluationOptions, configure
+from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, RunDamaged, StorageFailed
 from acc.domain.value_objects.live_evaluation import TurnResult
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from acc.adapters.runs.page.sections import result_table as result_section
-from acc.cli.screen import console, result_table
-from acc.domain.evaluation_metrics import METRIC_NAMES
+from acc.cli.eval_view import console, result_table
+from acc.domain.metrics import METRIC_NAMES
 
 TOKENS = {"mean": 412.0, "deviation": 0.0, "count": 1}
 

@@ -6,7 +6,7 @@ from acc.adapters.runs.junit import junit_of
 from acc.adapters.runs.page.sections import agreement_section, warnings_of
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine, decode, encode, record_of
 from acc.adapters.runs.votes import Agreement, policy_of
-from acc.cli.screen import agreement_lines
+from acc.cli.eval_view import agreement_lines
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import JudgeVotes, OutcomeScores, TurnStatus
 

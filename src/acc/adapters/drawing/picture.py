@@ -13,8 +13,8 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.graph import Edge, GraphAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
-from acc.application.agents.tool import AgentTool
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
+from acc.application.tools.tool import AgentTool
 
 _MOST_PEERS = 3
 _MOST_CONDITION = 48

@@ -7,7 +7,7 @@ from typing import Any
 from acc.adapters.runs.results import Tally, measures, tally_of
 from acc.adapters.runs.run_directory import RunDirectory
 from acc.domain.errors import InvalidInput
-from acc.domain.evaluation_metrics import METRIC_NAMES
+from acc.domain.metrics import METRIC_NAMES
 from acc.domain.statistics import paired_difference
 
 

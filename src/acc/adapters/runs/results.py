@@ -13,7 +13,7 @@ from acc.adapters.runs.run_directory import RunDirectory
 from acc.adapters.runs.spending import accounts_of, cost_fields
 from acc.adapters.runs.turn_lines import AgentLine, TurnLine
 from acc.adapters.runs.votes import Agreement
-from acc.domain.evaluation_metrics import METRIC_NAMES, spread
+from acc.domain.metrics import METRIC_NAMES, spread
 from acc.domain.statistics import PairedDifference, paired_difference
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, Spread, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob

@@ -14,7 +14,7 @@ import msgspec
 from acc.adapters.runs.line_file import Appender, LineFile, write_whole
 from acc.adapters.runs.turn_lines import TurnLine, decode, encode
 from acc.domain.errors import InvalidInput, RunDamaged, RunMismatch, StorageFailed
-from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration, jobs_of
+from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig, jobs_of
 
 _CONFIGURATION = "run.json"
 _EPISODES = "episodes"
@@ -23,12 +23,12 @@ _EPISODES = "episodes"
 class RunDirectory:
     """Opens a new or an earlier run."""
 
-    def __init__(self, path: Path, configuration: RunConfiguration) -> None:
+    def __init__(self, path: Path, configuration: EvaluationConfig) -> None:
         self.path = path
         self.configuration = configuration
 
     @classmethod
-    def create(cls, path: Path, configuration: RunConfiguration) -> "RunDirectory":
+    def create(cls, path: Path, configuration: EvaluationConfig) -> "RunDirectory":
         """Make the directory, or continue the run in it if its configuration is the same.
 
         One that is refused is left as it is.
@@ -58,7 +58,7 @@ class RunDirectory:
         """Open the run in a directory."""
         file = path / _CONFIGURATION
         try:
-            configuration = msgspec.json.decode(file.read_bytes(), type=RunConfiguration)
+            configuration = msgspec.json.decode(file.read_bytes(), type=EvaluationConfig)
         except FileNotFoundError:
             raise InvalidInput(f"{path} holds no run: there is no {_CONFIGURATION} in it") from None
         except (OSError, msgspec.MsgspecError) as error:
@@ -115,7 +115,7 @@ class EpisodeJournal(LineFile[TurnLine]):
             yield appender
 
 
-def _differences(earlier: RunConfiguration, wanted: RunConfiguration) -> list[str]:
+def _differences(earlier: EvaluationConfig, wanted: EvaluationConfig) -> list[str]:
     one, other = msgspec.to_builtins(earlier), msgspec.to_builtins(wanted)
     return [
         f"{name}: {_short(one[name])} there, {_short(other[name])} now"

@@ -13,7 +13,7 @@ import msgspec
 
 from acc.adapters.runs.line_file import LineFile
 from acc.adapters.runs.run_directory import RunDirectory
-from acc.domain.spending import Account, Accounts, ModelCall
+from acc.domain.cost import Account, Accounts, ModelCall
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 _FOLDER = "spending"

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from acc.domain.errors import whole
-from acc.domain.evaluation_metrics import drift_rate, hallucination_rate
+from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
     ClaimVerdict,
@@ -25,7 +25,7 @@ from acc.domain.value_objects.live_evaluation import (
     EvaluationTurnQuery,
     TurnResult,
 )
-from acc.domain.value_objects.scenario import Turn
+from acc.domain.value_objects.scenario import ScenarioTurn
 
 
 class AgentLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,7 +75,7 @@ def encode(line: TurnLine) -> bytes:
 
 def _writable(value: Any) -> Any:
     if isinstance(value, str):
-        return whole(value)
+        return replace_surrogates(value)
     if isinstance(value, dict):
         return {_writable(key): _writable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -88,7 +88,9 @@ def decode(data: bytes) -> TurnLine:
     return _DECODER.decode(data)
 
 
-def line_of(result: TurnResult, turn: Turn | None, before: Mapping[str, object]) -> TurnLine:
+def line_of(
+    result: TurnResult, turn: ScenarioTurn | None, before: Mapping[str, object]
+) -> TurnLine:
     """Return a turn's line; of the canonical memory it holds what changed."""
     records = {record.agent_name: record for record in result.records}
     return TurnLine(

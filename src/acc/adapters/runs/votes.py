@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from acc.domain.evaluation_metrics import spread
+from acc.domain.metrics import spread
 from acc.domain.statistics import interval_alpha, nominal_alpha
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes
 

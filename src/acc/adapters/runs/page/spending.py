@@ -5,7 +5,7 @@ from typing import Any
 
 from acc.adapters.runs.page.phrasing import cell, listed, name_of, plain, table
 from acc.adapters.runs.spending import account_of
-from acc.domain.spending import Account, Part
+from acc.domain.cost import Account, CostCategory
 
 _TITLES = ("cost", "calls", "from the cache", "failed", "tokens read", "tokens written")
 
@@ -32,10 +32,10 @@ def cost_link(summary: Mapping[str, Any]) -> str:
 
 def _who(row: Mapping[str, Any], slots: Mapping[str, int]) -> str:
     agent = str(row["agent"])
-    if row["part"] == Part.JUDGE:
+    if row["part"] == CostCategory.JUDGE:
         return "judge"
     named = name_of(agent, slots) if agent in slots else f"<bdi>{plain(agent)}</bdi>"
-    return named if row["part"] == Part.AGENT else f"{named}, its compressor"
+    return named if row["part"] == CostCategory.AGENT else f"{named}, its compressor"
 
 
 def _numbers(account: Account, models: str | None = None) -> str:
