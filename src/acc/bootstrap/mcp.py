@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acc.adapters.mcp.client import Source
     from acc.adapters.mcp.server import AgentsAsServer
 
-_MISSING = "MCP needs a package that is not installed ({}); pip install 'acc[mcp]'"
+_MISSING = "MCP needs a package that is not installed ({}); pip install 'acc-agents[mcp]'"
 
 
 class LateMcpConnections:

@@ -26,7 +26,7 @@ def version() -> str:
     """Return the installed version."""
     from importlib.metadata import version as installed
 
-    return installed("acc")
+    return installed("acc-agents")
 
 
 @lru_cache(maxsize=1)
@@ -118,7 +118,7 @@ def _named_embedder(name: str) -> EmbedderPort:
     from importlib.util import find_spec
 
     if find_spec("httpx") is None:
-        raise InvalidInput(f"embeddings {name!r} need httpx: pip install 'acc[models]'")
+        raise InvalidInput(f"embeddings {name!r} need httpx: pip install 'acc-agents[models]'")
     from acc.adapters.models.hosted_embeddings import HostedEmbedder, parse_embeddings
 
     return HostedEmbedder(parse_embeddings(name))

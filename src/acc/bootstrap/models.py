@@ -355,7 +355,7 @@ def _check_installed(choice: "ModelChoice") -> None:
 
     needed, extra = ("httpx2", "providers") if choice.is_direct else ("pydantic_ai", "models")
     if find_spec(needed) is None:
-        raise InvalidInput(f"{choice.name} needs {needed}: pip install 'acc[{extra}]'")
+        raise InvalidInput(f"{choice.name} needs {needed}: pip install 'acc-agents[{extra}]'")
 
 
 def _hosted(choice: "ModelChoice") -> LanguageModelPort:

