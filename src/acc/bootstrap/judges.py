@@ -190,7 +190,7 @@ class _AskedInVain:
         try:
             return await self._model.complete(prompt)
         except ModelFailed as fault:
-            if fault.is_mistake:
+            if fault.is_configuration_error:
                 self.fault = fault
             raise
 

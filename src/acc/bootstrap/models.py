@@ -144,10 +144,10 @@ class EpisodeModels:
 
     def _take_fault(self, fault: BaseException) -> None:
         if isinstance(fault, ModelFailed):
-            is_mistake = fault.is_mistake
+            is_configuration_error = fault.is_configuration_error
         else:
-            is_mistake = isinstance(fault, InvalidInput)
-        if is_mistake and not self.mistake:
+            is_configuration_error = isinstance(fault, InvalidInput)
+        if is_configuration_error and not self.mistake:
             self.mistake = str(fault)
 
     async def aclose(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text with a `?` for each half of a character, which nothing can store or print."""
+    """Return the text with `?` in place of each unpaired surrogate."""
     if text.isascii():
         return text
     try:
@@ -16,7 +16,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def replace_surrogates_in_data(value: Any) -> Any:
-    """Return plain data in which every text and every key is whole."""
+    """Return JSON data with unpaired surrogates replaced in strings and keys."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):

@@ -38,6 +38,6 @@ def test_scenario_error_names_the_file_before_every_fault() -> None:
 
 
 def test_a_failure_of_a_model_tells_whether_someone_must_mend_something_first() -> None:
-    assert errors.ModelFailed("no", reason="key_refused").is_mistake
-    assert not errors.ModelFailed("no", reason="rate_limit").is_mistake
-    assert not errors.ModelFailed("no").is_mistake
+    assert errors.ModelFailed("no", reason="key_refused").is_configuration_error
+    assert not errors.ModelFailed("no", reason="rate_limit").is_configuration_error
+    assert not errors.ModelFailed("no").is_configuration_error
