@@ -53,7 +53,7 @@ async def test_an_episode_stops_between_two_turns_and_continues_there() -> None:
 async def test_an_error_ends_the_episode_and_says_so() -> None:
     journal = Notebook()
     end = await EpisodeRunner(compose=lambda _: episode(journal, names=["ghost"])).run(JOB)
-    assert end.error.startswith("judge_contract_broken: turn 1: the judge was asked about ['a']")
+    assert end.error.startswith("judge_contract_broken: turn 1: the judge was asked to score ['a']")
     assert JOB.name == "s.000007"
 
 

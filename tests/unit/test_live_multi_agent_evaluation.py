@@ -442,7 +442,7 @@ async def test_a_source_that_skips_a_turn_is_refused() -> None:
             return EvaluationTurnQuery(turn_id=turn_id * 2, query="q")
 
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
-    with pytest.raises(InvalidTurnOrder, match="expected 1, found 2"):
+    with pytest.raises(InvalidTurnOrder, match="expected 1, got 2"):
         await use_case.run_episode(Skipping())
 
 

@@ -274,7 +274,9 @@ class ModelOutputInvalid(AccError):
     code = "model_output_invalid"
 
     def __init__(self, agent: str, fault: str, attempts: int) -> None:
-        super().__init__(f"the model of agent {agent!r} returned invalid output {attempts} times: {fault}")
+        super().__init__(
+            f"the model of agent {agent!r} returned invalid output {attempts} times: {fault}"
+        )
         self.agent = agent
         self.fault = fault
 

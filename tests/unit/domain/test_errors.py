@@ -14,7 +14,7 @@ from acc.domain import errors
             "invalid_scenario",
             "a.toml",
         ),
-        (errors.InvalidTurnOrder(2, 4), "invalid_turn_order", "expected 2, found 4"),
+        (errors.InvalidTurnOrder(2, 4), "invalid_turn_order", "expected 2, got 4"),
         (errors.InvalidGate("x"), "invalid_gate", "x"),
         (errors.JudgeContractBroken(3, {"b", "a"}, {"c"}), "judge_contract_broken", "['a', 'b']"),
         (errors.RunMismatch("out", ["seed: 0, not 1"]), "run_mismatch", "  seed: 0, not 1"),

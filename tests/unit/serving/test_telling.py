@@ -331,7 +331,7 @@ async def test_what_was_written_for_who_asked_is_told(world: World) -> None:
 
     async with world.open(Spender(name="spender")) as serve:
         task = await send(serve, "go")
-        told_as = "spender: the run has used up token_budget (5) (budget_exceeded)"
+        told_as = "spender: the run reached its limit of token_budget (5) (budget_exceeded)"
         assert note_of(task) == told_as
 
 
