@@ -192,8 +192,8 @@ class StateConflict(AccError):
         self.key = key
         self.branches = tuple(branches)
         super().__init__(
-            f"state key {key!r} was written by {' and '.join(self.branches)}; use one key per branch "
-            f'or set a merge rule, for example merge={{"{key}": "list"}}'
+            f"state key {key!r} was written by {' and '.join(self.branches)}; "
+            f'use one key per branch or set a merge rule, for example merge={{"{key}": "list"}}'
         )
 
 
