@@ -16,7 +16,7 @@ SMALL_MODEL := $(VENV)/small-model
 INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public_api.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test bench bench-peers witness-adk lock browser clean
+.PHONY: help setup eval lint check test bench bench-peers witness-adk docs lock browser clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -104,6 +104,10 @@ browser: # The report is tested in a real browser; Debian's is installed where t
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
 
+docs: $(DEV) ## Build the documentation site in build/site
+	$(BIN)/sphinx-build -W --keep-going -q -c docs -d build/doctrees . build/site
+	@echo "built: $(PYTHON) -m http.server --directory build/site"
+
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
 
 lock: $(DEV) ## Renew the files in requirements/
@@ -112,4 +116,4 @@ lock: $(DEV) ## Renew the files in requirements/
 	$(COMPILE) --upgrade -c requirements/dev.lock --group build -o requirements/build.lock
 
 clean: ## Remove what was set up; runs stay
-	rm -rf $(VENV) $(PEERS) $(WITNESS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(WITNESS) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
