@@ -51,7 +51,7 @@ html_search_language = "en-ja"
 
 _CJK = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
-_CJK_LINE_BREAK = re.compile(f"(?<=[{_CJK}、。，．）」])\\n(?=[{_CJK}（「])")
+_IS_JAPANESE = re.compile(f"[{_CJK}、。，．（）「」]")
 
 
 class EnglishAndJapanese(SearchEnglish):
@@ -98,10 +98,13 @@ def show_public_bases(
 
 def join_japanese_lines(app: Sphinx, doctree: nodes.document) -> None:
     """Remove line breaks within Japanese sentences, which browsers show as spaces."""
-    for node in list(doctree.findall(nodes.Text)):
-        joined = _CJK_LINE_BREAK.sub("", node)
-        if joined != node and not isinstance(node.parent, nodes.FixedTextElement):
-            node.parent.replace(node, nodes.Text(joined))
+    for text in list(doctree.findall(nodes.Text)):
+        siblings = text.parent.children
+        at = text.parent.index(text)
+        if text == "\n" and 0 < at < len(siblings) - 1:
+            before, after = siblings[at - 1].astext()[-1:], siblings[at + 1].astext()[:1]
+            if _IS_JAPANESE.fullmatch(before) and _IS_JAPANESE.fullmatch(after):
+                text.parent.remove(text)
 
 
 def setup(app: Sphinx) -> None:
