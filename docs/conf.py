@@ -51,6 +51,7 @@ html_search_language = "en-ja"
 
 _CJK = "\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f"
 _CJK_RUN = re.compile(f"[{_CJK}]+")
+_OBJECT_DEFAULT = re.compile(r"(?<== )<[^<>]+>(?=[,)])|<(?=\w+\.\w+: )[^<>]+>")
 _IS_JAPANESE = re.compile(f"[{_CJK}、。，．（）「」]")
 
 
@@ -96,6 +97,19 @@ def show_public_bases(
     bases[:] = public or [base for base in bases if base.__module__ == "builtins"] or [object]
 
 
+def hide_default_objects(*event: Any) -> tuple[str, str] | None:
+    """Replace defaults such as `<factory>`, which are not Python, so that signatures are parsed."""
+    signature, returns = event[-2:]
+    return (_OBJECT_DEFAULT.sub("...", signature), returns) if signature else None
+
+
+def hide_plain_bases(app: Sphinx, doctree: nodes.document) -> None:
+    """Remove the line on base classes where it says nothing."""
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        if paragraph.astext() == "Bases: object":
+            paragraph.parent.remove(paragraph)
+
+
 def join_japanese_lines(app: Sphinx, doctree: nodes.document) -> None:
     """Remove line breaks within Japanese sentences, which browsers show as spaces."""
     for text in list(doctree.findall(nodes.Text)):
@@ -108,7 +122,9 @@ def join_japanese_lines(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the search language and the changes to base classes and Japanese text."""
+    """Register the search language and the changes to the API pages and Japanese text."""
     app.add_search_language(EnglishAndJapanese)
     app.connect("doctree-read", join_japanese_lines)
+    app.connect("doctree-read", hide_plain_bases)
     app.connect("autodoc-process-bases", show_public_bases)
+    app.connect("autodoc-process-signature", hide_default_objects)
