@@ -103,6 +103,14 @@ def hide_default_objects(*event: Any) -> tuple[str, str] | None:
     return (_OBJECT_DEFAULT.sub("...", signature), returns) if signature else None
 
 
+def skip_names_of_acc(app: Sphinx, what: str, name: str, obj: object, *_: Any) -> bool | None:
+    """Document a name that another module exports too on the page of `acc` only."""
+    import acc
+
+    is_elsewhere = app.env.docname != "docs/api/acc"
+    return True if what == "module" and is_elsewhere and name in acc.__all__ else None
+
+
 def hide_plain_bases(app: Sphinx, doctree: nodes.document) -> None:
     """Remove the line on base classes where it says nothing."""
     for paragraph in list(doctree.findall(nodes.paragraph)):
@@ -127,4 +135,5 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-read", join_japanese_lines)
     app.connect("doctree-read", hide_plain_bases)
     app.connect("autodoc-process-bases", show_public_bases)
+    app.connect("autodoc-skip-member", skip_names_of_acc)
     app.connect("autodoc-process-signature", hide_default_objects)
