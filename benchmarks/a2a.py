@@ -1,8 +1,8 @@
-"""What the A2A server costs, beside bare Starlette and the official SDK, in one interleaved run.
+"""Compare the A2A server with bare Starlette and the official SDK in one interleaved run.
 
-Every server is a process of its own. What counts is the CPU time of that process alone; the client
-is a few plain sockets that stay open. A figure is the lower quartile over the rounds, a ratio the
-median of the rounds' ratios.
+Each server runs in its own process, and only the CPU time of that process counts. The client uses
+a few sockets that stay open. A value is the lower quartile over all rounds; a ratio is the median
+of the ratios per round.
 """
 
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from a2a_servers import HOST, TOKEN
-from lines import Line
+from measurement import Measurement
 
 SERVERS = Path(__file__).with_name("a2a_servers.py")
 CONNECTIONS = 8
@@ -30,7 +30,7 @@ STREAMS, EVENTS, PAUSE = 500, 20, 0.5
 FEW, MANY = 100, 100_000
 
 
-#: Returns the request of a number.
+#: Build the request with a number.
 Ask = Callable[[int], bytes]
 
 
@@ -52,7 +52,7 @@ class Server:
         self.process.wait(30)
 
     def cpu(self) -> float:
-        """Return the seconds of CPU that the process has taken."""
+        """Return the seconds of CPU that the process has costs_by_name."""
         # By thread, in nanoseconds; the process as a whole is counted in hundredths of a second.
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((one / "schedstat").read_text().split()[0]) for one in threads) / 1e9
@@ -71,30 +71,30 @@ class Server:
             sockets = [stack.enter_context(self.connect()) for _ in range(connections)]
             before = self.cpu()
             for _ in range(turns):
-                for held in sockets:
+                for connection in sockets:
                     self._sent += 1
-                    held.sendall(ask(self._sent))
-                for held in sockets:
-                    answer = _answer(held)
+                    connection.sendall(ask(self._sent))
+                for connection in sockets:
+                    answer = _answer(connection)
                     if b'"result"' not in answer:
                         raise RuntimeError(f"refused: {answer[:300]!r}")
             return (self.cpu() - before) / (turns * connections) * 1e6
 
 
-def _answer(held: socket.socket) -> bytes:
-    received = held.recv(262_144)
+def _answer(connection: socket.socket) -> bytes:
+    received = connection.recv(262_144)
     while b"\r\n\r\n" not in received:
-        received += _more(held)
+        received += _more(connection)
     head, _, body = received.partition(b"\r\n\r\n")
     _, _, rest = head.lower().partition(b"content-length:")
     length = int(rest.partition(b"\r\n")[0])
     while len(body) < length:
-        body += _more(held)
+        body += _more(connection)
     return body
 
 
-def _more(held: socket.socket) -> bytes:
-    received = held.recv(262_144)
+def _more(connection: socket.socket) -> bytes:
+    received = connection.recv(262_144)
     if not received:
         raise RuntimeError("the server closed the connection")
     return received
@@ -135,7 +135,7 @@ def _reached(port: int) -> int:
 
 
 def call(method: str, params: dict[str, Any], number: int) -> bytes:
-    """Return a JSON-RPC call of generation 1.0 as it goes over the wire."""
+    """Return a JSON-RPC call of protocol version 1.0 as it goes over the wire."""
     body = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
     return (
         f"POST / HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
@@ -161,12 +161,12 @@ def list_tasks(number: int) -> bytes:
     return call("ListTasks", {}, number)
 
 
-def bench_a2a() -> list[Line]:
-    """Measure all that the server is to reach."""
+def bench_a2a() -> list[Measurement]:
+    """Measure requests, streams and stored tasks."""
     return [*_requests(), *_streams(), *_stored()]
 
 
-def _requests() -> list[Line]:
+def _requests() -> list[Measurement]:
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         servers = {
             "memory": stack.enter_context(running("acc")),
@@ -181,38 +181,47 @@ def _requests() -> list[Line]:
         plan: dict[str, tuple[Server, Ask]] = {
             name: (one, send_message) for name, one in servers.items()
         }
-        taken = _in_turns(plan, REQUESTS)
+        costs_by_name = _in_turns(plan, REQUESTS)
         plan.pop("sdk", None)
         alone = _in_turns(plan, REQUESTS, ROUNDS // 2, connections=1)
         stack.close()
     lines = [
-        Line(f"SendMessage, {what}", _low(taken[name]), 0, "us CPU")
+        Measurement(f"SendMessage, {what}", _low(costs_by_name[name]), 0, "us CPU")
         for name, what in (
             ("starlette", "bare Starlette that echoes"),
             ("memory", "run and stored in memory"),
             ("sqlite", "run and stored in SQLite"),
             ("sdk", "the official SDK, in memory"),
         )
-        if name in taken
+        if name in costs_by_name
     ]
     for name, base, what, bar in (
         ("memory", "starlette", "in memory, against bare Starlette", 2.5),
         ("sqlite", "starlette", "in SQLite, against bare Starlette", 6),
     ):
         if base in missing:
-            lines.append(Line(what, 0, bar, "times", missing=missing[base]))
+            lines.append(Measurement(what, 0, bar, "times", missing=missing[base]))
         else:
-            lines.append(Line(what, _ratio(taken[name], taken[base]), bar, "times"))
+            lines.append(
+                Measurement(what, _ratio(costs_by_name[name], costs_by_name[base]), bar, "times")
+            )
     if "starlette" in alone:
         # Without a bar, and to our disadvantage: nothing can be committed together.
         lines += [
-            Line(f"{what}, one at a time", _ratio(alone[name], alone["starlette"]), 0, "times")
+            Measurement(
+                f"{what}, one at a time", _ratio(alone[name], alone["starlette"]), 0, "times"
+            )
             for name, what in (("memory", "in memory"), ("sqlite", "in SQLite"))
         ]
     what = "the official SDK against ours, in memory"
     if "sdk" in missing:
-        return [*lines, Line(what, 0, 5, "times", missing=missing["sdk"])]
-    return [*lines, Line(what, _ratio(taken["sdk"], taken["memory"]), 5, "times", at_least=True)]
+        return [*lines, Measurement(what, 0, 5, "times", missing=missing["sdk"])]
+    return [
+        *lines,
+        Measurement(
+            what, _ratio(costs_by_name["sdk"], costs_by_name["memory"]), 5, "times", at_least=True
+        ),
+    ]
 
 
 def _in_turns(
@@ -222,11 +231,11 @@ def _in_turns(
     connections: int = CONNECTIONS,
 ) -> dict[str, list[float]]:
     """Measure all in turns; the first round warms up and does not count."""
-    taken: dict[str, list[float]] = {name: [] for name in plan}
+    costs_by_name: dict[str, list[float]] = {name: [] for name in plan}
     for _ in range(rounds + 1):
         for name, (server, ask) in plan.items():
-            taken[name].append(server.cost(ask, count, connections))
-    return {name: costs[1:] for name, costs in taken.items()}
+            costs_by_name[name].append(server.cost(ask, count, connections))
+    return {name: costs[1:] for name, costs in costs_by_name.items()}
 
 
 def _low(costs: Sequence[float]) -> float:
@@ -237,7 +246,7 @@ def _ratio(costs: Sequence[float], base: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(costs, base, strict=True))
 
 
-def _streams() -> list[Line]:
+def _streams() -> list[Measurement]:
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         for what, arguments in (
@@ -249,9 +258,11 @@ def _streams() -> list[Line]:
                 peak = server.peak()
             name = f"{STREAMS} streams of {EVENTS} events, {what}"
             lines += [
-                Line(f"{name}: delivered in order", in_order, STREAMS, "streams", at_least=True),
-                Line("the same, p99 of an event", _percentile(late, 99), 250, "ms"),
-                Line("the same, most memory", peak, 300, "MB"),
+                Measurement(
+                    f"{name}: delivered in order", in_order, STREAMS, "streams", at_least=True
+                ),
+                Measurement("the same, p99 of an event", _percentile(late, 99), 250, "ms"),
+                Measurement("the same, most memory", peak, 300, "MB"),
             ]
     return lines
 
@@ -261,10 +272,10 @@ def _percentile(values: Sequence[float], percent: int) -> float:
 
 
 class _Reader:
-    """One stream: what came of it, and how late."""
+    """One stream: the received events and their delays."""
 
-    def __init__(self, held: socket.socket) -> None:
-        self.held = held
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
         self.rest = b""
         self.numbers: list[int] = []
         self.late: list[float] = []
@@ -272,8 +283,8 @@ class _Reader:
         self.is_done = False
 
     def read(self) -> None:
-        """Take what has come."""
-        received = self.held.recv(262_144)
+        """Read the available bytes."""
+        received = self.connection.recv(262_144)
         now = time.clock_gettime(time.CLOCK_MONOTONIC)
         self.is_open = True
         self.rest += received
@@ -288,43 +299,43 @@ class _Reader:
             return
         update = json.loads(data)["result"].get("artifactUpdate")
         if update and update["artifact"]["artifactId"] == "pieces":
-            told = json.loads(update["artifact"]["parts"][0]["text"])
-            self.numbers.append(told["number"])
-            self.late.append((now - told["at"]) * 1000)
+            piece = json.loads(update["artifact"]["parts"][0]["text"])
+            self.numbers.append(piece["number"])
+            self.late.append((now - piece["at"]) * 1000)
 
 
 def _follow_streams(server: Server) -> tuple[list[float], int]:
-    """Return how late each event came, and how many streams were whole and in order."""
+    """Return how late each event came, and how many streams were complete and in order."""
     selector = selectors.DefaultSelector()
     readers: list[_Reader] = []
     text = f"stream {EVENTS} {PAUSE}"
-    give_up_at = time.monotonic() + EVENTS * PAUSE + 60
+    deadline = time.monotonic() + EVENTS * PAUSE + 60
 
-    def look(seconds: float) -> None:
+    def poll(seconds: float) -> None:
         for key, _ in selector.select(seconds):
             reader: _Reader = key.data
             reader.read()
             if reader.is_done:
-                selector.unregister(reader.held)
+                selector.unregister(reader.connection)
 
     with ExitStack() as stack:
         for number in range(STREAMS):
-            held = stack.enter_context(server.connect())
-            held.sendall(send_message(number, text, "SendStreamingMessage"))
-            readers.append(_Reader(held))
-            selector.register(held, selectors.EVENT_READ, readers[-1])
+            connection = stack.enter_context(server.connect())
+            connection.sendall(send_message(number, text, "SendStreamingMessage"))
+            readers.append(_Reader(connection))
+            selector.register(connection, selectors.EVENT_READ, readers[-1])
             # One after another, as clients come; what is measured are streams that are open.
-            while not readers[-1].is_open and time.monotonic() < give_up_at:
-                look(1)
-        while selector.get_map() and time.monotonic() < give_up_at:
-            look(1)
-    whole = [reader for reader in readers if reader.numbers == list(range(EVENTS))]
-    return [late for reader in readers for late in reader.late], len(whole)
+            while not readers[-1].is_open and time.monotonic() < deadline:
+                poll(1)
+        while selector.get_map() and time.monotonic() < deadline:
+            poll(1)
+    complete = [reader for reader in readers if reader.numbers == list(range(EVENTS))]
+    return [late for reader in readers for late in reader.late], len(complete)
 
 
-def _stored() -> list[Line]:
+def _stored() -> list[Measurement]:
     lines = []
-    asked: dict[str, Ask] = {
+    requests: dict[str, Ask] = {
         "SendMessage": send_message,
         "GetTask": get_task,
         "ListTasks": list_tasks,
@@ -338,10 +349,10 @@ def _stored() -> list[Line]:
                 running("acc", "--stored", str(FEW), *stores[0]) as few,
                 running("acc", "--stored", str(MANY), *stores[1]) as many,
             ):
-                for name, ask in asked.items():
+                for name, ask in requests.items():
                     count = 400 if name != "ListTasks" else 80
-                    taken = _in_turns({"few": (few, ask), "many": (many, ask)}, count, 15)
-                    ratio = _ratio(taken["many"], taken["few"])
-                    told = f"{name} {what}, {MANY:,} tasks stored against {FEW}"
-                    lines.append(Line(told, ratio, 1.3, "times"))
+                    costs_by_name = _in_turns({"few": (few, ask), "many": (many, ask)}, count, 15)
+                    ratio = _ratio(costs_by_name["many"], costs_by_name["few"])
+                    label = f"{name} {what}, {MANY:,} tasks stored against {FEW}"
+                    lines.append(Measurement(label, ratio, 1.3, "times"))
     return lines

@@ -37,12 +37,12 @@ HOST = "127.0.0.1"
 #: Listing is for known callers only.
 TOKEN = "acc_bench"  # noqa: S105 - opens nothing but a bench
 CALLER = "bench"
-_AT_ONCE = 200
+BATCH_SIZE = 200
 
 
 @dataclass(kw_only=True, eq=False)
 class Echo(BaseAgent):
-    """Answers at once; told `stream COUNT SECONDS`, publishes so many pieces at that pace."""
+    """Answer immediately; `stream COUNT SECONDS` publishes COUNT pieces at that interval."""
 
     async def run(self, ctx: RunContext) -> str:
         if ctx.message.startswith("stream "):
@@ -57,8 +57,8 @@ async def _publish(ctx: RunContext, count: int, pause: float) -> None:
     for number in range(count):
         await asyncio.sleep(begun + (number + 1) * pause - loop.time())
         # The clock that all processes of the machine share.
-        told = json.dumps({"number": number, "at": time.clock_gettime(time.CLOCK_MONOTONIC)})
-        await ctx.artifacts.publish("pieces", told, append=number > 0, last=number == count - 1)
+        piece = json.dumps({"number": number, "at": time.clock_gettime(time.CLOCK_MONOTONIC)})
+        await ctx.artifacts.publish("pieces", piece, append=number > 0, last=number == count - 1)
 
 
 def serve_acc(store: str, stored: int) -> None:
@@ -87,21 +87,21 @@ def serve_acc(store: str, stored: int) -> None:
 
 
 async def _fill(tasks: TaskStorePort, count: int) -> None:
-    for first in range(0, count, _AT_ONCE):
+    for first in range(0, count, BATCH_SIZE):
         async with asyncio.TaskGroup() as group:
-            for number in range(first, min(first + _AT_ONCE, count)):
+            for number in range(first, min(first + BATCH_SIZE, count)):
                 group.create_task(_file(tasks, number))
 
 
 async def _file(tasks: TaskStorePort, number: int) -> None:
     """Store a task that looks like one that was sent, run and completed."""
     now = time.time()
-    told = (Part(text="hello there"),)
-    message = Message(message_id=f"stored-{number}", role=Role.USER, parts=told)
+    parts = (Part(text="hello there"),)
+    message = Message(message_id=f"stored-{number}", role=Role.USER, parts=parts)
     status = TaskStatus(state=TaskState.SUBMITTED, at=now)
     task = Task(id=f"task-{number}", context_id=f"context-{number}", status=status)
     await tasks.create(task, owner=Owner("", CALLER), message=message)
-    answer = TaskArtifact(artifact_id="answer", name="answer", parts=told)
+    answer = TaskArtifact(artifact_id="answer", name="answer", parts=parts)
     await tasks.append(
         task.id,
         [

@@ -110,7 +110,7 @@ class Contender:
 def measure(arguments: str) -> dict[str, Any]:
     """Run one process and return what it printed, or why it could not."""
     python = sys.executable if arguments.startswith("acc ") else str(PEERS_PYTHON)
-    # Bytecode must be kept, or an import measures the compiler.
+    # Bytecode must be cached, or an import measures the compiler.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | QUIET
     try:
         done = subprocess.run(  # noqa: S603 - interpreters and modules of our own
@@ -215,7 +215,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything found")
     options = parser.parse_args()
     plans = {"turns": (TURNS, TURN_COLUMNS), "session": (SESSIONS, SESSION_COLUMNS)}
-    kept: dict[str, Any] = {
+    report: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "python": platform.python_version(),
         "cores": os.cpu_count(),
@@ -228,13 +228,14 @@ def main() -> int:
         found = contest(what, plan, options.rounds)
         print(f"{table(found, columns, markdown=options.markdown)}\n")
         missing += reasons(found)
-        kept[what] = as_json(found, columns)
+        report[what] = as_json(found, columns)
     print("\n".join(missing or ["everything was measured"]))
     print(
-        f"{kept['date']}, Python {kept['python']}, {kept['cores']} cores, {options.rounds} rounds"
+        f"{report['date']}, Python {report['python']}, {report['cores']} cores, "
+        f"{options.rounds} rounds"
     )
     if options.json:
-        options.json.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 1 if any(reason.startswith(f"not measured: {OURS}") for reason in missing) else 0
 
 

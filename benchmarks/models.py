@@ -19,7 +19,7 @@ import httpx2
 from anthropic import AsyncAnthropic
 from google import genai
 from google.genai.types import GenerateContentConfig, HttpOptions
-from lines import Line
+from measurement import Measurement
 from openai import AsyncOpenAI
 
 from acc.bootstrap.models import make_model
@@ -81,7 +81,7 @@ def own_clients(root: str, stack: AsyncExitStack) -> dict[str, Callable[[], Awai
         stack.push_async_callback(close)
     user: list[Any] = [{"role": "user", "content": _PROMPT.query}]
     chat = [{"role": "system", "content": _PROMPT.instruction}, *user]
-    told = GenerateContentConfig(system_instruction=_PROMPT.instruction)
+    config = GenerateContentConfig(system_instruction=_PROMPT.instruction)
     return {
         f"openai:{_OPENAI}@{url}": lambda: openai.responses.create(
             model=_OPENAI, instructions=_PROMPT.instruction, input=user
@@ -89,12 +89,12 @@ def own_clients(root: str, stack: AsyncExitStack) -> dict[str, Callable[[], Awai
         f"openai-chat:{_OPENAI}@{url}": lambda: openai.chat.completions.create(
             model=_OPENAI, messages=chat
         ),
-        # It has to be told how much may be written.
+        # Anthropic requires max_tokens.
         f"anthropic:{_ANTHROPIC}@{root}?max_tokens=1024": lambda: anthropic.messages.create(
             model=_ANTHROPIC, max_tokens=1024, system=_PROMPT.instruction, messages=user
         ),
         f"google:{_GOOGLE}@{root}": lambda: google.aio.models.generate_content(
-            model=_GOOGLE, contents=_PROMPT.query, config=told
+            model=_GOOGLE, contents=_PROMPT.query, config=config
         ),
         f"openai-compatible:bench@{url}": lambda: openai.chat.completions.create(
             model="bench", messages=chat
@@ -102,9 +102,9 @@ def own_clients(root: str, stack: AsyncExitStack) -> dict[str, Callable[[], Awai
     }
 
 
-async def measure_calls(root: str) -> list[Line]:
+async def measure_calls(root: str) -> list[Measurement]:
     """Ask every provider with its own client, with ours, and bare, each round in another order."""
-    lines: list[Line] = []
+    lines: list[Measurement] = []
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(httpx2.AsyncClient())
         system = {"role": "system", "content": _PROMPT.instruction}
@@ -119,22 +119,22 @@ async def measure_calls(root: str) -> list[Line]:
             async def ours(model: Any = model) -> object:
                 return await model.complete(_PROMPT)
 
-            taken = await in_turns([raw, ours, bare])
+            times = await in_turns([raw, ours, bare])
             provider = name.partition(":")[0]
             client = _CLIENTS[provider.partition("-")[0]]
-            own, more = statistics.median(taken[0]), added(taken[1], taken[0])
-            lines.append(Line(f"{provider}, asked with {client}", own, 0, "ms CPU"))
-            lines.append(Line(f"{provider}, asked with acc, over {client}", more, 0.2, "ms CPU"))
+            own, more = statistics.median(times[0]), added(times[1], times[0])
+            lines.append(Measurement(f"{provider} with {client}", own, 0, "ms CPU"))
+            lines.append(Measurement(f"{provider} with acc, minus {client}", more, 0.2, "ms CPU"))
         # The last is asked by the same wire, so that only what is ours differs.
-        bared = added(taken[1], taken[2])
-        what = f"{provider}, asked with acc, over the bare HTTP client"
-        lines.append(Line(what, bared, 0.2, "ms CPU"))
+        bared = added(times[1], times[2])
+        what = f"{provider} with acc, minus the bare HTTP client"
+        lines.append(Measurement(what, bared, 0.2, "ms CPU"))
     return lines
 
 
 async def in_turns(calls: list[Callable[[], Awaitable[object]]]) -> list[list[float]]:
     """Return what every call took in each round, the first of which does not count."""
-    taken: list[list[float]] = [[] for _ in calls]
+    times: list[list[float]] = [[] for _ in calls]
     order = list(range(len(calls)))
     for call in calls:
         await cpu_of(call)
@@ -142,10 +142,10 @@ async def in_turns(calls: list[Callable[[], Awaitable[object]]]) -> list[list[fl
     for _ in range(_ROUNDS):
         order.append(order.pop(0))
         for place in order:
-            taken[place].append(await cpu_of(calls[place]))
+            times[place].append(await cpu_of(calls[place]))
         gc.collect()
     gc.enable()
-    return taken
+    return times
 
 
 def added(own: list[float], other: list[float]) -> float:
@@ -153,7 +153,7 @@ def added(own: list[float], other: list[float]) -> float:
     return statistics.median(a - b for a, b in zip(own, other, strict=True))
 
 
-async def measure_streams(url: str) -> list[Line]:
+async def measure_streams(url: str) -> list[Measurement]:
     """Hold 50 streams at once, again and again, and see what memory does."""
     prompt = Prompt(query="Tell me.")
     async with asked_by_us(f"openai-compatible:bench@{url}") as model:
@@ -174,12 +174,12 @@ async def measure_streams(url: str) -> list[Line]:
         started = time.perf_counter()
         for _ in range(40):
             await together()
-        taken = time.perf_counter() - started
+        times = time.perf_counter() - started
         gc.collect()
         grown = resident() - before
     return [
-        Line("50 streams at once, growth over 2,000 of them", grown, 4.0, "MB"),
-        Line("the same, streams to their end", 40 * _STREAMS / taken, 0, "a second"),
+        Measurement("50 streams at once, growth over 2,000 of them", grown, 4.0, "MB"),
+        Measurement("the same, streams to their end", 40 * _STREAMS / times, 0, "a second"),
     ]
 
 
@@ -189,6 +189,6 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
 
 
-def bench_models() -> list[Line]:
+def bench_models() -> list[Measurement]:
     with stand_in() as root:
         return asyncio.run(measure_calls(root)) + asyncio.run(measure_streams(f"{root}/v1"))

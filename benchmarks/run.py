@@ -1,6 +1,6 @@
-"""Our numbers against their bars. `make bench` runs all; name some to run only those.
+"""Measure acc against its limits. `make bench` runs all benchmarks; arguments select some.
 
-CPU time, medians over many rounds that take turns with each other, because the machine is noisy.
+Values are CPU time, medians over many interleaved rounds, because the machine is noisy.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from a2a import bench_a2a
-from lines import Line
+from measurement import Measurement
 from models import bench_models
 from runtime import bench_sessions, bench_turns, conversation
 
@@ -73,31 +73,35 @@ def episode(
     return use_case, queries(*["a query"] * turns)
 
 
-def bench_orchestration() -> list[Line]:
+def bench_orchestration() -> list[Measurement]:
     async def one_round() -> float:
-        use_case, asked = episode(200, 0.0)
+        use_case, turns = episode(200, 0.0)
         started = time.process_time()
-        await use_case.run_episode(asked)
-        return (time.process_time() - started) / len(asked) * 1000
+        await use_case.run_episode(turns)
+        return (time.process_time() - started) / len(turns) * 1000
 
     rounds = [asyncio.run(one_round()) for _ in range(15)]
     return [
-        Line("orchestration of a turn, 3 instant agents", statistics.median(rounds), 0.2, "ms CPU")
+        Measurement("orchestration of 3 instant agents", statistics.median(rounds), 0.2, "ms CPU")
     ]
 
 
-def bench_waiting() -> list[Line]:
+def bench_waiting() -> list[Measurement]:
     async def one_round() -> float:
-        use_case, asked = episode(5, 0.1)
+        use_case, turns = episode(5, 0.1)
         started = time.perf_counter()
-        await use_case.run_episode(asked)
-        return (time.perf_counter() - started) / len(asked) * 1000
+        await use_case.run_episode(turns)
+        return (time.perf_counter() - started) / len(turns) * 1000
 
     rounds = [asyncio.run(one_round()) for _ in range(5)]
-    return [Line("a turn of 3 agents that each wait 100 ms", statistics.median(rounds), 115, "ms")]
+    return [
+        Measurement(
+            "a turn of 3 agents that each wait 100 ms", statistics.median(rounds), 115, "ms"
+        )
+    ]
 
 
-def bench_import() -> list[Line]:
+def bench_import() -> list[Measurement]:
     code = (
         "import time; started = time.process_time(); import acc;"
         "print(time.process_time() - started)"
@@ -115,10 +119,10 @@ def bench_import() -> list[Line]:
         return float(done.stdout)
 
     once()
-    return [Line("import acc", statistics.median(once() for _ in range(9)), 0.15, "s CPU")]
+    return [Measurement("import acc", statistics.median(once() for _ in range(9)), 0.15, "s CPU")]
 
 
-def bench_recall() -> list[Line]:
+def bench_recall() -> list[Measurement]:
     draw = random.Random(7)  # noqa: S311 - variety
     things = ("rollback window", "latency target", "error budget", "ward census", "hedge ratio")
     japanese = ("切り戻し期限", "障害対応責任者", "監視しきい値", "決済上限", "変更凍結期間")
@@ -130,7 +134,7 @@ def bench_recall() -> list[Line]:
             text = f"系統{host}の{draw.choice(japanese)}は{draw.randrange(999)}分です。"
         return Evidence(id=str(number), turn_id=number + 1, text=text)
 
-    async def measure() -> list[Line]:
+    async def measure() -> list[Measurement]:
         store = Bm25EvidenceStore()
         for number in range(100_000):
             await store.add([artifact(number)])
@@ -139,22 +143,24 @@ def bench_recall() -> list[Line]:
             "Japanese": lambda: f"系統{draw.randrange(5000)}の切り戻し期限は何分ですか。",
             "common words only": lambda: "What is the window in minutes?",
         }
-        taken: dict[str, list[float]] = {name: [] for name in cues}
+        times: dict[str, list[float]] = {name: [] for name in cues}
         for _ in range(150):
             for name, cue in cues.items():
                 text = cue()
                 started = time.process_time()
                 await store.recall(text, limit=16)
-                taken[name].append((time.process_time() - started) * 1000)
+                times[name].append((time.process_time() - started) * 1000)
         return [
-            Line(f"recall among 100,000 artifacts, {name}", statistics.median(times), 5, "ms CPU")
-            for name, times in taken.items()
+            Measurement(
+                f"recall among 100,000 artifacts, {name}", statistics.median(values), 5, "ms CPU"
+            )
+            for name, values in times.items()
         ]
 
     return asyncio.run(measure())
 
 
-def bench_long_session() -> list[Line]:
+def bench_long_session() -> list[Measurement]:
     budget, turns = 512, 1000
 
     async def one_session(seed: int) -> tuple[list[float], int]:
@@ -173,19 +179,19 @@ def bench_long_session() -> list[Line]:
     parts.token_counter()
     asyncio.run(one_session(9000))
     sessions = [asyncio.run(one_session(seed)) for seed in (0, 3000, 6000)]
-    # The same 50 queries of a scenario, early and late, so that like is compared with like.
+    # Early and late turns use the same 50 queries of a scenario, so that they are comparable.
     early = [cost for costs, _ in sessions for cost in costs[5:50]]
     late = [cost for costs, _ in sessions for cost in costs[905:950]]
     ratio = statistics.median(late) / statistics.median(early)
     return [
-        Line(
+        Measurement(
             "largest CCS over 1,000 turns", max(most for _, most in sessions), budget + 1, "tokens"
         ),
-        Line("cost of turns about 930 against turns about 30", ratio, 1.5, "times"),
+        Measurement("cost of turns about 930 against turns about 30", ratio, 1.5, "times"),
     ]
 
 
-def bench_full_run() -> list[Line]:
+def bench_full_run() -> list[Measurement]:
     """600 episodes of 50 turns for 3 agents, as the paper has them, over 4 scenarios."""
     scenarios = "it-operations,cybersecurity-response,healthcare-operations,finance-operations"
     with tempfile.TemporaryDirectory() as folder:
@@ -208,25 +214,25 @@ def bench_full_run() -> list[Line]:
         while process.poll() is None:
             most = max(most, resident_megabytes(process.pid))
             time.sleep(0.25)
-        taken = time.perf_counter() - started
+        times = time.perf_counter() - started
         assert process.stdout is not None
         summary = json.loads(process.stdout.read())
-    assert summary["turns"] == 30_000, "the run is not whole"
+    assert summary["turns"] == 30_000, "the run is incomplete"
     return [
-        Line("600 episodes x 50 turns x 3 agents, 2 cores", taken, 180, "s"),
-        Line("the same, memory of all processes", most, 500, "MB"),
+        Measurement("600 episodes x 50 turns x 3 agents, 2 cores", times, 180, "s"),
+        Measurement("the same, memory of all processes", most, 500, "MB"),
     ]
 
 
 def resident_megabytes(root: int) -> float:
     """Return the memory of a process and all its descendants, shared pages counted once each."""
     total = 0.0
-    waiting = [root]
-    while waiting:
-        number = waiting.pop()
+    pending = [root]
+    while pending:
+        number = pending.pop()
         try:
             folder = Path(f"/proc/{number}")
-            waiting += [int(n) for n in (folder / f"task/{number}/children").read_text().split()]
+            pending += [int(n) for n in (folder / f"task/{number}/children").read_text().split()]
             fields = (folder / "smaps_rollup").read_text().splitlines()
             total += sum(int(f.split()[1]) for f in fields if f.startswith("Pss:")) / 1024
         except (OSError, ValueError):
@@ -234,7 +240,7 @@ def resident_megabytes(root: int) -> float:
     return total
 
 
-BENCHES: dict[str, Callable[[], list[Line]]] = {
+BENCHES: dict[str, Callable[[], list[Measurement]]] = {
     "import": bench_import,
     "orchestration": bench_orchestration,
     "waiting": bench_waiting,
@@ -248,36 +254,33 @@ BENCHES: dict[str, Callable[[], list[Line]]] = {
 }
 
 
-def told(line: Line) -> str:
-    """Return a line as it is printed."""
-    if line.missing:
-        return f"---- {line.what:52} not measured: {line.missing}"
-    mark = "ok  " if line.kept else "FAIL"
-    bar = f", bar {'at least ' if line.at_least else ''}{line.bar:g}" if line.bar else ""
-    return f"{mark} {line.what:52} {line.measured:10.4g} {line.unit}{bar}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHES)}")
     parser.add_argument("--json", action="store_true", help="print as JSON")
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHES)
     if unknown:
-        parser.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
-    lines: list[Line] = []
+        parser.error(
+            f"unknown benchmark {', '.join(sorted(unknown))}; expected one of {', '.join(BENCHES)}"
+        )
+    measurements: list[Measurement] = []
     for name in options.names or BENCHES:
         print(f"{name} …", file=sys.stderr, flush=True)
-        found = BENCHES[name]()
-        lines += found
+        results = BENCHES[name]()
+        measurements += results
         if not options.json:
-            for line in found:
-                print(told(line))
+            for measurement in results:
+                print(measurement)
     if options.json:
-        print(json.dumps([{**vars(line), "kept": line.kept} for line in lines], indent=2))
+        print(
+            json.dumps(
+                [{**vars(m), "within_limit": m.within_limit} for m in measurements], indent=2
+            )
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak of this process {peak:.0f} MB", file=sys.stderr)
-    return 0 if all(line.kept for line in lines) else 1
+    print(f"peak memory of this process {peak:.0f} MB", file=sys.stderr)
+    return 0 if all(m.within_limit for m in measurements) else 1
 
 
 if __name__ == "__main__":

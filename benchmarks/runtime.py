@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lines import Line
+from measurement import Measurement
 
 from acc import (
     Agent,
@@ -81,14 +81,14 @@ ROUNDS = 80
 TURNS_A_ROUND = 20
 
 
-def bench_turns() -> list[Line]:
+def bench_turns() -> list[Measurement]:
     """Take turns between the trees, each turn in a session of its own.
 
     The lower quartile of the rounds, as what other work on the machine does to a round only adds.
     """
 
     async def measure() -> dict[str, list[float]]:
-        taken: dict[str, list[float]] = {name: [] for name in TREES}
+        times: dict[str, list[float]] = {name: [] for name in TREES}
         for number in range(ROUNDS):
             for name, (_, make) in TREES.items():
                 runner = Runner(make())
@@ -97,17 +97,17 @@ def bench_turns() -> list[Line]:
                 for turn in range(TURNS_A_ROUND):
                     await runner.run(user_id="u", session_id=f"s{turn}", message="hello there")
                 if number:
-                    taken[name].append((time.process_time() - started) / TURNS_A_ROUND * 1000)
-        return taken
+                    times[name].append((time.process_time() - started) / TURNS_A_ROUND * 1000)
+        return times
 
     found = asyncio.run(measure())
     return [
-        Line(name, statistics.quantiles(found[name], n=4)[0], bar, "ms CPU")
+        Measurement(name, statistics.quantiles(found[name], n=4)[0], bar, "ms CPU")
         for name, (bar, _) in TREES.items()
     ]
 
 
-def bench_sessions() -> list[Line]:
+def bench_sessions() -> list[Measurement]:
     """Hold one long session with ACC memory, and append to a long one in SQLite."""
     return [*_late_turns(), *_long_session(), *_appending()]
 
@@ -151,7 +151,7 @@ def _one_after_another(turns: int, first: str, seed: int) -> list[str]:
     return conversation(turns, seed, EVERYDAY[start:] + EVERYDAY[:start])
 
 
-def _told_again(turns: int, first: str, seed: int) -> list[str]:
+def _repeated(turns: int, first: str, seed: int) -> list[str]:
     return conversation(turns, seed, (first,))
 
 
@@ -159,20 +159,20 @@ def _same_words(turns: int, first: str, seed: int) -> list[str]:
     return [_message(turn + seed + EVERYDAY.index(first)) for turn in range(turns)]
 
 
-def _late_turns() -> list[Line]:
+def _late_turns() -> list[Measurement]:
     """Compare turns about 500 with turns about 10, in three kinds of talk.
 
-    The bar is for shipped scenarios that follow each other. Told again and again, one scenario
-    grows least, because sentences that were read before are remembered.
+    The bar is for shipped scenarios that follow each other. A repeated scenario grows
+    least, because analysed sentences are cached.
     """
     early, mixed = _late_against_early(_one_after_another)
-    _, same = _late_against_early(_told_again)
+    _, same = _late_against_early(_repeated)
     _, monotonous = _late_against_early(_same_words)
     return [
-        Line("turn 10 of one session, acc memory", early, 0, "ms CPU"),
-        Line("turn 500 against turn 10, one scenario after another", mixed, 1.3, "times"),
-        Line("the same where one scenario is told again", same, 0, "times"),
-        Line("the same where every turn has the same words", monotonous, 0, "times"),
+        Measurement("turn 10 of one session, acc memory", early, 0, "ms CPU"),
+        Measurement("turn 500 against turn 10, one scenario after another", mixed, 1.3, "times"),
+        Measurement("the same with one scenario repeated", same, 0, "times"),
+        Measurement("the same with the same words in every turn", monotonous, 0, "times"),
     ]
 
 
@@ -195,9 +195,9 @@ def _late_against_early(talk: Talk) -> tuple[float, float]:
     least = [[math.inf] * OPENING for _ in sessions]
     for round_number in range(LATE_ROUNDS + 1):
         for known, (_, texts) in zip(least, sessions, strict=True):
-            taken = asyncio.run(_turn_costs(texts))[-OPENING:]
+            times = asyncio.run(_turn_costs(texts))[-OPENING:]
             if round_number:
-                known[:] = map(min, known, taken)
+                known[:] = map(min, known, times)
     costs: dict[bool, list[float]] = {False: [], True: []}
     for known, (is_late, _) in zip(least, sessions, strict=True):
         costs[is_late] += known[MEASURED]
@@ -207,15 +207,15 @@ def _late_against_early(talk: Talk) -> tuple[float, float]:
 
 async def _turn_costs(texts: list[str]) -> list[float]:
     runner = Runner(Agent(name="a", model=Instant(), memory="acc"))
-    taken: list[float] = []
+    times: list[float] = []
     for text in texts:
         started = time.process_time()
         await runner.run(user_id="u", session_id="s", message=text)
-        taken.append((time.process_time() - started) * 1000)
-    return taken
+        times.append((time.process_time() - started) * 1000)
+    return times
 
 
-def _long_session() -> list[Line]:
+def _long_session() -> list[Measurement]:
     async def measure() -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as folder:
             holder = Agent(name="a", model=Instant(), memory="acc")
@@ -234,8 +234,8 @@ def _long_session() -> list[Line]:
 
     grown, warm = asyncio.run(measure())
     return [
-        Line("memory that 2,000 turns add, events in SQLite", grown, 5, "MB"),
-        Line("the same for the first 1,500 turns of a process", warm, 0, "MB"),
+        Measurement("memory that 2,000 turns add, events in SQLite", grown, 5, "MB"),
+        Measurement("the same for the first 1,500 turns of a process", warm, 0, "MB"),
     ]
 
 
@@ -247,19 +247,19 @@ def _resident() -> float:
     return 0.0
 
 
-def _appending() -> list[Line]:
+def _appending() -> list[Measurement]:
     async def measure() -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as folder:
             holder = Agent(name="a", model=Instant(), memory=None)
             runner = Runner(holder, store=Path(folder) / "sessions.db")
 
             async def turns(count: int) -> float:
-                taken: list[float] = []
+                times: list[float] = []
                 for _ in range(count):
                     started = time.process_time()
                     await runner.run(user_id="u", session_id="s", message="hello")
-                    taken.append((time.process_time() - started) * 1000)
-                return statistics.median(taken[-200:])
+                    times.append((time.process_time() - started) * 1000)
+                return statistics.median(times[-200:])
 
             early = await turns(220)
             await turns(33_000)
@@ -269,6 +269,6 @@ def _appending() -> list[Line]:
 
     early, late = asyncio.run(measure())
     return [
-        Line("a turn stored in SQLite, at event 500", early, 0, "ms CPU"),
-        Line("the same at event 100,000", late / early, 1.3, "times"),
+        Measurement("a turn stored in SQLite, at event 500", early, 0, "ms CPU"),
+        Measurement("the same at event 100,000", late / early, 1.3, "times"),
     ]

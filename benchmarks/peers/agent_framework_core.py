@@ -147,9 +147,9 @@ def loop() -> stub.Turn:
 
 def session() -> stub.Talk:
     agent = _agent()
-    kept = agent.create_session()
+    session = agent.create_session()
 
     async def turn(message: str) -> str:
-        return (await agent.run(message, session=kept)).text
+        return (await agent.run(message, session=session)).text
 
     return turn

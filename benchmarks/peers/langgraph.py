@@ -103,8 +103,8 @@ def session() -> stub.Talk:
     config = {"configurable": {"thread_id": "long"}}
 
     async def turn(message: str) -> str:
-        said = {"messages": [HumanMessage(message)]}
-        done = await graph.ainvoke(said, config, durability="exit")
+        state = {"messages": [HumanMessage(message)]}
+        done = await graph.ainvoke(state, config, durability="exit")
         return str(done["messages"][-1].content)
 
     return turn
