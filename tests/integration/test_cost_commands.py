@@ -319,7 +319,7 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     assert rows["compressor desk"]["models"] == ["anthropic:writer"]
     assert rows["compressor desk"]["calls"] >= 4
     assert "agent other" not in rows
-    assert "Not seen: what other may have spent" in (tmp_path / "run/report.html").read_text()
+    assert "Not included: costs that other may cause" in (tmp_path / "run/report.html").read_text()
     assert acc([*arguments, "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["unseen"] == ["other"]

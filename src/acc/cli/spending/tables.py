@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from acc.adapters.runs.spending import account_of
+from acc.adapters.reports.costs import account_from_fields
 from acc.domain.spending import Account, Accounts, Part, dollars, spender
 
 _NUMBERS = ("calls", "from cache", "failed", "tokens in", "tokens out", "cost")
@@ -59,8 +59,11 @@ def summary_table(summary: Mapping[str, Any]) -> Table | None:
     cost = summary.get("cost")
     if not cost:
         return None
-    rows = [(spender(Part(row["part"]), row["agent"]), account_of(row)) for row in cost["spent"]]
-    return spent_table(rows, account_of(cost["total"]))
+    rows = [
+        (spender(Part(row["part"]), row["agent"]), account_from_fields(row))
+        for row in cost["spent"]
+    ]
+    return spent_table(rows, account_from_fields(cost["total"]))
 
 
 def _any(total: Account, title: str) -> bool:

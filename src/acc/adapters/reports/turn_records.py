@@ -1,6 +1,6 @@
-"""One turn as one line of JSON, and back.
+"""One evaluated turn as one line of JSON, and back.
 
-A line holds no time and no duration, so that the same seed gives the same bytes.
+A record contains no timestamps or durations, so the same seed produces the same bytes.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ from acc.domain.value_objects.live_evaluation import (
 from acc.domain.value_objects.scenario import Turn
 
 
-class AgentLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One agent's part of a turn."""
+class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer of one agent in a turn, and its scores."""
 
     name: str
     status: TurnStatus
@@ -49,71 +49,75 @@ class AgentLine(msgspec.Struct, frozen=True, omit_defaults=True):
     votes: JudgeVotes | None = None
 
 
-class TurnLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A whole turn of an episode."""
+class TurnRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn of an episode."""
 
     turn: int
     topic: str
     query: str
-    agents: tuple[AgentLine, ...]
+    agents: tuple[AgentRecord, ...]
     injected: str = ""
     canonical_changes: tuple[dict[str, Any], ...] = ()
 
 
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(TurnLine)
+_DECODER = msgspec.json.Decoder(TurnRecord)
 
 
-def encode(line: TurnLine) -> bytes:
-    """Return the line, with its end."""
+def encode_turn(record: TurnRecord) -> bytes:
+    """Return a record as one line of JSON, including the line feed."""
     try:
-        return _ENCODER.encode(line) + b"\n"
+        return _ENCODER.encode(record) + b"\n"
     except UnicodeEncodeError:
-        # Half a surrogate pair cannot be written down; the rest of an answer can.
-        return _ENCODER.encode(_writable(msgspec.to_builtins(line))) + b"\n"
+        # JSON cannot represent unpaired surrogates.
+        return _ENCODER.encode(_replace_surrogates(msgspec.to_builtins(record))) + b"\n"
 
 
-def _writable(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, dict):
-        return {_writable(key): _writable(item) for key, item in value.items()}
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_writable(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     return value
 
 
-def decode(data: bytes) -> TurnLine:
-    """Return the line's content, or raise msgspec.DecodeError."""
+def decode_turn(data: bytes) -> TurnRecord:
+    """Return the record in a line, or raise msgspec.DecodeError."""
     return _DECODER.decode(data)
 
 
-def line_of(result: TurnResult, turn: Turn | None, before: Mapping[str, object]) -> TurnLine:
-    """Return a turn's line; of the canonical memory it holds what changed."""
+def record_from_result(
+    result: TurnResult, turn: Turn | None, previous_memory: Mapping[str, object]
+) -> TurnRecord:
+    """Return the record of a turn; the canonical memory is stored as a difference."""
     records = {record.agent_name: record for record in result.records}
-    return TurnLine(
+    return TurnRecord(
         turn=result.query.turn_id,
         topic=turn.topic.value if turn else "",
         query=result.query.query,
         injected=turn.injected if turn else "",
-        agents=tuple(_agent_line(r, records[r.agent_name]) for r in result.responses),
-        canonical_changes=tuple(changes(before, result.canonical_memory)),
+        agents=tuple(_agent_record(r, records[r.agent_name]) for r in result.responses),
+        canonical_changes=tuple(diff_mappings(previous_memory, result.canonical_memory)),
     )
 
 
-def _agent_line(response: AgentTurnResponse, record: AgentTurnEvaluationRecord) -> AgentLine:
-    found, drift = record.hallucination, record.drift
-    return AgentLine(
+def _agent_record(response: AgentTurnResponse, record: AgentTurnEvaluationRecord) -> AgentRecord:
+    hallucination, drift = record.hallucination, record.drift
+    return AgentRecord(
         name=response.agent_name,
         status=record.status,
         answer=response.response_text,
         error=record.error,
         memory_tokens=response.memory_tokens,
         outcome=record.outcome,
-        hallucination=hallucination_rate(found) if found else None,
+        hallucination=hallucination_rate(hallucination) if hallucination else None,
         drift=drift_rate(drift) if drift and record.turn_id > 1 else None,
-        claims=found.claims if found else (),
-        counts=(found.supported_claims, found.unsupported_claims) if found else (0, 0),
+        claims=hallucination.claims if hallucination else (),
+        counts=(hallucination.supported_claims, hallucination.unsupported_claims)
+        if hallucination
+        else (0, 0),
         active_constraints=drift.active_constraints if drift else 0,
         broken=(drift.violations, drift.omissions) if drift else (0, 0),
         findings=drift.findings if drift else (),
@@ -123,10 +127,10 @@ def _agent_line(response: AgentTurnResponse, record: AgentTurnEvaluationRecord) 
     )
 
 
-def result_of(line: TurnLine, before: Mapping[str, object]) -> TurnResult:
-    """Return the turn that a line records, given the canonical memory before it."""
+def result_from_record(record: TurnRecord, previous_memory: Mapping[str, object]) -> TurnResult:
+    """Return the turn of a record, given the canonical memory of the previous turn."""
     return TurnResult(
-        query=EvaluationTurnQuery(turn_id=line.turn, query=line.query),
+        query=EvaluationTurnQuery(turn_id=record.turn, query=record.query),
         responses=tuple(
             AgentTurnResponse(
                 agent_name=agent.name,
@@ -135,15 +139,15 @@ def result_of(line: TurnLine, before: Mapping[str, object]) -> TurnResult:
                 trace=agent.trace,
                 error=agent.error if agent.status is TurnStatus.FAILED else "",
             )
-            for agent in line.agents
+            for agent in record.agents
         ),
-        records=tuple(record_of(line.turn, agent) for agent in line.agents),
-        canonical_memory=apply(before, line.canonical_changes),
+        records=tuple(evaluation_record(record.turn, agent) for agent in record.agents),
+        canonical_memory=apply_changes(previous_memory, record.canonical_changes),
     )
 
 
-def record_of(turn_id: int, agent: AgentLine) -> AgentTurnEvaluationRecord:
-    """Return the evaluation record within a line."""
+def evaluation_record(turn_id: int, agent: AgentRecord) -> AgentTurnEvaluationRecord:
+    """Return the evaluation of one agent in a recorded turn."""
     scored = agent.status is TurnStatus.SCORED
     return AgentTurnEvaluationRecord(
         agent_name=agent.name,
@@ -172,11 +176,15 @@ def record_of(turn_id: int, agent: AgentLine) -> AgentTurnEvaluationRecord:
     )
 
 
-def changes(
+def diff_mappings(
     before: Mapping[str, object], after: Mapping[str, object], path: tuple[str, ...] = ()
 ) -> list[dict[str, Any]]:
-    """Return what turns one mapping into the other, as settings and removals by path."""
-    found: list[dict[str, Any]] = [
+    """Return the changes that turn one mapping into the other, including its key order.
+
+    A change names the path of a key in `at`, and either its new value in `set`, `gone` if the key
+    is removed, or `last` if the key moves to the end of its mapping.
+    """
+    edits: list[dict[str, Any]] = [
         {"at": [*path, key], "gone": True} for key in before if key not in after
     ]
     for key, value in after.items():
@@ -184,41 +192,41 @@ def changes(
         if key in before and old == value:
             continue
         if key in before and isinstance(old, Mapping) and isinstance(value, Mapping):
-            found += changes(old, value, (*path, key))
+            edits += diff_mappings(old, value, (*path, key))
         else:
-            found.append({"at": [*path, key], "set": value})
-    return found + _moves(before, after, path)
+            edits.append({"at": [*path, key], "set": value})
+    return edits + _reorder(before, after, path)
 
 
-def _moves(
+def _reorder(
     before: Mapping[str, object], after: Mapping[str, object], path: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """Return the keys that have to go to the end for the order to be the same."""
+    """Return the moves to the end that give the keys the order of `after`."""
     wanted = list(after)
-    place = 0
+    position = 0
     for key in [key for key in before if key in after]:
-        if key == wanted[place]:
-            place += 1
+        if key == wanted[position]:
+            position += 1
     new = [key for key in wanted if key not in before]
-    rest = wanted[place:]
+    rest = wanted[position:]
     return [] if rest == new else [{"at": [*path, key], "last": True} for key in rest]
 
 
-def apply(
+def apply_changes(
     before: Mapping[str, object], edits: tuple[dict[str, Any], ...] | list[dict[str, Any]]
 ) -> dict[str, object]:
-    """Return the mapping after the changes; what is not changed is shared."""
+    """Return the mapping after the changes; unchanged values are shared with `before`."""
     after: dict[str, Any] = dict(before)
     for edit in edits:
-        *folders, last = edit["at"]
-        place = after
-        for folder in folders:
-            place[folder] = dict(place[folder])
-            place = place[folder]
+        *parents, last = edit["at"]
+        mapping = after
+        for key in parents:
+            mapping[key] = dict(mapping[key])
+            mapping = mapping[key]
         if edit.get("gone"):
-            del place[last]
+            del mapping[last]
         elif edit.get("last"):
-            place[last] = place.pop(last)
+            mapping[last] = mapping.pop(last)
         else:
-            place[last] = edit["set"]
+            mapping[last] = edit["set"]
     return after

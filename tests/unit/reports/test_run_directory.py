@@ -1,4 +1,4 @@
-"""A run can be cut off at any byte and ends with the same bytes all the same."""
+"""An evaluation on disk: resumption after any cut, records, locks and storage errors."""
 
 import json
 import tempfile
@@ -11,8 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.runs.run_directory import RunDirectory
-from acc.adapters.runs.turn_lines import apply, changes, decode, encode, record_of, result_of
+from acc.adapters.reports.run_directory import EvaluationDirectory
+from acc.adapters.reports.turn_records import (
+    apply_changes,
+    decode_turn,
+    diff_mappings,
+    encode_turn,
+    evaluation_record,
+    result_from_record,
+)
 from acc.bootstrap import evaluation as bootstrap
 from acc.cli.evaluate import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, RunDamaged, StorageFailed
@@ -31,14 +38,14 @@ MEMORIES = st.dictionaries(KEYS, PLAIN, max_size=5)
 def test_changes_lead_from_any_memory_to_any_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    found = changes(before, after)
-    assert json.dumps(apply(before, found)) == json.dumps(after), "in the same order, too"
-    assert changes(after, after) == []
+    found = diff_mappings(before, after)
+    assert json.dumps(apply_changes(before, found)) == json.dumps(after), "in the same order, too"
+    assert diff_mappings(after, after) == []
 
 
-def run_all(folder: Path, *, turns: int = 5) -> RunDirectory:
+def run_all(folder: Path, *, turns: int = 5) -> EvaluationDirectory:
     options = EvaluationOptions(scenario="it-operations", episodes=1, turns=turns)
-    run = RunDirectory.create(folder, configure(options))
+    run = EvaluationDirectory.create(folder, configure(options))
     outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
     assert outcome.errors == {}
     return run
@@ -58,7 +65,7 @@ def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
         options = EvaluationOptions(scenario="it-operations", episodes=1, turns=5)
-        run = RunDirectory.create(folder, configure(options))
+        run = EvaluationDirectory.create(folder, configure(options))
         journal = run.journal(run.jobs()[0])
         journal.path.write_bytes(whole[: int(share * len(whole))])
         assert run_all(folder).journal(run.jobs()[0]).path.read_bytes() == whole
@@ -67,14 +74,16 @@ def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> 
 def test_a_line_reads_back_as_it_was_written() -> None:
     memory: dict[str, object] = {}
     for raw in whole_run().splitlines(keepends=True):
-        line = decode(raw)
-        assert encode(line) == raw
-        result: TurnResult = result_of(line, memory)
+        line = decode_turn(raw)
+        assert encode_turn(line) == raw
+        result: TurnResult = result_from_record(line, memory)
         memory = dict(result.canonical_memory)
-        assert [record_of(line.turn, agent) for agent in line.agents] == list(result.records)
+        assert [evaluation_record(line.turn, agent) for agent in line.agents] == list(
+            result.records
+        )
 
 
-def test_a_finished_run_asks_nobody_again(tmp_path: Path) -> None:
+def test_a_finished_evaluation_calls_no_agent_again(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run")
     seen: list[str] = []
     bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda name, _: seen.append(name))
@@ -86,13 +95,13 @@ def test_a_turn_out_of_order_is_damage(tmp_path: Path) -> None:
     journal = run.journal(run.jobs()[0])
     lines = journal.path.read_bytes().splitlines(keepends=True)
     journal.path.write_bytes(lines[0] + lines[2])
-    with pytest.raises(RunDamaged, match="line 2: holds turn 3"):
+    with pytest.raises(RunDamaged, match="line 2: contains turn 3"):
         journal.read()
 
 
 def test_a_directory_that_takes_no_writes_is_named(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run", turns=1)
-    gone = RunDirectory(tmp_path / "gone", run.configuration)
+    gone = EvaluationDirectory(tmp_path / "gone", run.configuration)
     with pytest.raises(StorageFailed, match="cannot write to .*gone"), gone.locked():
         pass
     with pytest.raises(StorageFailed, match="summary.json: .*; earlier turns are safe"):
@@ -104,10 +113,10 @@ def test_a_directory_that_takes_no_writes_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_half_a_surrogate_pair_is_written_as_a_question_mark() -> None:
-    line = decode(whole_run().splitlines(keepends=True)[0])
+def test_an_unpaired_surrogate_is_written_as_a_question_mark() -> None:
+    line = decode_turn(whole_run().splitlines(keepends=True)[0])
     odd = msgspec.structs.replace(line, query="half \ud800 pair")
-    assert decode(encode(odd)).query == "half ? pair"
+    assert decode_turn(encode_turn(odd)).query == "half ? pair"
 
 
 def test_a_second_owner_of_a_run_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A tree of agents as boxes and lines, before anyone decides how to draw it."""
+"""An agent tree as nodes and edges, and as Mermaid text."""
 
 import ast
 import inspect
@@ -16,8 +16,9 @@ from acc.application.agents.router import RouterAgent
 from acc.application.agents.tool import AgentTool
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
 
-_MOST_PEERS = 3
-_MOST_CONDITION = 48
+#: With more sub-agents, transfers between all of them are stated as text instead of edges.
+_MAX_PEERS_DRAWN = 3
+_MAX_CONDITION_LENGTH = 48
 _KINDS: dict[type[BaseAgent], str] = {
     SequentialAgent: "sequence",
     ParallelAgent: "parallel",
@@ -28,8 +29,8 @@ _KINDS: dict[type[BaseAgent], str] = {
 }
 
 
-class Line(StrEnum):
-    """What a line between two boxes means."""
+class EdgeKind(StrEnum):
+    """Meaning of an edge between two nodes."""
 
     RUNS = "runs"
     TRANSFER = "transfer"
@@ -39,8 +40,8 @@ class Line(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """An agent: what it is, what stands in its box, and under whom it hangs."""
+class Node:
+    """An agent and its place in the tree; `parent` is empty for the root."""
 
     id: str
     parent: str
@@ -48,75 +49,81 @@ class Box:
     name: str
     role: str = ""
     lines: tuple[str, ...] = ()
-    #: How it hangs under its parent.
-    line: Line = Line.RUNS
+    #: Relation to the parent.
+    edge: EdgeKind = EdgeKind.RUNS
     both_ways: bool = False
 
     @property
     def heading(self) -> str:
-        """Return what stands above the name."""
+        """Return the text above the name."""
         return f"{self.role} · {self.kind}" if self.role else self.kind
+
+    @property
+    def base_kind(self) -> str:
+        """Return the kind without its parameters."""
+        return self.kind.split()[0].rstrip(",")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """A line that is not one of the tree."""
+class CrossEdge:
+    """An edge between two nodes that are not parent and child."""
 
     source: str
     target: str
-    line: Line
+    kind: EdgeKind
     label: str = ""
     both_ways: bool = False
 
 
 @dataclass(slots=True)
-class Picture:
-    """All boxes, parents first, and the lines between them."""
+class AgentGraph:
+    """All nodes, parents first, and the edges between nodes other than parent and child."""
 
-    boxes: list[Box] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    cross_edges: list[CrossEdge] = field(default_factory=list)
 
 
-def picture_of(root: BaseAgent) -> Picture:
-    """Return the boxes and lines of a tree."""
-    picture = Picture()
-    _add(picture, root, parent="", role="", line=Line.RUNS, above=None)
-    return picture
+def build_graph(root: BaseAgent) -> AgentGraph:
+    """Return the nodes and edges of an agent tree."""
+    graph = AgentGraph()
+    _add(graph, root, parent="", role="", edge=EdgeKind.RUNS, parent_agent=None)
+    return graph
 
 
 def _add(
-    picture: Picture,
+    graph: AgentGraph,
     agent: BaseAgent,
     *,
     parent: str,
     role: str,
-    line: Line,
-    above: BaseAgent | None,
+    edge: EdgeKind,
+    parent_agent: BaseAgent | None,
 ) -> None:
-    box_id = f"n{len(picture.boxes)}"
-    picture.boxes.append(
-        Box(
-            id=box_id,
+    node_id = f"n{len(graph.nodes)}"
+    graph.nodes.append(
+        Node(
+            id=node_id,
             parent=parent,
             kind=_kind(agent),
             name=agent.name,
             role=role,
             lines=tuple(_lines(agent)),
-            line=line,
-            both_ways=line is Line.TRANSFER and _may_transfer(agent, above),
+            edge=edge,
+            both_ways=edge is EdgeKind.TRANSFER and _may_transfer(agent, parent_agent),
         )
     )
-    places: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for number, child in enumerate(agent.sub_agents, start=1):
-        places[child.name] = f"n{len(picture.boxes)}"
-        hangs = Line.TRANSFER if _may_transfer(agent, child) else Line.RUNS
+        ids[child.name] = f"n{len(graph.nodes)}"
+        kind = EdgeKind.TRANSFER if _may_transfer(agent, child) else EdgeKind.RUNS
         child_role = _role(agent, child, number)
-        _add(picture, child, parent=box_id, role=child_role, line=hangs, above=agent)
+        _add(graph, child, parent=node_id, role=child_role, edge=kind, parent_agent=agent)
     for tool in agent.own_tools.values() if isinstance(agent, LlmAgent) else ():
         if isinstance(tool, AgentTool):
             role = "tool, asks first" if tool.confirm else "tool"
-            _add(picture, tool.agent, parent=box_id, role=role, line=Line.TOOL, above=agent)
-    picture.links += _links(agent, places)
+            kind = EdgeKind.TOOL
+            _add(graph, tool.agent, parent=node_id, role=role, edge=kind, parent_agent=agent)
+    graph.cross_edges += _cross_edges(agent, ids)
 
 
 def _kind(agent: BaseAgent) -> str:
@@ -158,7 +165,7 @@ def _lines(agent: BaseAgent) -> Iterator[str]:
             yield "hands back"
     elif isinstance(agent, RouterAgent) and agent.by == "model":
         yield f"model: {_model_name(agent.model)}"
-    if _peers_all_round(agent):
+    if _all_peers_transfer(agent):
         yield "sub-agents may transfer to each other"
 
 
@@ -183,7 +190,7 @@ def _may_transfer(agent: BaseAgent, target: BaseAgent | None) -> bool:
 
 
 def _peers(agent: BaseAgent) -> Iterator[tuple[BaseAgent, BaseAgent, bool]]:
-    """Give the sub-agents that may transfer to each other, and whether both may."""
+    """Yield source and target of transfers between sub-agents, and True if both ways."""
     for first, second in combinations(agent.sub_agents, 2):
         there, back = _may_transfer(first, second), _may_transfer(second, first)
         if there:
@@ -192,28 +199,28 @@ def _peers(agent: BaseAgent) -> Iterator[tuple[BaseAgent, BaseAgent, bool]]:
             yield second, first, False
 
 
-def _peers_all_round(agent: BaseAgent) -> bool:
-    """Tell whether so many sub-agents may transfer to all others that lines would hide them."""
+def _all_peers_transfer(agent: BaseAgent) -> bool:
+    """Return True if all sub-agents may transfer to each other and are too many to draw."""
     count = len(agent.sub_agents)
     both = [pair for pair in _peers(agent) if pair[2]]
-    return count > _MOST_PEERS and len(both) == count * (count - 1) // 2
+    return count > _MAX_PEERS_DRAWN and len(both) == count * (count - 1) // 2
 
 
-def _links(agent: BaseAgent, places: dict[str, str]) -> Iterator[Link]:
+def _cross_edges(agent: BaseAgent, ids: dict[str, str]) -> Iterator[CrossEdge]:
     if isinstance(agent, GraphAgent):
         for edge in agent.all_edges:
-            yield Link(
-                source=places[edge.source],
-                target=places[edge.target],
-                line=Line.EDGE,
+            yield CrossEdge(
+                source=ids[edge.source],
+                target=ids[edge.target],
+                kind=EdgeKind.EDGE,
                 label=_condition(edge),
             )
-    elif not _peers_all_round(agent):
+    elif not _all_peers_transfer(agent):
         for first, second, both in _peers(agent):
-            yield Link(
-                source=places[first.name],
-                target=places[second.name],
-                line=Line.PEER,
+            yield CrossEdge(
+                source=ids[first.name],
+                target=ids[second.name],
+                kind=EdgeKind.PEER,
                 both_ways=both,
             )
 
@@ -225,13 +232,13 @@ def _condition(edge: Edge) -> str:
         return ""
     name = getattr(edge.when, "__name__", type(edge.when).__name__)
     text = _lambda_text(edge.when) if name == "<lambda>" else name
-    return text if len(text) <= _MOST_CONDITION else f"{text[: _MOST_CONDITION - 1]}…"
+    return text if len(text) <= _MAX_CONDITION_LENGTH else f"{text[: _MAX_CONDITION_LENGTH - 1]}…"
 
 
 def _lambda_text(function: Callable[..., Any]) -> str:
-    """Return what a lambda says, found by its place in the file it was written in."""
+    """Return the source of a lambda's body, found by its position in its file."""
     code = function.__code__
-    places = [(line, col) for line, _, col, _ in code.co_positions() if line and col]
+    positions = [(line, col) for line, _, col, _ in code.co_positions() if line and col]
     source = "".join(linecache.getlines(inspect.getfile(function)))
     try:
         module = ast.parse(source)
@@ -241,6 +248,71 @@ def _lambda_text(function: Callable[..., Any]) -> str:
         if isinstance(node, ast.Lambda) and node.lineno <= code.co_firstlineno:
             start = (node.body.lineno, node.body.col_offset)
             end = (node.body.end_lineno or 0, node.body.end_col_offset or 0)
-            if node.lineno == code.co_firstlineno and all(start <= p <= end for p in places):
+            if node.lineno == code.co_firstlineno and all(start <= p <= end for p in positions):
                 return ast.unparse(node.body)
     return "condition"
+
+
+_MERMAID_SHAPES = {
+    "agent": ("(", ")"),
+    "loop": ("{{", "}}"),
+    "router": ("{", "}"),
+    "parallel": ("[/", "/]"),
+    "graph": ("[[", "]]"),
+}
+#: Arrow in one direction, and in both.
+_MERMAID_ARROWS = {
+    EdgeKind.RUNS: ("-->", "-->"),
+    EdgeKind.TRANSFER: ("-.->", "<-.->"),
+    EdgeKind.TOOL: ("--o", "--o"),
+    EdgeKind.EDGE: ("==>", "==>"),
+    EdgeKind.PEER: ("-.->", "<-.->"),
+}
+_MERMAID_LABELS = {
+    EdgeKind.TRANSFER: "transfer",
+    EdgeKind.PEER: "transfer",
+    EdgeKind.TOOL: "tool",
+}
+_MERMAID_ENTITIES = (
+    ("#", "#35;"),
+    ('"', "#quot;"),
+    ("<", "#lt;"),
+    (">", "#gt;"),
+    ("`", "#96;"),
+)
+
+
+def mermaid(root: BaseAgent) -> str:
+    """Return a Mermaid flowchart of an agent tree."""
+    return "\n".join(_mermaid_lines(build_graph(root))) + "\n"
+
+
+def _mermaid_lines(graph: AgentGraph) -> Iterator[str]:
+    yield "flowchart TD"
+    for node in graph.nodes:
+        yield f"    {node.id}{_mermaid_node(node)}"
+    for node in graph.nodes:
+        if node.parent:
+            yield f"    {node.parent} {_mermaid_arrow(node.edge, node.both_ways)} {node.id}"
+    for edge in graph.cross_edges:
+        arrow = _mermaid_arrow(edge.kind, edge.both_ways, edge.label)
+        yield f"    {edge.source} {arrow} {edge.target}"
+
+
+def _mermaid_arrow(kind: EdgeKind, both_ways: bool, label: str = "") -> str:
+    arrow = _MERMAID_ARROWS[kind][both_ways]
+    text = label or _MERMAID_LABELS.get(kind, "")
+    return f'{arrow}|"{_mermaid_text(text)}"|' if text else arrow
+
+
+def _mermaid_node(node: Node) -> str:
+    opening, closing = _MERMAID_SHAPES.get(node.base_kind, ("[", "]"))
+    texts = [f"<b>{_mermaid_text(node.name)}</b>", f"<i>{_mermaid_text(node.heading)}</i>"]
+    texts += [_mermaid_text(line) for line in node.lines]
+    return f'{opening}"{"<br/>".join(texts)}"{closing}'
+
+
+def _mermaid_text(text: str) -> str:
+    for character, entity in _MERMAID_ENTITIES:
+        text = text.replace(character, entity)
+    return text

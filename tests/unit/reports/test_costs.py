@@ -1,12 +1,12 @@
-"""What a run cost, on disk and on the page."""
+"""Costs of an evaluation: files, summary fields, and rows of the page."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acc.adapters.runs.page.spending import cost_link, cost_section
-from acc.adapters.runs.spending import SpendingFile, account_of, cost_fields
+from acc.adapters.reports.costs import CostFile, account_from_fields, cost_fields
+from acc.adapters.reports.page_data import cost_rows, unmetered
 from acc.domain.errors import RunDamaged, StorageFailed
 from acc.domain.spending import Accounts, ModelCall, Part
 
@@ -14,7 +14,7 @@ CALL = ModelCall(part=Part.AGENT, agent="acc", model="m", input_tokens=3, cost=0
 
 
 def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
-    file = SpendingFile(tmp_path / "spending" / "one.jsonl")
+    file = CostFile(tmp_path / "spending" / "one.jsonl")
     with file.appending():
         pass
     assert not file.path.parent.exists()
@@ -28,7 +28,7 @@ def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) -> None:
-    file = SpendingFile(tmp_path / "spending" / "one.jsonl")
+    file = CostFile(tmp_path / "spending" / "one.jsonl")
     with file.appending() as record:
         record.append(CALL)
     whole = file.path.read_bytes()
@@ -42,9 +42,9 @@ def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) ->
         file.read()
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "spending").write_text("in the way")
-    file = SpendingFile(tmp_path / "spending" / "one.jsonl")
+    file = CostFile(tmp_path / "spending" / "one.jsonl")
     with pytest.raises((StorageFailed, RunDamaged)), file.appending() as record:
         record.append(CALL)
 
@@ -58,30 +58,31 @@ def summary(*calls: ModelCall) -> dict[str, Any]:
     return {"configuration": {"agents": agents}, "cost": cost}
 
 
-def test_the_page_splits_the_cost_and_never_shows_an_unknown_price_as_nothing() -> None:
+def test_the_page_splits_the_cost_and_states_unknown_prices() -> None:
     found = summary(
         CALL,
-        ModelCall(part=Part.COMPRESSOR, agent="acc", model="<i>w", cost=0.25),
+        ModelCall(part=Part.COMPRESSOR, agent="acc", model="writer", cost=0.25),
         ModelCall(part=Part.JUDGE, model="j", input_tokens=1_234),
         ModelCall(part=Part.AGENT, agent="gone", cost=0.0, kept=True),
     )
-    html = cost_section(found, {"acc": 0})
-    assert "acc</bdi>, its compressor" in html
-    assert "$0.2500" in html
-    assert "1,234" in html
-    assert html.count("price not known") == 1
-    assert "$0.7500 and 1 call of unknown price" in html
-    assert "&lt;i&gt;w" in html and "<i>w" not in html
-    assert "Not seen: what &lt;b&gt;theirs may have spent" in html
-    assert cost_link(found) == ' <a href="#cost">Cost</a>'
+    rows = cost_rows(found)
+    assert [(row.part, row.agent, row.account.money) for row in rows] == [
+        (Part.AGENT, "acc", "$0.5000"),
+        (Part.COMPRESSOR, "acc", "$0.2500"),
+        (Part.AGENT, "gone", "$0.0000"),
+        (Part.JUDGE, "", "price not known"),
+    ]
+    assert unmetered(found) == ["<b>theirs"]
+    total = account_from_fields(found["cost"]["total"])
+    assert total.money == "$0.7500 and 1 call of unknown price"
 
 
-def test_a_run_without_models_has_no_such_section() -> None:
-    assert cost_section({}, {}) == cost_link({}) == ""
+def test_an_evaluation_without_model_calls_has_no_cost_rows() -> None:
+    assert cost_rows({}) == []
 
 
 def test_an_account_survives_the_summary() -> None:
     accounts = Accounts([CALL, ModelCall(part=Part.JUDGE, input_tokens=7)])
     fields = cost_fields(accounts, [])
-    assert account_of(fields["total"]) == accounts.total
-    assert account_of(fields["spent"][1]) == accounts.by_spender[Part.JUDGE, ""]
+    assert account_from_fields(fields["total"]) == accounts.total
+    assert account_from_fields(fields["spent"][1]) == accounts.by_spender[Part.JUDGE, ""]

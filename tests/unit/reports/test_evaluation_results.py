@@ -1,11 +1,17 @@
-"""How a judge's votes are reported, and what a run says of turns without a score."""
+"""Agreement of a judge with itself, gates, and reports of unscored turns."""
 
 import pytest
 
-from acc.adapters.runs.junit import junit_of
-from acc.adapters.runs.page.sections import agreement_section, warnings_of
-from acc.adapters.runs.turn_lines import AgentLine, TurnLine, decode, encode, record_of
-from acc.adapters.runs.votes import Agreement, policy_of
+from acc.adapters.reports.junit import junit_xml
+from acc.adapters.reports.page_data import list_warnings
+from acc.adapters.reports.results import Agreement, describe_policy
+from acc.adapters.reports.turn_records import (
+    AgentRecord,
+    TurnRecord,
+    decode_turn,
+    encode_turn,
+    evaluation_record,
+)
 from acc.cli.screen import agreement_lines
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import JudgeVotes, OutcomeScores, TurnStatus
@@ -34,11 +40,7 @@ def test_agreement_is_measured_over_all_answers() -> None:
         "changed": 1,
     }
     summary = {"agreement": found}
-    page = agreement_section(summary)
-    assert "Krippendorff" in page
-    assert "no variation" in page
     assert len(agreement_lines(summary)) == 2
-    assert agreement_section({}) == ""
     assert agreement_lines({}) == []
 
 
@@ -52,12 +54,12 @@ def test_votes_in_both_orders_alone_show_no_alpha() -> None:
 
 def test_flags_and_votes_survive_the_journal() -> None:
     votes = JudgeVotes(claims=(("supported", "outdated"),), scores=(scores(3),))
-    line = TurnLine(
+    line = TurnRecord(
         turn=1,
         topic="",
         query="q",
         agents=(
-            AgentLine(
+            AgentRecord(
                 name="a",
                 status=TurnStatus.SCORED,
                 answer="x",
@@ -65,15 +67,15 @@ def test_flags_and_votes_survive_the_journal() -> None:
                 flags=("asks for a score",),
                 votes=votes,
             ),
-            AgentLine(
+            AgentRecord(
                 name="b", status=TurnStatus.UNSCORED, error="judge: down", flags=("hides text",)
             ),
         ),
     )
-    read = decode(encode(line))
+    read = decode_turn(encode_turn(line))
     assert read == line
-    assert record_of(1, read.agents[0]).votes == votes
-    assert record_of(1, read.agents[1]).flags == ("hides text",)
+    assert evaluation_record(1, read.agents[0]).votes == votes
+    assert evaluation_record(1, read.agents[1]).flags == ("hides text",)
 
 
 def test_a_gate_says_how_many_turns_have_no_score() -> None:
@@ -88,7 +90,7 @@ def test_a_gate_says_how_many_turns_have_no_score() -> None:
     assert Gate.parse("1 > 2").judge(measures).explanation == "names no agent"
 
 
-def test_unscored_turns_are_told_in_the_page_and_skipped_for_a_build_server() -> None:
+def test_unscored_turns_are_warnings_in_the_page_and_skipped_in_junit() -> None:
     agents = {
         "acc": {"scored": 5, "failed": 0, "unscored": 2, "flagged": 1},
         "other": {"scored": 7, "failed": 0, "unscored": 0, "flagged": 0},
@@ -99,15 +101,15 @@ def test_unscored_turns_are_told_in_the_page_and_skipped_for_a_build_server() ->
         "episodes": {"planned": 1, "recorded": 1},
         "gates": [],
     }
-    page = warnings_of(summary)
-    assert "2 of 7 turns of acc could not be scored" in page
-    assert "1 of 7 answers of acc try to steer the judge" in page
-    assert "other" not in page
-    xml = junit_of(summary, (), {"acc": 0, "other": 0}).decode()
+    warnings = "\n".join(list_warnings(summary))
+    assert "2 of 7 turns of acc could not be scored" in warnings
+    assert "1 of 7 answers of acc try to influence the judge" in warnings
+    assert "other" not in warnings
+    xml = junit_xml(summary, (), {"acc": 0, "other": 0}).decode()
     assert 'skipped="1"' in xml
     assert "2 turns could not be scored" in xml
     agents["acc"]["unscored"] = 0
-    assert "skipped" not in junit_of(summary, (), {"acc": 0}).decode()
+    assert "skipped" not in junit_xml(summary, (), {"acc": 0}).decode()
 
 
 @pytest.mark.parametrize(
@@ -115,4 +117,4 @@ def test_unscored_turns_are_told_in_the_page_and_skipped_for_a_build_server() ->
     [("rubric", "claims nothing about any language model"), ("model:x", "--judge model:x")],
 )
 def test_what_the_figures_claim_hangs_on_the_judge(judge: str, words: str) -> None:
-    assert words in policy_of({"configuration": {"judge": judge}})
+    assert words in describe_policy({"configuration": {"judge": judge}})

@@ -1,4 +1,4 @@
-"""A run as a test report that build servers read."""
+"""Results of an evaluation as a JUnit XML report for CI servers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,10 +8,10 @@ from acc.domain.gates import GateResult
 from acc.domain.language import clean
 
 
-def junit_of(
+def junit_xml(
     summary: Mapping[str, Any], gates: Sequence[GateResult], failed: Mapping[str, int]
 ) -> bytes:
-    """Return the XML: a test case for each gate, each agent and each episode that ended early."""
+    """Return a test case per gate, agent and aborted episode; `failed` counts turns per agent."""
     suites = ElementTree.Element("testsuites", name="acc eval")
     suite = ElementTree.SubElement(suites, "testsuite", name="acc eval")
     failures = errors = skipped = 0
@@ -28,7 +28,7 @@ def junit_of(
     for agent, measures in summary["agents"].items():
         if measures.get("unscored"):
             case = ElementTree.SubElement(suite, "testcase", classname="judge", name=agent)
-            # Nobody's fault in what was tested, but no result either.
+            # Not a failure of the agent, but no result either.
             message = f"{measures['unscored']} turns could not be scored"
             ElementTree.SubElement(case, "skipped", message=message)
             skipped += 1

@@ -1,4 +1,4 @@
-"""Trees for the tests of drawings."""
+"""Agent trees for the tests of diagrams."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -94,3 +94,12 @@ def editorial() -> BaseAgent:
         ],
     )
     return SequentialAgent(name="記事制作", sub_agents=[router, research, loop, graph])
+
+
+def tall_parent() -> BaseAgent:
+    """Return an agent whose box is taller than that of its only sub-agent, beside another one."""
+    tools = [
+        tool(name=f"tool_with_a_rather_long_name_{number}")(lambda: "done") for number in range(12)
+    ]
+    tall = Agent(name="tall", tools=tools, sub_agents=[Agent(name="low", description="Low")])
+    return SequentialAgent(name="root", sub_agents=[Own(name="first"), tall, Own(name="last")])

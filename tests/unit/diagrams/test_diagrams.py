@@ -1,16 +1,16 @@
 """Trees of agents as Mermaid text and as SVG."""
 
 import re
+from itertools import combinations, pairwise
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from drawn_trees import LONG, editorial, pair
+from example_trees import LONG, editorial, pair, tall_parent
 
 from acc import Agent, BaseAgent, Edge, GraphAgent, RouterAgent
-from acc.adapters.drawing.mermaid import mermaid
-from acc.adapters.drawing.picture import picture_of
-from acc.adapters.drawing.svg import specification, svg, width_of, wrapped
+from acc.adapters.diagrams.graph import build_graph, mermaid
+from acc.adapters.diagrams.svg import lay_out, svg, text_width, wrap
 
 
 def texts_of(drawn: str) -> str:
@@ -63,11 +63,11 @@ def test_transfers_follow_what_is_allowed() -> None:
     ]
     first = Agent(name="a", description="A", disallow_transfer_to_peers=True)
     second = Agent(name="b", description="B", returns_control=True)
-    one_way = picture_of(Agent(name="front", sub_agents=[first, second]))
-    assert [(link.source, link.target, link.both_ways) for link in one_way.links] == [
+    one_way = build_graph(Agent(name="front", sub_agents=[first, second]))
+    assert [(edge.source, edge.target, edge.both_ways) for edge in one_way.cross_edges] == [
         ("n2", "n1", False)
     ]
-    assert "hands back" in one_way.boxes[2].lines
+    assert "hands back" in one_way.nodes[2].lines
     other_way = Agent(
         name="front",
         sub_agents=[
@@ -75,17 +75,17 @@ def test_transfers_follow_what_is_allowed() -> None:
             Agent(name="b", description="B", disallow_transfer_to_peers=True),
         ],
     )
-    assert [link.source for link in picture_of(other_way).links] == ["n1"]
+    assert [edge.source for edge in build_graph(other_way).cross_edges] == ["n1"]
 
 
-def test_many_peers_are_told_in_words() -> None:
+def test_transfers_between_many_peers_are_stated_as_text() -> None:
     peers = [Agent(name=f"p{n}", description=f"P {n}") for n in range(4)]
-    picture = picture_of(Agent(name="front", sub_agents=peers))
-    assert picture.links == []
-    assert "sub-agents may transfer to each other" in picture.boxes[0].lines
+    graph = build_graph(Agent(name="front", sub_agents=peers))
+    assert graph.cross_edges == []
+    assert "sub-agents may transfer to each other" in graph.nodes[0].lines
 
 
-def test_signs_of_mermaid_do_not_break_the_drawing() -> None:
+def test_a_lambda_without_source_is_labelled_condition() -> None:
     odd = eval("lambda s: s['\"#<`'] > 'x' * 100", {})  # noqa: S307 - a lambda with no file
     nodes = [Agent(name="a"), Agent(name="b")]
     graph = GraphAgent(name="g", sub_agents=nodes, edges=[Edge("a", "b", when=odd)])
@@ -107,11 +107,11 @@ def test_a_long_condition_is_shortened_and_escaped() -> None:
 
 
 @pytest.mark.parametrize("tree", [pair(), editorial(), Agent(name="solo")])
-def test_an_svg_shows_every_name_whole_within_its_box(tree: BaseAgent) -> None:
+def test_svg_shows_every_name_and_a_dark_scheme(tree: BaseAgent) -> None:
     drawn = svg(tree)
     texts = texts_of(drawn)
-    for box in picture_of(tree).boxes:
-        assert box.name in texts
+    for node in build_graph(tree).nodes:
+        assert node.name in texts
     assert "prefers-color-scheme:dark" in drawn
     assert drawn.count("<svg") == 1
 
@@ -119,18 +119,60 @@ def test_an_svg_shows_every_name_whole_within_its_box(tree: BaseAgent) -> None:
 def test_an_svg_shows_conditions_and_a_legend_of_the_lines_used() -> None:
     texts = texts_of(svg(editorial()))
     assert "state.get('score', 0) < 3" in texts
-    assert "leads to, if the condition holds" in texts
+    assert "leads to, if the condition is true" in texts
     assert "uses as a tool" in texts
     assert "may transfer" not in texts
     assert "may transfer" in texts_of(svg(pair()))
 
 
-def test_a_long_japanese_name_has_room() -> None:
-    boxes = specification(picture_of(editorial()))["data"][0]["values"]
-    box = next(box for box in boxes if box["name"] == LONG)
-    assert box["w"] > 13 * len(LONG)
+@pytest.mark.parametrize("tree", [pair(), editorial(), Agent(name="solo"), tall_parent()])
+def test_boxes_do_not_overlap_and_parents_are_left_of_children(tree: BaseAgent) -> None:
+    layout = lay_out(build_graph(tree))
+    for one, other in combinations(layout.boxes, 2):
+        beside = one.right <= other.left or other.right <= one.left
+        stacked = one.top + one.height <= other.top or other.top + other.height <= one.top
+        assert beside or stacked, f"{one.node.name} and {other.node.name} overlap"
+    for box in layout.boxes:
+        assert box.top >= 0
+        assert box.right <= layout.width
+        assert box.top + box.height <= layout.height
+        assert all(child.left > box.right for child in box.children)
+
+
+def test_labels_of_cross_edges_do_not_overlap_and_stay_inside() -> None:
+    layout = lay_out(build_graph(editorial()))
+    labels = sorted(lane.label_y for lane in layout.lanes if lane.edge.label)
+    assert len(labels) == 4
+    assert all(after - before >= 15 for before, after in pairwise(labels))
+    for lane in layout.lanes:
+        end = lane.source.right + lane.offset + 4 + text_width(lane.edge.label)
+        assert end <= layout.width
+
+
+def test_overlapping_cross_edges_have_different_offsets() -> None:
+    lanes = lay_out(build_graph(editorial())).lanes
+    for one, other in combinations(lanes, 2):
+        low, high = max(min(one.ends), min(other.ends)), min(max(one.ends), max(other.ends))
+        assert low >= high or one.offset != other.offset
+
+
+def test_svg_escapes_markup() -> None:
+    def when(state: Any) -> bool:
+        return True
+
+    when.__name__ = "<script>&"
+    nodes = [Agent(name="a"), Agent(name="b")]
+    drawn = svg(GraphAgent(name="g", sub_agents=nodes, edges=[Edge("a", "b", when=when)]))
+    assert "<script>" not in drawn
+    assert "<script>&" in texts_of(drawn)
+
+
+def test_a_long_japanese_name_fits_its_box() -> None:
+    boxes = lay_out(build_graph(editorial())).boxes
+    box = next(box for box in boxes if box.node.name == LONG)
+    assert box.width > 13 * len(LONG)
 
 
 def test_text_is_wrapped_between_words_only() -> None:
-    assert wrapped("one two three", most=width_of("one two")) == ["one two", "three"]
-    assert wrapped("verylongword", most=10) == ["verylongword"]
+    assert wrap("one two three", limit=text_width("one two")) == ["one two", "three"]
+    assert wrap("verylongword", limit=10) == ["verylongword"]

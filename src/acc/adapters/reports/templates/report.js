@@ -1,5 +1,104 @@
 "use strict";
-// The turn browser. Everything that comes from a run enters the page as text, never as markup.
+// Content of the evaluation is inserted as text only, never as markup.
+
+// Tooltips and PNG export of the charts.
+(() => {
+  const PNG_SCALE = 2;
+  const TITLE_HEIGHT = 28;
+
+  function addTooltips(plot, title) {
+    const hits = [...plot.querySelectorAll(".hit")];
+    const texts = hits.map((hit) => {
+      const text = hit.querySelector("title").textContent;
+      hit.querySelector("title").remove();  // the browser would show it as a second tooltip
+      return text;
+    });
+    const box = document.createElement("div");
+    box.className = "tooltip";
+    box.setAttribute("role", "status");
+    box.hidden = true;
+    plot.append(box);
+    plot.tabIndex = 0;
+    plot.setAttribute("role", "group");
+    plot.setAttribute("aria-label", title + ": arrow keys read the values");
+    let current = -1;
+
+    function show(index) {
+      if (hits[current]) hits[current].classList.remove("active");
+      current = index;
+      box.hidden = index < 0;
+      if (index < 0) return;
+      hits[index].classList.add("active");
+      box.replaceChildren(...texts[index].split("\n").map((line) => {
+        const row = document.createElement("div");
+        row.textContent = line;
+        return row;
+      }));
+      const area = plot.getBoundingClientRect();
+      const hit = hits[index].getBoundingClientRect();
+      const right = hit.right - area.left + 8;
+      const left = hit.left - area.left - box.offsetWidth - 8;
+      box.style.left = Math.max(0, right + box.offsetWidth <= area.width ? right : left) + "px";
+      box.style.top = Math.max(0, hit.top - area.top + 8) + "px";
+    }
+
+    hits.forEach((hit, index) => hit.addEventListener("pointerenter", () => show(index)));
+    plot.addEventListener("pointerleave", () => show(-1));
+    plot.addEventListener("blur", () => show(-1));
+    plot.addEventListener("keydown", (event) => {
+      const steps = { ArrowLeft: current - 1, ArrowRight: current + 1, Home: 0, End: hits.length - 1 };
+      if (event.key === "Escape") show(-1);
+      if (!(event.key in steps)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      show(Math.min(hits.length - 1, Math.max(0, steps[event.key])));
+    });
+  }
+
+  // The drawing has the colours of a white page as attributes; the dark colours are CSS.
+  function savePng(svg, title, name) {
+    const { width, height } = svg.viewBox.baseVal;
+    const copy = svg.cloneNode(true);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.setAttribute("viewBox", `0 ${-TITLE_HEIGHT} ${width} ${height + TITLE_HEIGHT}`);
+    copy.setAttribute("width", width * PNG_SCALE);
+    copy.setAttribute("height", (height + TITLE_HEIGHT) * PNG_SCALE);
+    const heading = document.createElementNS("http://www.w3.org/2000/svg", "text");
+    heading.textContent = title;
+    for (const [key, value] of Object.entries({ x: 6, y: -9, "font-size": 14, "font-weight": "bold" })) heading.setAttribute(key, value);
+    copy.append(heading);
+    const image = new Image();
+    image.addEventListener("load", () => {
+      const canvas = document.createElement("canvas");
+      canvas.width = width * PNG_SCALE;
+      canvas.height = Math.ceil((height + TITLE_HEIGHT) * PNG_SCALE);
+      const context = canvas.getContext("2d");
+      context.fillStyle = "#ffffff";
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      context.drawImage(image, 0, 0);
+      const link = document.createElement("a");
+      link.href = canvas.toDataURL("image/png");
+      link.download = name + ".png";
+      link.click();
+    });
+    image.src = "data:image/svg+xml," + encodeURIComponent(new XMLSerializer().serializeToString(copy));
+  }
+
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    const plot = figure.querySelector(".plot");
+    if (!plot) continue;
+    const title = figure.querySelector("h3").textContent;
+    addTooltips(plot, title);
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "link";
+    button.textContent = "PNG";
+    button.addEventListener("click", () => savePng(plot.querySelector("svg"), title, figure.id.replace("chart-", "")));
+    figure.querySelector(".files").append(" ", button);
+  }
+})();
+
+// The turn browser.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.getElementById("browser");
@@ -8,7 +107,7 @@
 
   const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g;
   const SCORES = ["relevance", "quality", "instructions", "coherence"];
-  const TRAIL = ["recalled", "qualified", "refused", "dropped", "notes"];
+  const TRACE_FIELDS = ["recalled", "qualified", "refused", "dropped", "notes"];
   const state = { episode: data.episodes[0], turn: null, topic: "", problem: "" };
 
   function el(tag, attributes, ...children) {
@@ -22,7 +121,7 @@
     return node;
   }
 
-  // Text with characters that nobody sees, or that turn the writing direction, shown by number.
+  // Shows invisible and bidirectional control characters by their code point.
   function visible(text) {
     const nodes = [];
     let from = 0;
@@ -36,7 +135,7 @@
     return nodes;
   }
 
-  function said(tag, text, className) {
+  function quoted(tag, text, className) {
     const value = typeof text === "string" ? text : JSON.stringify(text) ?? "";
     const attributes = { class: ("data " + (className || "")).trim(), dir: "auto", lang: state.episode.language };
     return el(tag, attributes, ...visible(value));
@@ -46,17 +145,17 @@
   const percent = (value) => (value === undefined ? "not defined" : (100 * value).toFixed(1) + " %");
   const unsupported = (agent) => (agent.counts ? agent.counts[1] : 0);
   const broken = (agent) => (agent.broken ? agent.broken[0] + agent.broken[1] : 0);
-  const troubled = (agent) => Boolean(agent.status || unsupported(agent) || broken(agent));
+  const hasProblem = (agent) => Boolean(agent.status || unsupported(agent) || broken(agent));
   const plural = (count, word) => count + " " + word + (count === 1 ? "" : "s");
 
   function matches(turn) {
     if (state.topic && turn.topic !== state.topic) return false;
     if (!state.problem) return true;
     const agents = turn.agents.filter((a) => state.problem === "*" || "=" + a.name === state.problem);
-    return agents.some(troubled);
+    return agents.some(hasProblem);
   }
 
-  function troubleOf(agent) {
+  function problemsOf(agent) {
     if (agent.status) return agent.name + " " + agent.status;
     const parts = [];
     if (unsupported(agent)) parts.push(plural(unsupported(agent), "unsupported claim"));
@@ -105,8 +204,8 @@
   function drawStrip() {
     cells.replaceChildren();
     for (const turn of state.episode.turns) {
-      const trouble = turn.agents.map(troubleOf).filter(Boolean).join("; ") || "no problem";
-      const label = "Turn " + turn.turn + ", " + topicOf(turn) + (turn.injected ? ", injected content" : "") + ": " + trouble;
+      const summary = turn.agents.map(problemsOf).filter(Boolean).join("; ") || "no problem";
+      const label = "Turn " + turn.turn + ", " + topicOf(turn) + (turn.injected ? ", injected content" : "") + ": " + summary;
       const tick = turn.injected ? "▲" : turn.turn % 5 === 0 || turn.turn === 1 ? String(turn.turn) : "";
       const byName = new Map(turn.agents.map((agent) => [agent.name, agent]));
       const states = data.agents.map((agent) => (byName.has(agent.name) ? stripCell(byName.get(agent.name)) : el("span")));
@@ -119,7 +218,7 @@
 
   // One turn.
   function query(turn) {
-    const box = said("blockquote", "", "query");
+    const box = quoted("blockquote", "", "query");
     const at = turn.injected ? turn.query.indexOf(turn.injected) : -1;
     if (at < 0) {
       box.replaceChildren(...visible(turn.query));
@@ -152,17 +251,17 @@
   function claimItem([claim, supported, reason, evidence]) {
     const word = supported ? "✓ supported" : "✕ unsupported";
     const item = el("li", { class: supported ? "supported" : "unsupported" },
-      el("span", { class: "word" }, word), said("span", claim));
-    if (reason && reason !== "stated") item.append(el("small", {}, "Why: ", said("span", reason)));
-    if (evidence) item.append(el("small", {}, "Evidence: ", said("span", evidence)));
+      el("span", { class: "word" }, word), quoted("span", claim));
+    if (reason && reason !== "stated") item.append(el("small", {}, "Why: ", quoted("span", reason)));
+    if (evidence) item.append(el("small", {}, "Evidence: ", quoted("span", evidence)));
     else if (evidence === undefined) item.append(el("small", {}, "Evidence: the same words"));
     return item;
   }
 
   function findingItem([constraint, omission, reason]) {
     return el("li", { class: "broken" },
-      el("span", { class: "word" }, omission ? "! omitted" : "! violated"), said("span", constraint),
-      reason ? el("small", {}, "Why: ", said("span", reason)) : null);
+      el("span", { class: "word" }, omission ? "! omitted" : "! violated"), quoted("span", constraint),
+      reason ? el("small", {}, "Why: ", quoted("span", reason)) : null);
   }
 
   function card(known, agent) {
@@ -170,9 +269,9 @@
     box.append(el("h4", {}, el("bdi", {}, ...visible(known.name)),
       el("small", {}, agent && agent.status ? agent.status : known.kind)));
     if (!agent) return box;
-    if (agent.error) box.append(said("p", agent.error, "error"));
-    box.append(agent.answer ? said("p", agent.answer, "answer") : el("p", { class: "answer" }, "No answer."));
-    if (agent.flags) box.append(said("p", "Flagged: the answer " + agent.flags.join(", "), "error"));
+    if (agent.error) box.append(quoted("p", agent.error, "error"));
+    box.append(agent.answer ? quoted("p", agent.answer, "answer") : el("p", { class: "answer" }, "No answer."));
+    if (agent.flags) box.append(quoted("p", "Flagged: the answer " + agent.flags.join(", "), "error"));
     box.append(figures(agent));
     const claims = agent.claims || [];
     const findings = agent.findings || [];
@@ -186,11 +285,11 @@
         el("ul", { class: "items" }, ...findings.map(findingItem)));
     } else if (broken(agent)) {
       box.append(el("h5", {}, broken(agent) + " of " + plural(agent.rules || 0, "rule") + " broken, not listed by the judge"));
-    } else if (!agent.status) box.append(el("h5", {}, agent.rules ? "All " + plural(agent.rules, "rule") + " kept" : "No rules in force"));
+    } else if (!agent.status) box.append(el("h5", {}, agent.rules ? "All " + plural(agent.rules, "rule") + " followed" : "No rules in force"));
     return box;
   }
 
-  // A state's text form: a line a field, items separated by " | ", four escapes.
+  // Parses the text form of a state: one field per line, items separated by " | ", four escapes.
   const CODES = { "\\\\": "\\", "\\p": "|", "\\l": "<", "\\g": ">" };
   function fieldsOf(text) {
     const fields = new Map();
@@ -225,27 +324,27 @@
       without(old, items).forEach((gone, number) => {
         if (!gone) return;
         removed += 1;
-        rows.append(el("li", { class: "removed" }, el("span", { class: "word" }, "− gone"), said("del", old[number])));
+        rows.append(el("li", { class: "removed" }, el("span", { class: "word" }, "− removed"), quoted("del", old[number])));
       });
       const fresh = without(items, old);
       items.forEach((item, number) => {
         added += fresh[number] ? 1 : 0;
         rows.append(el("li", { class: fresh[number] ? "added" : "" },
-          fresh[number] ? el("span", { class: "word" }, "+ new") : null, said(fresh[number] ? "ins" : "span", item)));
+          fresh[number] ? el("span", { class: "word" }, "+ new") : null, quoted(fresh[number] ? "ins" : "span", item)));
       });
       list.append(el("div", {}, el("dt", {}, ...visible(name.replaceAll("_", " "))), el("dd", {}, rows)));
     }
-    const summary = then ? added + " new and " + removed + " gone since the turn before" : "no turn before it here";
+    const summary = then ? added + " new and " + removed + " removed since the previous turn" : "the previous turn is not on this page";
     return [summary, list];
   }
 
   function trailItem(entry) {
-    if (entry === null || typeof entry !== "object") return el("li", {}, said("span", String(entry)));
+    if (entry === null || typeof entry !== "object") return el("li", {}, quoted("span", String(entry)));
     const item = el("li");
     if (entry.id) item.append(el("code", {}, ...visible(String(entry.id))), " ");
     if (entry.reason) item.append(el("b", {}, ...visible(String(entry.reason))), " ");
-    item.append(said("span", entry.text === undefined ? entry : entry.text));
-    if (entry.why) item.append(el("small", {}, " ", said("span", entry.why)));
+    item.append(quoted("span", entry.text === undefined ? entry : entry.text));
+    if (entry.why) item.append(el("small", {}, " ", quoted("span", entry.why)));
     return item;
   }
 
@@ -260,8 +359,8 @@
       title.append(" ", el("small", {}, summary));
       box.append(list);
     }
-    const rest = Object.keys(trace).filter((name) => name !== "ccs" && !TRAIL.includes(name));
-    for (const name of [...TRAIL, ...rest]) {
+    const rest = Object.keys(trace).filter((name) => name !== "ccs" && !TRACE_FIELDS.includes(name));
+    for (const name of [...TRACE_FIELDS, ...rest]) {
       const value = trace[name];
       if (value === undefined || (Array.isArray(value) && !value.length)) continue;
       const entries = Array.isArray(value) ? value : [value];
@@ -353,7 +452,7 @@
     const slash = hash.lastIndexOf("/");
     if (slash < 0) return false;
     let name = hash.slice(0, slash);
-    try { name = decodeURIComponent(name); } catch { /* taken as it stands */ }
+    try { name = decodeURIComponent(name); } catch { /* not encoded: use the text as it is */ }
     if (!data.episodes.some((episode) => episode.name === name)) return false;
     state.topic = state.problem = problems.value = "";
     openEpisode(name, Number(hash.slice(slash + 1)));
