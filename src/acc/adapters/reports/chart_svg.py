@@ -74,7 +74,7 @@ _MARGIN = 6
 _FONT = (
     "Helvetica Neue, Helvetica, Arial, Liberation Sans, Hiragino Sans, Noto Sans CJK JP, sans-serif"
 )
-_FONT_SIZE = 12.5
+_FONT_SIZE = 13
 _CAPTION_SIZE, _CAPTION_LINE_HEIGHT = 10.5, 13
 _TITLE_SIZE = 14
 _LEGEND_ROW_HEIGHT, _LEGEND_GAP, _LEGEND_SAMPLE = 19, 12, 26
@@ -172,7 +172,7 @@ def standalone_svg(chart: Chart) -> str:
 def text_width(text: str, size: float = _FONT_SIZE) -> float:
     """Return the approximate width of a text; wide East Asian characters count as one em."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return size * (wide + 0.56 * (len(text) - wide))
+    return size * (wide + 0.54 * (len(text) - wide))
 
 
 def axis_ticks(maximum: float, count: int = _TARGET_TICKS) -> list[float]:

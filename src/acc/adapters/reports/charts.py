@@ -206,13 +206,13 @@ def bar_text(chart: Chart, bar: Bar | None) -> str:
 def _series(
     summary: Mapping[str, Any], slots: Mapping[str, int], metric: str, *, smooth: bool
 ) -> tuple[Series, ...]:
-    found = []
+    series = []
     for agent, slot in slots.items():
         values = summary["by_turn"]["agents"][agent][metric]
         if any(value is not None for value in values):
             smoothed = tuple(moving_average(values)) if smooth else ()
-            found.append(Series(agent=agent, slot=slot, values=tuple(values), smoothed=smoothed))
-    return tuple(found)
+            series.append(Series(agent=agent, slot=slot, values=tuple(values), smoothed=smoothed))
+    return tuple(series)
 
 
 def _maximum(series: Sequence[Series]) -> float:
@@ -254,8 +254,8 @@ def _rate_chart(summary: Mapping[str, Any], slots: Mapping[str, int], metric: st
         title=f"{metric.capitalize()} by turn",
         caption=(
             f"Thin line: each turn. Thick line: mean of {2 * SMOOTHING_RADIUS + 1} turns around "
-            "it. Band below the plot: light where at least half of the episodes are under stress, "
-            "dark where content is injected, darker for more episodes."
+            "it. Band below the plot: faint where at least half of the episodes are under stress, "
+            "strong where content is injected, stronger for more episodes."
         ),
         y_title=metric,
         unit=Unit.SHARE,

@@ -240,7 +240,7 @@ def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str])
 
 def fallback_notes(summary: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every agent whose memory could not use its model."""
-    counts = {agent: found.get("fallbacks", 0) for agent, found in summary["agents"].items()}
+    counts = {agent: measures.get("fallbacks", 0) for agent, measures in summary["agents"].items()}
     return [
         f"{agent}: the rules wrote the memory of {count} turns because its model failed."
         for agent, count in counts.items()
@@ -251,10 +251,10 @@ def fallback_notes(summary: Mapping[str, Any]) -> list[str]:
 def claimless_notes(summary: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every agent in whose answers the judge found no claim."""
     return [
-        f"{agent}: the judge found no claim in any of {found['scored']} answers; its "
+        f"{agent}: the judge found no claim in any of {measures['scored']} answers; its "
         "hallucination of 0 % is not meaningful."
-        for agent, found in summary["agents"].items()
-        if found["scored"] and found.get("claims") == 0
+        for agent, measures in summary["agents"].items()
+        if measures["scored"] and measures.get("claims") == 0
     ]
 
 
@@ -269,13 +269,13 @@ def read_summary(run: EvaluationDirectory) -> dict[str, Any]:
 
 def gate_measures(summary: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     """Return the values that gates may refer to."""
-    found: dict[str, dict[str, float | None]] = {}
+    values: dict[str, dict[str, float | None]] = {}
     for agent, metrics in summary["agents"].items():
-        found[agent] = {}
+        values[agent] = {}
         for name in GATE_METRICS:
             value = metrics.get(name)
-            found[agent][name] = value["mean"] if isinstance(value, dict) else value
-    return found
+            values[agent][name] = value["mean"] if isinstance(value, dict) else value
+    return values
 
 
 def record_rows(run: EvaluationDirectory) -> Iterator[dict[str, Any]]:

@@ -125,11 +125,11 @@
   function visible(text) {
     const nodes = [];
     let from = 0;
-    for (const found of text.matchAll(HIDDEN)) {
-      nodes.push(text.slice(from, found.index));
-      const number = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+    for (const match of text.matchAll(HIDDEN)) {
+      nodes.push(text.slice(from, match.index));
+      const number = match[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
       nodes.push(el("span", { class: "hidden-character" }, "U+" + number));
-      from = found.index + found[0].length;
+      from = match.index + match[0].length;
     }
     nodes.push(text.slice(from));
     return nodes;
@@ -422,8 +422,8 @@
   }
 
   function step(way) {
-    const found = neighbour(way);
-    if (found) go(found.turn);
+    const turn = neighbour(way);
+    if (turn) go(turn.turn);
   }
 
   function filter() {
@@ -436,9 +436,9 @@
   function openEpisode(name, turn) {
     state.episode = data.episodes.find((episode) => episode.name === name) || data.episodes[0];
     episodes.value = state.episode.name;
-    const found = [...new Set(state.episode.turns.map((one) => one.topic || ""))].filter(Boolean).sort();
-    topics.replaceChildren(option("", "all topics"), ...found.map((topic) => option(topic, topic.replaceAll("_", " "))));
-    if (!found.includes(state.topic)) state.topic = "";
+    const topicNames = [...new Set(state.episode.turns.map((one) => one.topic || ""))].filter(Boolean).sort();
+    topics.replaceChildren(option("", "all topics"), ...topicNames.map((topic) => option(topic, topic.replaceAll("_", " "))));
+    if (!topicNames.includes(state.topic)) state.topic = "";
     topics.value = state.topic;
     drawStrip();
     const turns = state.episode.turns;
