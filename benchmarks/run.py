@@ -22,15 +22,15 @@ from lines import Line
 from models import bench_models
 from runtime import bench_sessions, bench_turns, conversation
 
-from acc.adapters.memory.recall import Bm25EvidenceStore
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.bootstrap import parts
+from acc.bootstrap import memory as parts
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeTurnResult,
 )
-from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
 from acc.testing import queries, verdict
 
 
@@ -123,12 +123,12 @@ def bench_recall() -> list[Line]:
     things = ("rollback window", "latency target", "error budget", "ward census", "hedge ratio")
     japanese = ("切り戻し期限", "障害対応責任者", "監視しきい値", "決済上限", "変更凍結期間")
 
-    def artifact(number: int) -> Artifact:
+    def artifact(number: int) -> Evidence:
         host = draw.randrange(5000)
         text = f"The {draw.choice(things)} of service-{host} is {draw.randrange(999)} minutes."
         if number % 2:
             text = f"系統{host}の{draw.choice(japanese)}は{draw.randrange(999)}分です。"
-        return Artifact(id=str(number), turn_id=number + 1, text=text)
+        return Evidence(id=str(number), turn_id=number + 1, text=text)
 
     async def measure() -> list[Line]:
         store = Bm25EvidenceStore()

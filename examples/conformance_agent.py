@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 
 from acc import BaseAgent, Part, RunContext
-from acc.bootstrap.serving import ServeOptions, make_server
+from acc.bootstrap.a2a import ServeOptions, make_server
 
 OUTPUT = "output.txt"
 Scenario = Callable[[RunContext], Awaitable[str | None]]

@@ -1,6 +1,6 @@
 """Debug mode: try a coordinator without the agents it delegates to (section 11.3).
 
-`RunConfig(stand_ins=...)` answers in place of the named agents, `debug=True` in place of everyone
+`RunConfig(stubs=...)` answers in place of the named agents, `debug=True` in place of everyone
 the root delegates to. The tree stays as it is; no agent needs an `if debug_mode` of its own. You
 will see one run against a service that is down, and three runs that do not touch it.
 
@@ -52,8 +52,8 @@ async def main() -> None:
         await run(RunConfig())
     except AccError as error:
         failure = f"{error.code}: {error}"
-    fixed = await run(RunConfig(stand_ins={"summarizer": "[DEBUG] Summary would go here."}))
-    computed = await run(RunConfig(stand_ins={"summarizer": first_sentence}))
+    fixed = await run(RunConfig(stubs={"summarizer": "[DEBUG] Summary would go here."}))
+    computed = await run(RunConfig(stubs={"summarizer": first_sentence}))
     everyone = await run(RunConfig(debug=True))
     print(failure, fixed.text, computed.text, everyone.text, sep="\n")
 

@@ -20,7 +20,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
-from acc import Agent, EventKind, McpTools, Runner, approve
+from acc import Agent, EventKind, McpToolset, Runner, approve
 from acc.testing import ScriptedModel, call
 
 STOCK = {"緑茶": 12, "coffee": 0}
@@ -54,7 +54,7 @@ clerk = Agent(
         "緑茶を処分しました。",
     ),
     tools=[
-        McpTools(
+        McpToolset(
             command=[sys.executable, __file__, "serve"],
             env={"PYTHONPATH": os.pathsep.join(sys.path)},  # it sees nothing of ours but this
         )

@@ -38,7 +38,7 @@ PUBLIC = {
     "LiveMultiAgentEvaluationUseCase",
     "LlmAgent",
     "LoopAgent",
-    "McpTools",
+    "McpToolset",
     "MemoryPort",
     "MemoryView",
     "ModelAnswer",

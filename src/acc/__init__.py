@@ -8,20 +8,21 @@ if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
     from acc.application.agents.graph import Edge, GraphAgent
     from acc.application.agents.llm import Agent, LlmAgent
-    from acc.application.agents.mcp import McpTools
     from acc.application.agents.remote import RemoteAgent
     from acc.application.agents.router import RouterAgent
-    from acc.application.agents.tool import AgentTool, FunctionTool, ToolContext, exit_loop, tool
     from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
-    from acc.application.context import RunContext, RunResult
-    from acc.application.memory import AccMemory, OracleMemory, RetrievalMemory, TranscriptMemory
+    from acc.application.memory.acc import AccMemory
+    from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
+    from acc.application.runtime.context import RunContext, RunResult
+    from acc.application.tools.mcp import McpToolset
+    from acc.application.tools.tool import AgentTool, FunctionTool, ToolContext, exit_loop, tool
     from acc.application.use_cases.live_multi_agent_evaluation import (
         LiveMultiAgentEvaluationUseCase,
     )
     from acc.bootstrap.agents import Runner
     from acc.bootstrap.evaluation import make_agent
+    from acc.bootstrap.memory import acc_memory, make_memory
     from acc.bootstrap.models import ProviderModel
-    from acc.bootstrap.parts import acc_memory, make_memory
     from acc.domain.errors import (
         AccError,
         AgentFailed,
@@ -40,57 +41,52 @@ if TYPE_CHECKING:
         StorageFailed,
         TransferLoop,
     )
-    from acc.domain.value_objects.ccs import CompressedCognitiveState
-    from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
-    from acc.domain.value_objects.event import (
-        Event,
-        EventKind,
+    from acc.domain.value_objects.approval import (
+        ApprovalDecision,
         InputAnswer,
         InputRequest,
-        Part,
         RequestKind,
-        RunStatus,
-        ToolCall,
-        ToolResult,
-        Usage,
-        Verdict,
         approve,
         deny,
     )
+    from acc.domain.value_objects.ccs import CompressedCognitiveState
+    from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage
+    from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
+    from acc.domain.value_objects.event import Event, EventKind
     from acc.domain.value_objects.live_evaluation import (
         AgentTurnResponse,
         EvaluationTurnQuery,
         JudgeAgentEvaluation,
         JudgeTurnResult,
     )
-    from acc.domain.value_objects.run import CallContext, Grant, RunConfig
-    from acc.domain.value_objects.turn import Decision, TurnSignal
+    from acc.domain.value_objects.memory import Decision, TurnSignal
+    from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
     from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
     from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
 
 _HOMES = {
     "AccError": "acc.domain.errors",
-    "AccMemory": "acc.application.memory",
+    "AccMemory": "acc.application.memory.acc",
     "Agent": "acc.application.agents.llm",
     "AgentFailed": "acc.domain.errors",
-    "AgentTool": "acc.application.agents.tool",
+    "AgentTool": "acc.application.tools.tool",
     "AgentTurnResponse": "acc.domain.value_objects.live_evaluation",
     "BaseAgent": "acc.application.agents.base",
     "BudgetExceeded": "acc.domain.errors",
     "CallContext": "acc.domain.value_objects.run",
     "CompressedCognitiveState": "acc.domain.value_objects.ccs",
-    "Decision": "acc.domain.value_objects.turn",
+    "Decision": "acc.domain.value_objects.memory",
     "DriftAudit": "acc.domain.value_objects.evaluation",
     "Edge": "acc.application.agents.graph",
     "EvaluationTurnQuery": "acc.domain.value_objects.live_evaluation",
     "Event": "acc.domain.value_objects.event",
     "EventKind": "acc.domain.value_objects.event",
-    "FunctionTool": "acc.application.agents.tool",
+    "FunctionTool": "acc.application.tools.tool",
     "Grant": "acc.domain.value_objects.run",
     "GraphAgent": "acc.application.agents.graph",
     "HallucinationAudit": "acc.domain.value_objects.evaluation",
-    "InputAnswer": "acc.domain.value_objects.event",
-    "InputRequest": "acc.domain.value_objects.event",
+    "InputAnswer": "acc.domain.value_objects.approval",
+    "InputRequest": "acc.domain.value_objects.approval",
     "InvalidInput": "acc.domain.errors",
     "InvalidTree": "acc.domain.errors",
     "JudgeAgentEvaluation": "acc.domain.value_objects.live_evaluation",
@@ -98,7 +94,7 @@ _HOMES = {
     "LiveMultiAgentEvaluationUseCase": "acc.application.use_cases.live_multi_agent_evaluation",
     "LlmAgent": "acc.application.agents.llm",
     "LoopAgent": "acc.application.agents.workflow",
-    "McpTools": "acc.application.agents.mcp",
+    "McpToolset": "acc.application.tools.mcp",
     "MemoryPort": "acc.ports.outbound.memory_ports",
     "MemoryView": "acc.ports.outbound.memory_ports",
     "ModelAnswer": "acc.ports.outbound.model_ports",
@@ -106,23 +102,23 @@ _HOMES = {
     "ModelOutputInvalid": "acc.domain.errors",
     "NoRoute": "acc.domain.errors",
     "NothingPending": "acc.domain.errors",
-    "OracleMemory": "acc.application.memory",
+    "OracleMemory": "acc.application.memory.baselines",
     "OutcomeScores": "acc.domain.value_objects.evaluation",
     "ParallelAgent": "acc.application.agents.workflow",
-    "Part": "acc.domain.value_objects.event",
+    "Part": "acc.domain.value_objects.content",
     "Prompt": "acc.ports.outbound.model_ports",
     "PromptMessage": "acc.ports.outbound.model_ports",
     "ProviderModel": "acc.bootstrap.models",
     "RemoteAgent": "acc.application.agents.remote",
     "RemoteFailed": "acc.domain.errors",
-    "RequestKind": "acc.domain.value_objects.event",
-    "RetrievalMemory": "acc.application.memory",
+    "RequestKind": "acc.domain.value_objects.approval",
+    "RetrievalMemory": "acc.application.memory.baselines",
     "RouterAgent": "acc.application.agents.router",
     "RubricJudge": "acc.adapters.evaluation.rubric_judge",
     "RunConfig": "acc.domain.value_objects.run",
-    "RunContext": "acc.application.context",
-    "RunResult": "acc.application.context",
-    "RunStatus": "acc.domain.value_objects.event",
+    "RunContext": "acc.application.runtime.context",
+    "RunResult": "acc.application.runtime.context",
+    "RunStatus": "acc.domain.value_objects.run",
     "RunTimedOut": "acc.domain.errors",
     "Runner": "acc.bootstrap.agents",
     "SequentialAgent": "acc.application.agents.workflow",
@@ -130,21 +126,21 @@ _HOMES = {
     "SessionWaiting": "acc.domain.errors",
     "StateConflict": "acc.domain.errors",
     "StorageFailed": "acc.domain.errors",
-    "ToolCall": "acc.domain.value_objects.event",
-    "ToolContext": "acc.application.agents.tool",
-    "ToolResult": "acc.domain.value_objects.event",
-    "TranscriptMemory": "acc.application.memory",
+    "ToolCall": "acc.domain.value_objects.content",
+    "ToolContext": "acc.application.tools.tool",
+    "ToolResult": "acc.domain.value_objects.content",
+    "TranscriptMemory": "acc.application.memory.baselines",
     "TransferLoop": "acc.domain.errors",
-    "TurnSignal": "acc.domain.value_objects.turn",
-    "Usage": "acc.domain.value_objects.event",
-    "Verdict": "acc.domain.value_objects.event",
-    "acc_memory": "acc.bootstrap.parts",
-    "approve": "acc.domain.value_objects.event",
-    "deny": "acc.domain.value_objects.event",
-    "exit_loop": "acc.application.agents.tool",
+    "TurnSignal": "acc.domain.value_objects.memory",
+    "Usage": "acc.domain.value_objects.content",
+    "ApprovalDecision": "acc.domain.value_objects.approval",
+    "acc_memory": "acc.bootstrap.memory",
+    "approve": "acc.domain.value_objects.approval",
+    "deny": "acc.domain.value_objects.approval",
+    "exit_loop": "acc.application.tools.tool",
     "make_agent": "acc.bootstrap.evaluation",
-    "make_memory": "acc.bootstrap.parts",
-    "tool": "acc.application.agents.tool",
+    "make_memory": "acc.bootstrap.memory",
+    "tool": "acc.application.tools.tool",
 }
 
 __all__ = [
@@ -177,7 +173,7 @@ __all__ = [
     "LiveMultiAgentEvaluationUseCase",
     "LlmAgent",
     "LoopAgent",
-    "McpTools",
+    "McpToolset",
     "MemoryPort",
     "MemoryView",
     "ModelAnswer",
@@ -216,7 +212,7 @@ __all__ = [
     "TransferLoop",
     "TurnSignal",
     "Usage",
-    "Verdict",
+    "ApprovalDecision",
     "acc_memory",
     "approve",
     "deny",

@@ -1,5 +1,5 @@
 """Imported once before workers are forked, so that they share the token vocabulary's memory."""
 
-from acc.bootstrap.parts import token_counter
+from acc.bootstrap.memory import token_counter
 
 token_counter()

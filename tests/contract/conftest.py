@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from stores_under_test import MAKERS, Stores
 
-from acc.ports.outbound.store_ports import SessionStorePort
+from acc.ports.outbound.storage_ports import SessionStorePort
 
 
 @pytest.fixture(params=sorted(MAKERS))

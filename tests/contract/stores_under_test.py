@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
-from acc.adapters.stores.sqlite_database import SqliteDatabase
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.sqlite import SqliteDatabase
+from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.testing import FrozenClock
 
 LEASE = 30.0

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.remote import Owner
+from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -20,7 +20,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.task_ports import Filed, TaskStorePort
+from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 from acc.testing import FrozenClock
 
 LEASE = 30.0
@@ -86,7 +86,7 @@ async def file(
     owner: Owner = ANN,
     context_id: str = "",
     at: float = 1.0,
-) -> Filed:
+) -> SubmitResult:
     """File a task with a message and, unless one is named, a context of its own."""
     made = task(task_id, context_id or f"c-{task_id}", at)
     return await store.create(made, owner=owner, message=message(f"m-{task_id}"))

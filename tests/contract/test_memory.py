@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.hybrid import HybridEvidenceStore
-from acc.adapters.memory.recall import Bm25EvidenceStore
 from acc.adapters.models.embeddings import StaticEmbedder
-from acc.bootstrap.parts import MEMORIES, make_memory
-from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+from acc.bootstrap.memory import MEMORIES, make_memory
+from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import Prompt
 from acc.testing import ScriptedModel
@@ -69,8 +69,8 @@ def store(request: pytest.FixtureRequest) -> Bm25EvidenceStore:
     return Bm25EvidenceStore()
 
 
-def artifact(number: int, text: str) -> Artifact:
-    return Artifact(id=f"a{number}", turn_id=number, text=text)
+def artifact(number: int, text: str) -> Evidence:
+    return Evidence(id=f"a{number}", turn_id=number, text=text)
 
 
 async def test_an_empty_store_recalls_nothing(store: Bm25EvidenceStore) -> None:

@@ -4,8 +4,9 @@ import pytest
 from stores_under_test import KEY, Stores, event, put, writes
 
 from acc.domain.errors import SessionBusy, SessionConflict
-from acc.domain.value_objects.event import EventKind, RunStatus
-from acc.ports.outbound.store_ports import SessionStorePort
+from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.run import RunStatus
+from acc.ports.outbound.storage_ports import SessionStorePort
 
 
 class Note:

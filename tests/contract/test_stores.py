@@ -8,22 +8,12 @@ import pytest
 from stores_under_test import KEY, LEASE, Stores, event, key, put, state_of, writes
 
 from acc.domain.errors import InvalidInput, SessionBusy, SessionConflict
-from acc.domain.value_objects.event import (
-    Event,
-    EventActions,
-    EventKind,
-    InputRequest,
-    Part,
-    RequestKind,
-    RunStatus,
-    ToolCall,
-    ToolResult,
-    Usage,
-    approve,
-    text_part,
-)
+from acc.domain.value_objects.approval import InputRequest, RequestKind, approve
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage, text_part
+from acc.domain.value_objects.event import Event, EventActions, EventKind
+from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import StoredArtifact
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from tasks_under_test import (
 )
 
 from acc.domain.errors import LimitExceeded
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import DirectReply, MessageAdded, PushConfig, TaskState
-from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import Delivery
+from acc.ports.outbound.storage_ports import Delivery
 
 WORKING, COMPLETED = TaskState.WORKING, TaskState.COMPLETED
 
@@ -275,7 +275,7 @@ async def test_a_configuration_that_is_replaced_keeps_its_deliveries(tasks: Task
     store = tasks.store
     await store.create(task(), owner=ANN, message=message(), push=push())
     await store.append("t1", [moved(WORKING)])
-    config = changed(push(), url="https://example.org/new")
+    config = replace(push(), url="https://example.org/new")
     await store.save_push(config)
     (taken,) = await due(tasks)
     assert taken.config == config

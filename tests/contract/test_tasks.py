@@ -26,12 +26,13 @@ from tasks_under_test import (
 from acc.domain.errors import (
     ContextNotFound,
     InvalidInput,
+    InvalidTransition,
     LimitExceeded,
-    MoveForbidden,
     TaskNotFound,
 )
-from acc.domain.value_objects.event import Part, text_part, words
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, text_of, text_part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     MOVES,
     TERMINAL,
@@ -45,10 +46,9 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
     Update,
-    applied,
+    apply_event,
 )
-from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import Ended, TaskStorePort
+from acc.ports.outbound.storage_ports import ExpiredTask, TaskStorePort
 
 WORKING, COMPLETED, CANCELED = TaskState.WORKING, TaskState.COMPLETED, TaskState.CANCELED
 
@@ -70,7 +70,7 @@ def store(tasks: Tasks) -> TaskStorePort:
 
 async def test_a_filed_task_opens_with_its_message_and_its_status(store: TaskStorePort) -> None:
     filed = await store.create(task(), owner=ANN, message=message())
-    assert filed == (changed(task(), history=(message(),), seq=1), True)
+    assert filed == (replace(task(), history=(message(),), seq=1), True)
     assert await held(store) == filed.task
     assert await store.events("t1") == (TaskEvent(1, StatusUpdate(status=task().status)),)
 
@@ -93,7 +93,7 @@ async def test_a_task_keeps_all_that_it_was_given(store: TaskStorePort) -> None:
         metadata={"k": {"v": 1}},
     )
     status = TaskStatus(state=TaskState.SUBMITTED, at=1.25, message=said("queued"))
-    made = changed(task(), status=status, metadata={"k": "v"}, history=(said("before"),))
+    made = replace(task(), status=status, metadata={"k": "v"}, history=(said("before"),))
     filed = await store.create(made, owner=ANN, message=given)
     assert filed.task.history == (said("before"), given)
     assert await held(store) == filed.task
@@ -116,13 +116,13 @@ async def test_a_message_that_comes_again_may_name_the_context_that_was_made_for
 ) -> None:
     await store.create(task(), owner=ANN, message=message())
     for named in ("c1", ""):
-        again = changed(message(), context_id=named)
+        again = replace(message(), context_id=named)
         filed = await store.create(task("t2", named or "c2"), owner=ANN, message=again)
         assert (filed.task.id, filed.is_new) == ("t1", False)
 
 
 async def test_a_message_to_another_context_is_another_message(store: TaskStorePort) -> None:
-    to = {name: changed(message(), context_id=name) for name in ("c1", "c2", "c3")}
+    to = {name: replace(message(), context_id=name) for name in ("c1", "c2", "c3")}
     for is_new in (True, False):
         for number, context in enumerate(to, 1):
             made = task(f"t{number}", context)
@@ -140,13 +140,13 @@ async def test_a_message_to_a_context_of_another_owner_is_refused_also_if_it_cam
     await store.create(task("b1", "c2"), owner=BOB, message=message())
     await store.create(task(), owner=ANN, message=message())
     with pytest.raises(ContextNotFound):
-        again = changed(message(), context_id="c2")
+        again = replace(message(), context_id="c2")
         await store.create(task("t2", "c2"), owner=ANN, message=again)
 
 
 async def test_the_order_of_keys_does_not_make_another_message(store: TaskStorePort) -> None:
-    one = changed(message(), parts=(Part(data={"a": 1, "b": 2}),))
-    other = changed(message(), parts=(Part(data={"b": 2, "a": 1}),))
+    one = replace(message(), parts=(Part(data={"a": 1, "b": 2}),))
+    other = replace(message(), parts=(Part(data={"b": 2, "a": 1}),))
     await store.create(task(), owner=ANN, message=one)
     assert not (await store.create(task("t2"), owner=ANN, message=other)).is_new
 
@@ -210,7 +210,7 @@ async def test_a_configuration_comes_with_the_task(store: TaskStorePort) -> None
 
 
 async def test_a_message_that_is_not_plain_data_is_refused(store: TaskStorePort) -> None:
-    bad = changed(message(), parts=(Part(data=object()),))
+    bad = replace(message(), parts=(Part(data=object()),))
     with pytest.raises(InvalidInput, match="m1"):
         await store.create(task(), owner=ANN, message=bad)
     assert await store.read("t1") is None
@@ -243,23 +243,23 @@ async def test_a_task_is_what_its_events_make_of_it(store: TaskStorePort) -> Non
     ]
     for update in updates:
         (event,) = await store.append("t1", [update])
-        expected = applied(expected, event)
+        expected = apply_event(expected, event)
         assert await held(store) == expected
-    assert [words(made.parts) for made in expected.artifacts] == ["one two three", "x"]
-    said_so_far = {words(one.parts) for one in expected.history[1:]}
+    assert [text_of(made.parts) for made in expected.artifacts] == ["one two three", "x"]
+    said_so_far = {text_of(one.parts) for one in expected.history[1:]}
     assert said_so_far == {"on it", "by the way", "which?"}
 
 
 @pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.SUBMITTED}))
 async def test_what_the_table_forbids_cannot_happen(store: TaskStorePort, state: TaskState) -> None:
-    made = changed(task(), status=TaskStatus(state=state, at=1.0))
+    made = replace(task(), status=TaskStatus(state=state, at=1.0))
     for number, wanted in enumerate(TaskState):
         name = f"t{number}"
-        await store.create(changed(made, id=name), owner=ANN, message=message(name))
+        await store.create(replace(made, id=name), owner=ANN, message=message(name))
         if wanted in MOVES[state]:
             await store.append(name, [moved(wanted)])
             continue
-        with pytest.raises(MoveForbidden, match=rf"{name}.*{state}.*{wanted}"):
+        with pytest.raises(InvalidTransition, match=rf"{name}.*{state}.*{wanted}"):
             await store.append(name, [moved(wanted)])
         assert (await held(store, name)).seq == 1
 
@@ -271,7 +271,7 @@ async def test_a_task_that_is_over_stays_as_it_is(store: TaskStorePort, end: Tas
     before = await held(store)
     late = (moved(COMPLETED), moved(WORKING), piece("late"), DirectReply(message=said("late")))
     for update in (*late, MessageAdded(message=said("late"))):
-        with pytest.raises(MoveForbidden):
+        with pytest.raises(InvalidTransition):
             await store.append("t1", [update])
     assert await held(store) == before
     assert len(await store.events("t1")) == 2
@@ -279,7 +279,7 @@ async def test_a_task_that_is_over_stays_as_it_is(store: TaskStorePort, end: Tas
 
 async def test_updates_are_stored_all_or_none(store: TaskStorePort) -> None:
     await file(store)
-    with pytest.raises(MoveForbidden, match="canceled and cannot become or take an artifact"):
+    with pytest.raises(InvalidTransition, match="is canceled; an artifact is not a valid"):
         await store.append("t1", [moved(WORKING), moved(CANCELED), piece("late")])
     assert (await held(store)).state is TaskState.SUBMITTED
     assert len(await store.events("t1")) == 1
@@ -301,7 +301,7 @@ async def test_one_of_many_ends_wins(store: TaskStorePort) -> None:
     async def end(state: TaskState) -> bool:
         try:
             await store.append("t1", [moved(state)])
-        except MoveForbidden:
+        except InvalidTransition:
             return False
         return True
 
@@ -357,13 +357,13 @@ async def test_a_message_moves_nothing_that_has_moved_since_it_was_seen(
     await file(store)
     seen = await held(store)
     fields = {"owner": ANN, "message": message("m2"), "updates": ()}
-    with pytest.raises(MoveForbidden, match="submitted and cannot become or take a message"):
+    with pytest.raises(InvalidTransition, match="is submitted; a message is not a valid"):
         await store.proceed("t1", **fields, seen=None)  # type: ignore[arg-type]
     await store.append("t1", [moved(WORKING), piece("x")])
-    with pytest.raises(MoveForbidden, match="working and cannot become or take a message"):
+    with pytest.raises(InvalidTransition, match="is working; a message is not a valid"):
         await store.proceed("t1", **fields, seen=seen)  # type: ignore[arg-type]
     await store.append("t1", [moved(COMPLETED)])
-    with pytest.raises(MoveForbidden, match="completed and cannot become or take a message"):
+    with pytest.raises(InvalidTransition, match="is completed; a message is not a valid"):
         await store.proceed("t1", **fields, seen=await held(store))  # type: ignore[arg-type]
     # The message id is still free.
     assert (await store.create(task("t2"), owner=ANN, message=message("m2"))).is_new
@@ -398,7 +398,7 @@ async def test_updates_that_go_along_and_are_forbidden_change_nothing(
 ) -> None:
     await file(store)
     await store.append("t1", [moved(TaskState.CANCELED)])
-    for name, error in (("t1", MoveForbidden), ("t9", TaskNotFound)):
+    for name, error in (("t1", InvalidTransition), ("t9", TaskNotFound)):
         along = store.along(name, [moved(WORKING)])
         await along.store()
         with pytest.raises(error):
@@ -425,7 +425,7 @@ async def test_a_task_that_was_answered_directly_is_kept_but_not_listed(
         await store.create(task("t3"), owner=ANN, message=message("m"), most_active=1)
     again = await store.create(task("t3"), owner=ANN, message=message("m-t1"))
     assert again == (found, False)
-    with pytest.raises(MoveForbidden):
+    with pytest.raises(InvalidTransition):
         await store.append("t1", [moved(WORKING)])
 
 
@@ -541,13 +541,13 @@ async def test_what_ended_is_told_with_whose_it_is_and_whether_its_context_has_m
     assert await store.ended(before=2.0, limit=9) == ()
     found = await store.ended(before=2.5, limit=9)
     assert set(found) == {
-        Ended("t1", "both", ANN, True),
-        Ended("t2", "both", ANN, True),
-        Ended("t3", "half", ANN, False),
-        Ended("t5", "c-t5", BOB, True),
+        ExpiredTask("t1", "both", ANN, True),
+        ExpiredTask("t2", "both", ANN, True),
+        ExpiredTask("t3", "half", ANN, False),
+        ExpiredTask("t5", "c-t5", BOB, True),
     }
     await store.forget(["t1"])
-    assert Ended("t2", "both", ANN, True) in await store.ended(before=2.5, limit=9)
+    assert ExpiredTask("t2", "both", ANN, True) in await store.ended(before=2.5, limit=9)
 
 
 async def test_of_a_context_that_is_cut_by_a_page_only_the_rest_is_the_last(

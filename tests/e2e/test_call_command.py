@@ -10,9 +10,9 @@ import pytest
 from command import acc, start
 from terminal import Terminal
 
-from acc.adapters.a2a.codec.cards import card_content, read_card
-from acc.adapters.security.card_signatures import canonical, new_key, sign
-from acc.adapters.security.tokens import TokenEntry, append_entry, token_hash
+from acc.adapters.a2a.wire.card_codec import card_content, read_card
+from acc.adapters.auth.card_signatures import canonical, new_key, sign
+from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
 
 AGENTS = Path(__file__).parent.parent / "integration"
 

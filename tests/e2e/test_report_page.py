@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from acc.adapters.reports.page_data import json_for_script, select_episodes
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import evaluation as bootstrap
-from acc.bootstrap.parts import version
-from acc.domain.value_objects.evaluation_run import RunConfiguration, jobs_of
+from acc.bootstrap.memory import version
+from acc.domain.value_objects.evaluation_run import EvaluationConfig, jobs_of
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
@@ -44,7 +44,7 @@ class Hostile:
 
 
 def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> EvaluationDirectory:
-    configuration = RunConfiguration(
+    configuration = EvaluationConfig(
         version=version(),
         scenarios=bootstrap.choose_scenarios("it-operations"),
         agents=bootstrap.parse_agents(agents),
@@ -302,7 +302,7 @@ def test_json_for_scripts_cannot_end_its_element_and_reads_back() -> None:
 
 
 def test_shown_episodes_are_one_of_each_scenario_first() -> None:
-    configuration = RunConfiguration(
+    configuration = EvaluationConfig(
         version="0",
         scenarios=bootstrap.choose_scenarios("it-operations,it-operations-ja"),
         agents=bootstrap.parse_agents("acc"),

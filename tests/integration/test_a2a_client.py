@@ -25,12 +25,13 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.a2a.calling.client import A2AClient
-from acc.bootstrap.remotes import make_remote
+from acc.adapters.a2a.client.client import A2AClient
+from acc.bootstrap.a2a_client import make_remote
 from acc.domain.errors import TaskNotFound, Unauthenticated
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.event import Part, words
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, text_of
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -39,7 +40,6 @@ from acc.domain.value_objects.task import (
     Task,
     TaskState,
 )
-from acc.domain.value_objects.value import changed
 
 MODES = [(version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON")]
 
@@ -52,11 +52,11 @@ class OneMode(A2AClient):
     def _channels(self, http: Any, card: AgentCard, headers: Any) -> Any:
         version, binding = self.mode
         seen = [i for i in card.interfaces if i.version == version and i.binding == binding]
-        return super()._channels(http, changed(card, interfaces=tuple(seen)), headers)
+        return super()._channels(http, replace(card, interfaces=tuple(seen)), headers)
 
 
 def client_of(url: str, mode: tuple[str, str] | None = None, **fields: Any) -> A2AClient:
-    client = make_remote(RemoteAddress(url=url, allow=("127.0.0.1",), **fields))
+    client = make_remote(RemoteEndpoint(url=url, allow=("127.0.0.1",), **fields))
     if mode is not None:
         client.__class__ = OneMode
         client.mode = mode  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ class Heard:
         if isinstance(update, StatusUpdate):
             self.states.append(update.status.state)
         else:
-            self.pieces.append(words(update.artifact.parts))
+            self.pieces.append(text_of(update.artifact.parts))
             self.first.set()
 
 
@@ -103,7 +103,7 @@ async def test_every_generation_and_binding_tells_the_same(
     heard = Heard()
     found = await client.send(message("count 4 0.05"), hear=heard)
     assert isinstance(found, Task)
-    assert [words(made.parts) for made in found.artifacts] == ["1 2 3 4 ", "counted to 4"]
+    assert [text_of(made.parts) for made in found.artifacts] == ["1 2 3 4 ", "counted to 4"]
     assert "".join(heard.pieces) == "1 2 3 4 counted to 4"
     assert heard.states[-1] is TaskState.COMPLETED
     waits = await client.send(message("ask which?"))
@@ -111,7 +111,7 @@ async def test_every_generation_and_binding_tells_the_same(
     assert waits.state is TaskState.INPUT_REQUIRED
     done = await client.send(message("青", task_id=waits.id), known=waits)
     assert isinstance(done, Task)
-    assert words(done.artifacts[-1].parts) == "you answered 青"
+    assert text_of(done.artifacts[-1].parts) == "you answered 青"
     files = await client.send(message("files"))
     assert isinstance(files, Task)
     assert [made.name for made in files.artifacts] == [
@@ -151,7 +151,7 @@ async def test_a_caller_without_a_token_is_turned_away(tmp_path: Path) -> None:
             await client_of(server.url).send(message("hello"))
         found = await client_of(server.url, token=ALICE).send(message("hello"))
     assert isinstance(found, Task)
-    assert words(found.artifacts[0].parts) == "echo: hello"
+    assert text_of(found.artifacts[0].parts) == "echo: hello"
 
 
 async def test_a_server_that_dies_in_a_stream_and_returns_tells_exactly_the_rest(
@@ -178,7 +178,7 @@ async def test_a_server_that_dies_in_a_stream_and_returns_tells_exactly_the_rest
     assert found.state is TaskState.FAILED
     told = "".join(heard.pieces).split()
     assert told == [str(number) for number in range(1, len(told) + 1)]
-    assert words(found.artifacts[0].parts).split() == told
+    assert text_of(found.artifacts[0].parts).split() == told
     assert heard.states == [TaskState.WORKING, TaskState.FAILED]
 
 

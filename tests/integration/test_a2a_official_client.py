@@ -25,7 +25,7 @@ from official_client import MODES, MOVING, Copy, Mode, Witness, connect, message
 from server_process import ALICE, BOB, Server, tokens_file
 from webhook_receiver import Receiver, receiving, state_in
 
-from acc.adapters.security.notifications import NotificationVerifier
+from acc.adapters.auth.notification_signatures import NotificationVerifier
 
 APPROVAL = "承認します。処理を続けてください。"
 SECRET = "shared by server and receiver"

@@ -15,7 +15,7 @@ import pytest
 from server_process import ALICE, Server, tokens_file
 from webhook_receiver import Receiver, receiving, state_in
 
-from acc.adapters.security.notifications import NotificationVerifier
+from acc.adapters.auth.notification_signatures import NotificationVerifier
 
 SOURCES = Path(__file__).parent / "typescript"
 SECRET = "shared by server and receiver"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from server_process import ALICE, SIDES, Server, Side, check_error, head, read_reply, tokens_file
 
-from acc.adapters.security.card_signatures import new_key, verify
-from acc.adapters.security.tokens import TokenEntry, append_entry, token_hash
+from acc.adapters.auth.card_signatures import new_key, verify
+from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
 from acc.domain.errors import Unauthenticated
 
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]

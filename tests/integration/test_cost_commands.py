@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from acc.bootstrap.parts import token_counter
+from acc.bootstrap.memory import token_counter
 from acc.cli import run as acc
 from acc.testing.replies import Asked, Reply, fail, fitting, say
 from acc.testing.stand_in import ProviderStandIn

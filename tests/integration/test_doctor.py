@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.security.tokens import token_hash
+from acc.adapters.auth.tokens import token_hash
 
 HERE = Path(__file__).parent
 TOKENS = {"ANN": "secret-ann", "BOB": "secret-bob"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp_user import SHOP, nothing_is_left_behind, results, runner_of, said, seen
 
-from acc import Agent, McpTools, RemoteFailed
+from acc import Agent, McpToolset, RemoteFailed
 from acc.domain.errors import AddressRefused
 from acc.testing import ScriptedModel, call
 
@@ -79,7 +79,7 @@ async def test_over_http_an_agent_does_the_same(http_shop: HttpShop, tmp_path: P
         call("change"),
         *[until_found] * 50,
     )
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
     async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:
         done = await said(runner)
         await seen(tmp_path / "log", "slow was cancelled")
@@ -102,7 +102,7 @@ async def test_over_http_a_server_may_go_and_come_back(http_shop: HttpShop) -> N
         return call("add", a=3, b=3)
 
     model = ScriptedModel(call("add", a=1, b=1), down, up, "back")
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"])
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
     first, lost, again = results(done)
@@ -113,7 +113,7 @@ async def test_over_http_a_server_may_go_and_come_back(http_shop: HttpShop) -> N
 
 async def test_over_http_a_call_that_kills_the_server_is_a_tool_error(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("die"), "over")
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"])
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
     assert results(done)[0].is_error and done.text == "over"
@@ -121,21 +121,21 @@ async def test_over_http_a_call_that_kills_the_server_is_a_tool_error(http_shop:
 
 async def test_over_http_too_large_an_answer_is_not_taken(http_shop: HttpShop) -> None:
     model = ScriptedModel(call("big", characters=200_000), call("add", a=1, b=1), "on")
-    source = McpTools(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
     assert results(done)[0].is_error and results(done)[1].content == {"result": 2}
 
 
 async def test_an_address_that_is_not_public_must_be_allowed(http_shop: HttpShop) -> None:
-    source = McpTools(url=http_shop.url)
+    source = McpToolset(url=http_shop.url)
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(AddressRefused):
             await said(runner)
 
 
 async def test_a_server_that_nobody_runs_is_told() -> None:
-    source = McpTools(url=f"http://127.0.0.1:{free_port()}/mcp", allow=["127.0.0.1"])
+    source = McpToolset(url=f"http://127.0.0.1:{free_port()}/mcp", allow=["127.0.0.1"])
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(RemoteFailed, match="cannot be reached"):
             await said(runner, "go")
@@ -184,7 +184,7 @@ async def test_over_http_whatever_answers_the_run_ends_with_the_reason(
     answer: bytes | None, told: str
 ) -> None:
     async with raw_http(answer) as (url, heads):
-        source = McpTools(
+        source = McpToolset(
             url=url, allow=["127.0.0.1"], token="t0p", start_timeout=2, max_bytes=4_000
         )
         agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcp_user import HERE, RUDE, SHOP, lines, nothing_is_left_behind, results, runner_of, said, seen
 
-from acc import Agent, EventKind, McpTools, RemoteFailed, RunConfig, approve
+from acc import Agent, EventKind, McpToolset, RemoteFailed, RunConfig, approve
 from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
 
@@ -30,7 +30,7 @@ async def test_an_agent_uses_what_a_server_offers_in_both_languages() -> None:
         call("picture"),
         "できました",
     )
-    agent = Agent(name="buyer", model=model, tools=[McpTools(command=SHOP)])
+    agent = Agent(name="buyer", model=model, tools=[McpToolset(command=SHOP)])
     async with runner_of(agent) as runner:
         done = await said(runner)
         names = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
@@ -61,7 +61,7 @@ async def test_a_destructive_tool_waits_for_a_person_and_runs_once_in_another_pr
     tmp_path: Path,
 ) -> None:
     log, store = tmp_path / "log", tmp_path / "s.db"
-    source = McpTools(command=[*SHOP, "--log", str(log)])
+    source = McpToolset(command=[*SHOP, "--log", str(log)])
 
     def agent(*script: Any) -> Agent:
         return Agent(name="cleaner", model=ScriptedModel(*script), tools=[source])
@@ -86,12 +86,12 @@ async def test_a_resumed_run_whose_server_is_gone_tells_the_model(tmp_path: Path
     store = tmp_path / "s.db"
     place = tmp_path / "mcp_shop.py"
     place.write_text((HERE / "mcp_shop.py").read_text())
-    source = McpTools(command=[sys.executable, str(place)], start_timeout=10)
+    source = McpToolset(command=[sys.executable, str(place)], start_timeout=10)
     first = Agent(name="a", model=ScriptedModel(call("wipe", path="x")), tools=[source])
     async with runner_of(first, store=store) as runner:
         paused = await said(runner)
     place.unlink()
-    optional = McpTools(command=source.command, required=False, start_timeout=10)
+    optional = McpToolset(command=source.command, required=False, start_timeout=10)
     second = Agent(name="a", model=ScriptedModel("so be it"), tools=[optional])
     async with runner_of(second, store=store) as runner:
         done = await runner.resume(
@@ -104,7 +104,7 @@ async def test_a_resumed_run_whose_server_is_gone_tells_the_model(tmp_path: Path
 async def test_a_server_that_dies_is_a_tool_error_and_is_started_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     model = ScriptedModel(call("die"), call("add", a=1, b=1), "back again")
-    source = McpTools(command=[*SHOP, "--log", str(log)])
+    source = McpToolset(command=[*SHOP, "--log", str(log)])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
     lost, fine = results(done)
@@ -116,7 +116,7 @@ async def test_a_server_that_dies_is_a_tool_error_and_is_started_again(tmp_path:
 
 async def test_one_connection_serves_many_runs_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    source = McpTools(command=[*SHOP, "--log", str(log)])
+    source = McpToolset(command=[*SHOP, "--log", str(log)])
 
     class Calls:
         async def complete(self, prompt: Any) -> Any:
@@ -137,7 +137,7 @@ async def test_one_connection_serves_many_runs_at_once(tmp_path: Path) -> None:
 async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
     model = ScriptedModel(call("slow", seconds=60), call("add", a=1, b=1), "went on")
-    source = McpTools(command=[*SHOP, "--log", str(log)], timeout={"slow": 1.0})
+    source = McpToolset(command=[*SHOP, "--log", str(log)], timeout={"slow": 1.0})
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
         assert "did not finish within 1 seconds" in results(done)[0].content["error"]
@@ -149,7 +149,7 @@ async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(tmp_path: P
 
 async def test_a_cancelled_run_cancels_its_call_and_leaves_the_connection(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    source = McpTools(command=[*SHOP, "--log", str(log)])
+    source = McpToolset(command=[*SHOP, "--log", str(log)])
     model = ScriptedModel(call("slow", seconds=60), call("add", a=2, b=2), "fine")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         async with asyncio.TaskGroup() as group:
@@ -166,7 +166,7 @@ async def test_a_cancelled_run_cancels_its_call_and_leaves_the_connection(tmp_pa
 async def test_a_server_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> None:
     log = tmp_path / "log"
     # A blocking tool of this SDK runs in a thread, so the call hangs and the server does not.
-    source = McpTools(command=[*SHOP, "--log", str(log)], timeout={"hang": 0.3})
+    source = McpToolset(command=[*SHOP, "--log", str(log)], timeout={"hang": 0.3})
     model = ScriptedModel(*[call("hang")] * 3, call("add", a=1, b=1), "alive")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
@@ -182,7 +182,7 @@ async def test_changed_tools_are_seen_by_the_next_question_to_the_model() -> Non
         "seen",
     )
 
-    source = McpTools(command=SHOP)
+    source = McpToolset(command=SHOP)
     agent = Agent(name="a", model=model, tools=[source])
     async with runner_of(agent) as runner:
         done = await said(runner)
@@ -198,7 +198,7 @@ async def test_changed_tools_are_seen_by_the_next_question_to_the_model() -> Non
 
 async def test_a_change_told_in_the_older_way_is_seen_too(tmp_path: Path) -> None:
     model = ScriptedModel(call("echo", text="change"), call("新しい", text="やあ"), "seen")
-    source = McpTools(command=[*RUDE, "polite"])
+    source = McpToolset(command=[*RUDE, "polite"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
     assert [result.content for result in results(done)] == ["change", "やあ"]
@@ -206,7 +206,7 @@ async def test_a_change_told_in_the_older_way_is_seen_too(tmp_path: Path) -> Non
 
 async def test_garbage_between_messages_is_passed_over_and_garbage_as_a_result_is_told() -> None:
     model = ScriptedModel(call("echo", text="ok"), call("echo", text="nonsense"), "through")
-    source = McpTools(command=[*RUDE, "garbage"])
+    source = McpToolset(command=[*RUDE, "garbage"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
     fine, bad = results(done)
@@ -216,7 +216,7 @@ async def test_garbage_between_messages_is_passed_over_and_garbage_as_a_result_i
 
 async def test_a_flood_is_cut_off() -> None:
     model = ScriptedModel(call("echo", text="x"), "dry again")
-    source = McpTools(command=[*RUDE, "flood"], max_bytes=1_000_000)
+    source = McpToolset(command=[*RUDE, "flood"], max_bytes=1_000_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         begun = time.monotonic()
         done = await said(runner)
@@ -226,7 +226,7 @@ async def test_a_flood_is_cut_off() -> None:
 
 async def test_a_large_text_is_cut_for_the_model_and_kept_whole() -> None:
     model = ScriptedModel(call("big", characters=50_000), "read")
-    source = McpTools(command=SHOP, max_characters=1_000)
+    source = McpToolset(command=SHOP, max_characters=1_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
         name = next(e.detail["name"] for e in done.events if e.kind is EventKind.ARTIFACT)
@@ -238,7 +238,7 @@ async def test_a_large_text_is_cut_for_the_model_and_kept_whole() -> None:
 
 async def test_a_slow_start_is_waited_for() -> None:
     model = ScriptedModel(call("add", a=1, b=1), "patient")
-    source = McpTools(command=[*SHOP, "--slow", "2"])
+    source = McpToolset(command=[*SHOP, "--slow", "2"])
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         assert (await said(runner)).text == "patient"
 
@@ -254,7 +254,7 @@ async def test_a_slow_start_is_waited_for() -> None:
 async def test_a_server_that_cannot_be_used_ends_the_run_with_the_reason(
     command: list[str], seconds: float, told: str
 ) -> None:
-    source = McpTools(command=command, start_timeout=seconds)
+    source = McpToolset(command=command, start_timeout=seconds)
     async with runner_of(Agent(name="a", model=ScriptedModel("never"), tools=[source])) as runner:
         with pytest.raises(RemoteFailed, match=told):
             await said(runner)
@@ -266,7 +266,7 @@ async def test_a_server_that_cannot_be_used_ends_the_run_with_the_reason(
 
 async def test_a_dying_server_is_tried_three_times(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    source = McpTools(command=[*RUDE, "dies", str(log)])
+    source = McpToolset(command=[*RUDE, "dies", str(log)])
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(RemoteFailed):
             await said(runner)
@@ -276,14 +276,14 @@ async def test_a_dying_server_is_tried_three_times(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_does_not_exist_is_told_at_once() -> None:
-    source = McpTools(command=["/no/such/program"])
+    source = McpToolset(command=["/no/such/program"])
     async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
         with pytest.raises(InvalidInput, match="/no/such/program cannot be started"):
             await said(runner)
 
 
 async def test_a_server_that_is_not_required_may_be_away() -> None:
-    source = McpTools(command=[*RUDE, "dies"], required=False)
+    source = McpToolset(command=[*RUDE, "dies"], required=False)
     model = ScriptedModel("alone")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         assert (await said(runner)).text == "alone"
@@ -294,7 +294,7 @@ async def test_a_server_that_ignores_signals_and_its_children_are_gone_in_the_en
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log"
-    source = McpTools(command=[*RUDE, "stubborn", str(log)])
+    source = McpToolset(command=[*RUDE, "stubborn", str(log)])
     model = ScriptedModel(call("echo", text="hi"), "bye")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         await said(runner)
@@ -313,7 +313,7 @@ async def test_secrets_of_ours_do_not_reach_a_server_unless_they_are_named(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")
     monkeypatch.setenv("SHOP_KEY", "sk-shop")
     model = ScriptedModel(call("environment"), "told")
-    source = McpTools(command=SHOP, env={"SHOP_KEY": "env:SHOP_KEY", "REGION": "東京"})
+    source = McpToolset(command=SHOP, env={"SHOP_KEY": "env:SHOP_KEY", "REGION": "東京"})
     assert "sk-" not in repr(source)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         done = await said(runner)
@@ -324,8 +324,8 @@ async def test_secrets_of_ours_do_not_reach_a_server_unless_they_are_named(
 
 async def test_several_servers_keep_their_tools_apart() -> None:
     model = ScriptedModel([call("shop_add", a=1, b=1), call("rude_echo", text="x")], "both")
-    shop = McpTools(command=SHOP, name="shop", only=["a*"])
-    rude = McpTools(command=[*RUDE, "polite"], name="rude")
+    shop = McpToolset(command=SHOP, name="shop", only=["a*"])
+    rude = McpToolset(command=[*RUDE, "polite"], name="rude")
     async with runner_of(Agent(name="a", model=model, tools=[shop, rude])) as runner:
         done = await said(runner)
     assert {result.name: result.content for result in results(done)} == {
@@ -363,7 +363,7 @@ def test_a_run_that_ends_with_its_loop_leaves_no_server() -> None:
 
 
 async def test_a_run_with_a_bound_is_not_stuck_on_a_server_that_hangs() -> None:
-    source = McpTools(command=[*RUDE, "silent"])
+    source = McpToolset(command=[*RUDE, "silent"])
     agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
     async with runner_of(agent, config=RunConfig(timeout=1.5)) as runner:
         begun = time.monotonic()

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ToolCallPart
 
 from acc import Agent, Runner
 from acc.adapters.providers.conversation import tool_call
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult, text_part
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 from acc.testing.replies import Reply, say, use
 from acc.testing.stand_in import ProviderStandIn

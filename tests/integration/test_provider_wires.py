@@ -15,7 +15,7 @@ from provider_wires import DIRECT, KEY, keys, model_for, streamed
 
 from acc.bootstrap.models import ProviderModel
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult, text_part
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 from acc.testing.replies import Asked, Reply, fail, say
 from acc.testing.stand_in import ProviderStandIn

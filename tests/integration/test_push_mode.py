@@ -8,8 +8,8 @@ import pytest
 from server_process import Server
 
 from acc import RemoteAgent, RemoteFailed, Runner
-from acc.adapters.security.signing_keys import new_key, public_keys
-from acc.bootstrap.remotes import receiving
+from acc.adapters.auth.keys import new_key, public_keys
+from acc.bootstrap.a2a_client import receiving
 
 SECRET = "shared by server and receiver"
 HERE = ("127.0.0.1",)

@@ -9,8 +9,8 @@ import pytest
 from server_process import SIDES, Server
 from webhook_receiver import Notification, Receiver, receiving
 
-from acc.adapters.security.notifications import NotificationVerifier
-from acc.adapters.security.signing_keys import new_key, trusted_keys
+from acc.adapters.auth.keys import new_key, trusted_keys
+from acc.adapters.auth.notification_signatures import NotificationVerifier
 from acc.domain.errors import Unauthenticated
 
 RPC = next(side for side in SIDES if side.is_rpc and side.is_new)

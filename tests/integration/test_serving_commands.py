@@ -11,9 +11,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from acc import Agent
-from acc.adapters.security.card_signatures import new_key
-from acc.adapters.security.tokens import StaticTokens
-from acc.bootstrap.serving import ServeOptions, make_server
+from acc.adapters.auth.card_signatures import new_key
+from acc.adapters.auth.tokens import StaticTokens
+from acc.bootstrap.a2a import ServeOptions, make_server
 from acc.cli import run
 from acc.testing import ScriptedModel
 

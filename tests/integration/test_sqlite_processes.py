@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from acc.adapters.runtime.machine import SystemClock
-from acc.adapters.stores.sqlite import SqliteSessionStore
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.adapters.system.clock import SystemClock
 from acc.domain.errors import SessionBusy
 from acc.domain.value_objects.session import SessionKey
 
@@ -17,8 +17,8 @@ KEY = SessionKey(app_name="desk", user_id="ann", session_id="s1")
 
 PRELUDE = """
 import asyncio, sys, time
-from acc.adapters.runtime.machine import SystemClock
-from acc.adapters.stores.sqlite import SqliteSessionStore
+from acc.adapters.system.clock import SystemClock
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.domain.errors import SessionBusy
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.session import SessionKey

@@ -5,9 +5,9 @@ import sys
 from asyncio import run
 from pathlib import Path
 
-from acc.adapters.runtime.machine import SystemClock
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.domain.value_objects.remote import Owner
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.adapters.system.clock import SystemClock
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import TaskQuery, TaskState
 
 ANN = Owner("acme", "ann")
@@ -15,11 +15,11 @@ ROUNDS = 50
 
 PRELUDE = """
 import asyncio, sys
-from acc.adapters.runtime.machine import SystemClock
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.adapters.system.clock import SystemClock
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.domain.errors import MoveForbidden
 from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.endpoint import Owner
 from acc.domain.value_objects.task import *
 
 path, name = sys.argv[1:]

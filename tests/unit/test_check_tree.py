@@ -21,11 +21,11 @@ from acc import (
     exit_loop,
     tool,
 )
-from acc.application.checking.findings import Verdict
-from acc.application.use_cases.check_tree import CheckedRule, check_tree
+from acc.application.lint.structure import Severity
+from acc.application.use_cases.check_agents import CheckedRule, check_tree
 
-OK, WARNING, PROBLEM = Verdict.OK, Verdict.WARNING, Verdict.PROBLEM
-NOT_APPLICABLE = Verdict.NOT_APPLICABLE
+OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
+NOT_APPLICABLE = Severity.NOT_APPLICABLE
 
 
 def rule(root: BaseAgent, name: str) -> CheckedRule:
@@ -75,7 +75,7 @@ def test_a_tree_without_models_has_no_responsibilities_to_look_at() -> None:
 @pytest.mark.parametrize(
     ("tools", "verdict"), [(10, OK), (11, WARNING), (20, WARNING), (21, PROBLEM)]
 )
-def test_too_many_tools_are_told(tools: int, verdict: Verdict) -> None:
+def test_too_many_tools_are_told(tools: int, verdict: Severity) -> None:
     one = agent("busy", tools=make_tools(tools))
     assert rule(one, "single-responsibility").verdict is verdict
 
@@ -539,7 +539,7 @@ def make_tool(name: str, description: str = "", **options: Any) -> Any:
         ("display", "Paint a picture of the payload.", OK),
     ],
 )
-def test_tools_of_high_privilege_are_told(name: str, description: str, verdict: Verdict) -> None:
+def test_tools_of_high_privilege_are_told(name: str, description: str, verdict: Severity) -> None:
     root = agent("a", tools=[make_tool(name, description or "Does it.")])
     assert rule(root, "privileges").verdict is verdict
 

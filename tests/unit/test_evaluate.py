@@ -1,6 +1,6 @@
 """Episodes on record: begun, stopped, continued, ended in an error."""
 
-from acc.application.use_cases.evaluate import Episode, EvaluateUseCase
+from acc.application.evaluation.episode import Episode, EpisodeRunner
 from acc.domain.value_objects.evaluation_run import EpisodeJob, ScenarioChoice
 from acc.domain.value_objects.live_evaluation import TurnResult
 from acc.testing import ScriptedAgent, ScriptedJudge, queries
@@ -33,7 +33,7 @@ def episode(journal: Notebook, *, names: list[str] | None = None) -> Episode:
 async def test_an_episode_is_recorded_turn_by_turn() -> None:
     journal = Notebook()
     seen: list[int] = []
-    use_case = EvaluateUseCase(compose=lambda _: episode(journal))
+    use_case = EpisodeRunner(compose=lambda _: episode(journal))
     end = await use_case.run(JOB, on_turn=lambda _, result: seen.append(result.query.turn_id))
     assert (end.turns, end.error, end.stopped) == (3, "", False)
     assert seen == [1, 2, 3]
@@ -42,7 +42,7 @@ async def test_an_episode_is_recorded_turn_by_turn() -> None:
 
 async def test_an_episode_stops_between_two_turns_and_continues_there() -> None:
     journal = Notebook()
-    use_case = EvaluateUseCase(compose=lambda _: episode(journal))
+    use_case = EpisodeRunner(compose=lambda _: episode(journal))
     end = await use_case.run(JOB, should_stop=lambda: len(journal.turns) == 2)
     assert (end.turns, end.stopped) == (2, True)
     end = await use_case.run(JOB)
@@ -52,8 +52,8 @@ async def test_an_episode_stops_between_two_turns_and_continues_there() -> None:
 
 async def test_an_error_ends_the_episode_and_says_so() -> None:
     journal = Notebook()
-    end = await EvaluateUseCase(compose=lambda _: episode(journal, names=["ghost"])).run(JOB)
-    assert end.error.startswith("judge_contract_broken: turn 1: the judge was asked about ['a']")
+    end = await EpisodeRunner(compose=lambda _: episode(journal, names=["ghost"])).run(JOB)
+    assert end.error.startswith("judge_contract_broken: turn 1: the judge was asked to score ['a']")
     assert JOB.name == "s.000007"
 
 
@@ -62,7 +62,7 @@ async def test_a_spoilt_turn_is_not_recorded_and_ends_the_episode_before_the_jud
 ):
     journal = Notebook()
     made = episode(journal)
-    use_case = EvaluateUseCase(compose=lambda _: made)
+    use_case = EpisodeRunner(compose=lambda _: made)
     end = await use_case.run(JOB, why_spoilt=lambda: "no key" if journal.turns else "")
     assert (end.turns, end.error, end.spoilt, end.stopped) == (1, "no key", True, False)
     assert [turn.query.turn_id for turn in journal.turns] == [1]
@@ -72,7 +72,7 @@ async def test_a_spoilt_turn_is_not_recorded_and_ends_the_episode_before_the_jud
 
 async def test_what_spoils_a_turn_is_told_rather_than_the_error_that_it_led_to() -> None:
     journal = Notebook()
-    use_case = EvaluateUseCase(compose=lambda _: episode(journal, names=["ghost"]))
+    use_case = EpisodeRunner(compose=lambda _: episode(journal, names=["ghost"]))
     reasons = iter(["", "no key"])
     end = await use_case.run(JOB, why_spoilt=lambda: next(reasons))
     assert (end.turns, end.error, end.spoilt) == (0, "no key", True)

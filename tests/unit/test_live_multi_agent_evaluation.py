@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from acc.application.runtime.deadlines import pause_deadlines
 from acc.application.use_cases import live_multi_agent_evaluation
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.application.waiting.patience import held
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import TurnStatus
 from acc.domain.value_objects.live_evaluation import (
@@ -249,7 +249,7 @@ async def test_time_in_which_an_agents_model_is_held_back_is_none_of_the_agents(
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
         ) -> AgentTurnResponse:
-            with held():
+            with pause_deadlines():
                 await asyncio.sleep(0.5)
             await asyncio.sleep(60 if query.turn_id == 2 else 0)
             return await super().run_turn(query, canonical_memory)
@@ -277,7 +277,7 @@ async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
         ) -> AgentTurnResponse:
-            with held():
+            with pause_deadlines():
                 await asyncio.sleep(0.6)
             return await super().run_turn(query, canonical_memory)
 
@@ -442,7 +442,7 @@ async def test_a_source_that_skips_a_turn_is_refused() -> None:
             return EvaluationTurnQuery(turn_id=turn_id * 2, query="q")
 
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
-    with pytest.raises(InvalidTurnOrder, match="expected 1, found 2"):
+    with pytest.raises(InvalidTurnOrder, match="expected 1, got 2"):
         await use_case.run_episode(Skipping())
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from acc import Event, EventKind
-from acc.cli.conversation import doing
+from acc.cli.event_view import doing
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,19 @@
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.tool import Tool
-from acc.application.remembering import MemoryShelf
-from acc.application.run import Services
-from acc.application.runner import SessionRunner
+from acc.application.runtime.agent_memory import MemoryCache
+from acc.application.runtime.run import Services
+from acc.application.runtime.runner import SessionRunner
+from acc.application.tools.tool import Tool
 from acc.bootstrap.mcp import LateMcpConnections
+from acc.bootstrap.memory import RULES, compressor_of, is_memory, make_memory, token_counter
 from acc.bootstrap.models import (
     check_cache,
     check_model_name,
@@ -20,18 +22,18 @@ from acc.bootstrap.models import (
     make_model,
     model_cache,
 )
-from acc.bootstrap.parts import RULES, compressor_of, is_memory, make_memory, token_counter
-from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import FileTerms, RemoteAddress
+from acc.domain.errors import AccError, InvalidInput, InvalidTree
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
-from acc.ports.outbound.runtime_ports import ClockPort, IdsPort, ThreadsPort
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.system_ports import ClockPort, IdsPort, ThreadsPort
 
 if TYPE_CHECKING:
     from acc.ports.outbound.memory_ports import MemoryPort
+
 
 MEMORIES = ("transcript", "retrieval", "acc")
 
@@ -136,7 +138,7 @@ def make_services(
     `allow` lists hosts and networks where remote agents, files and MCP servers may be although they
     are not public.
     """
-    from acc.adapters.runtime.machine import RandomIds, SystemClock
+    from acc.adapters.system.clock import RandomIds, SystemClock
 
     clock = clock or SystemClock()
     sessions, artifacts = store if isinstance(store, tuple) else make_stores(store, clock)
@@ -150,7 +152,7 @@ def make_services(
         threads=threads(),
         clock=clock,
         ids=ids or RandomIds(),
-        shelf=MemoryShelf(),
+        shelf=MemoryCache(),
         remote=_remotes(tuple(allow)),
         fetch=_files(tuple(allow)),
         mcp=LateMcpConnections(allow),
@@ -162,18 +164,18 @@ def make_services(
 
 
 def _fault_in(schema: Mapping[str, Any], value: Any) -> str:
-    from acc.adapters.mcp_tools.schemas import fault_in
+    from acc.adapters.system.json_schema import schema_error
 
-    return fault_in(schema, value)
+    return schema_error(schema, value)
 
 
-def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPort]:
+def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteEndpoint], RemoteAgentPort]:
     """Return what makes the client of an address, once, so that its card is kept."""
-    known: dict[RemoteAddress, RemoteAgentPort] = {}
+    known: dict[RemoteEndpoint, RemoteAgentPort] = {}
 
-    def remote(address: RemoteAddress) -> RemoteAgentPort:
+    def remote(address: RemoteEndpoint) -> RemoteAgentPort:
         if address not in known:
-            from acc.bootstrap.remotes import make_remote
+            from acc.bootstrap.a2a_client import make_remote
 
             known[address] = make_remote(address, allow=allow)
         return known[address]
@@ -184,8 +186,8 @@ def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteAddress], RemoteAgentPor
 def _files(allow: tuple[str, ...]) -> FetchFile:
     """Return what fetches files, through the guarded HTTP client that remote agents use."""
 
-    async def fetch(url: str, terms: FileTerms) -> Part:
-        from acc.bootstrap.remotes import fetch_guarded
+    async def fetch(url: str, terms: DownloadLimits) -> Part:
+        from acc.bootstrap.a2a_client import fetch_guarded
 
         return await fetch_guarded(url, terms, allow=allow)
 
@@ -199,11 +201,11 @@ def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, 
             f'store is "memory", the path of a SQLite file, or a pair of stores, not {store!r}'
         )
     if store in ("memory", ":memory:"):
-        from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+        from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 
         files = InMemoryArtifactStore()
         return InMemorySessionStore(clock=clock, artifacts=files), files
-    from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
+    from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 
     path = Path(os.fspath(store).removeprefix("sqlite:///").removeprefix("sqlite:"))
     sessions = SqliteSessionStore(path, clock=clock)
@@ -227,14 +229,14 @@ def make_conversation_memory(
 @lru_cache(maxsize=1)
 def threads() -> ThreadsPort:
     """Return the process's threads for functions that block."""
-    from acc.adapters.runtime.threads import DaemonThreads
+    from acc.adapters.system.threads import DaemonThreads
 
     return DaemonThreads()
 
 
 def load_agent(reference: str) -> BaseAgent:
     """Return the agent that `MODULE:NAME` names; a function or class is called to make it."""
-    from acc.adapters.evaluation.python_agents import load_object
+    from acc.adapters.evaluation.agents import load_object
 
     found: Any = load_object(reference)
     if isinstance(found, Tool):
@@ -257,3 +259,58 @@ def _check_takes_nothing(reference: str, maker: Callable[..., Any]) -> None:
         ) from None
     except ValueError:  # a class or function of another language, which cannot be asked
         return
+
+
+FORMATS = ("mermaid", "svg")
+
+
+def load_tree(reference: str) -> BaseAgent:
+    """Return the agent that `MODULE:AGENT` or `FILE.py:AGENT` names.
+
+    Whatever goes wrong in the module is told in one line, with its place.
+    """
+    module, colon, name = reference.rpartition(":")
+    if not colon or not module or not name:
+        raise InvalidInput(
+            f"{reference!r} names no agent: write MODULE:AGENT, as in shop.agents:root, or "
+            "FILE.py:AGENT"
+        )
+    if module.endswith(".py"):
+        module = _importable(Path(module))
+    try:
+        agent = load_agent(f"{module}:{name}")
+    except InvalidTree as error:
+        raise InvalidTree(f"{reference} cannot be built: {error}") from error
+    except AccError as error:
+        raise InvalidInput(f"{error}{_agents_in(module)}") from error
+    except Exception as error:
+        from acc.adapters.evaluation.agents import with_place
+
+        raise InvalidInput(f"cannot load {reference}: {with_place(error)}") from error
+    return agent
+
+
+def _importable(path: Path) -> str:
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path}")
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return path.stem
+
+
+def _agents_in(module: str) -> str:
+    loaded = sys.modules.get(module)
+    found = [n for n, v in vars(loaded).items() if isinstance(v, BaseAgent)] if loaded else []
+    return f"; the agents in it are {', '.join(found)}" if found else ""
+
+
+def draw_tree(agent: BaseAgent, form: str) -> str:
+    """Return a drawing of a tree as Mermaid text or as SVG."""
+    if form == "svg":
+        from acc.adapters.diagrams.svg import svg
+
+        return svg(agent)
+    from acc.adapters.diagrams.graph import mermaid
+
+    return mermaid(agent)

@@ -12,22 +12,22 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acc.application.use_cases.evaluate import Episode, EpisodeEnd, EvaluateUseCase
+from acc.application.evaluation.episode import Episode, EpisodeEnd, EpisodeRunner
+from acc.bootstrap.cost import CostTracker, ModelResources
 from acc.bootstrap.judges import make_examiner, open_judge
+from acc.bootstrap.memory import MEMORIES, RULES, make_memory
 from acc.bootstrap.models import EpisodeModels, make_model
-from acc.bootstrap.parts import MEMORIES, RULES, make_memory
-from acc.bootstrap.spending import Means, Spending
+from acc.domain.cost import CostCategory, ModelCall
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.gates import Gate, GateResult
-from acc.domain.spending import ModelCall, Part
+from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
     EpisodeJob,
-    RunConfiguration,
+    EvaluationConfig,
     ScenarioChoice,
 )
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
-from acc.domain.value_objects.remote import check_remote_url
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
     JudgeEvaluatorPort,
@@ -36,7 +36,7 @@ from acc.ports.outbound.live_evaluation_ports import (
 from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
-    from acc.adapters.evaluation.scenario_files import ScenarioTemplate
+    from acc.adapters.evaluation.scenarios import ScenarioTemplate
     from acc.adapters.reports.run_directory import EvaluationDirectory
     from acc.application.agents.base import BaseAgent
     from acc.domain.value_objects.scenario import Scenario
@@ -84,7 +84,7 @@ def _made_agent(
 ) -> AgentRunnerPort:
     speakers = make_model if models is None else models.of(name)
     if kind.startswith("python:"):
-        from acc.adapters.evaluation.python_agents import make_runner
+        from acc.adapters.evaluation.agents import make_runner
 
         def run_agent(agent_name: str, agent: "BaseAgent") -> AgentRunnerPort:
             return _runtime_agent(agent_name, agent, sizes, models)
@@ -92,9 +92,9 @@ def _made_agent(
         return make_runner(name, kind.removeprefix("python:"), run_agent=run_agent)
     if kind.startswith("a2a:"):
         return _remote_agent(name, kind.removeprefix("a2a:"))
-    from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
+    from acc.adapters.evaluation.agents import MemoryAgentRunner
 
-    compressors = make_model if models is None else models.of(name, Part.COMPRESSOR)
+    compressors = make_model if models is None else models.of(name, CostCategory.COMPRESSOR)
     return MemoryAgentRunner(
         agent_name=name,
         model=speakers(model),
@@ -107,8 +107,8 @@ def _runtime_agent(
     name: str, agent: "BaseAgent", sizes: Mapping[str, Any], models: EpisodeModels | None
 ) -> AgentRunnerPort:
     """Return a tree of agents with a session of its own and the evaluation's memory sizes."""
-    from acc.adapters.evaluation.runtime_agents import RuntimeAgentRunner
-    from acc.application.runner import SessionRunner
+    from acc.adapters.evaluation.agents import RuntimeAgentRunner
+    from acc.application.runtime.runner import SessionRunner
     from acc.bootstrap.agents import make_conversation_memory, make_services
 
     services = make_services()
@@ -116,7 +116,7 @@ def _runtime_agent(
     if models is not None:
         services.models = models.of(name)
         services.watched = partial(models.watched, who=name)
-        compressors = models.of(name, Part.COMPRESSOR)
+        compressors = models.of(name, CostCategory.COMPRESSOR)
     services.memories = partial(make_conversation_memory, models=compressors, **sizes)
     runner = SessionRunner(agent, app_name="evaluation", services=services)
     return RuntimeAgentRunner(agent_name=name, runner=runner)
@@ -124,20 +124,20 @@ def _runtime_agent(
 
 def _remote_agent(name: str, url: str) -> AgentRunnerPort:
     """Return an agent of another server; its token is in ACC_TOKEN_<NAME>, or in ACC_TOKEN."""
-    from acc.adapters.evaluation.remote_agents import RemoteAgentRunner
-    from acc.adapters.runtime.machine import RandomIds
-    from acc.bootstrap.remotes import evaluated_address, make_remote
+    from acc.adapters.evaluation.agents import RemoteAgentRunner
+    from acc.adapters.system.clock import RandomIds
+    from acc.bootstrap.a2a_client import evaluated_address, make_remote
 
     remote = make_remote(evaluated_address(name, url))
     return RemoteAgentRunner(agent_name=name, remote=remote, ids=RandomIds())
 
 
 def make_judge(
-    configuration: RunConfiguration, scenario: "Scenario", models: EpisodeModels | None = None
+    configuration: EvaluationConfig, scenario: "Scenario", models: EpisodeModels | None = None
 ) -> JudgeEvaluatorPort:
     """Return the judge of one episode, blinded."""
     from acc.adapters.evaluation.blinding import BlindedJudge
-    from acc.adapters.evaluation.judging.steering import steering_flags
+    from acc.adapters.evaluation.judge_injection import steering_flags
 
     noted = {} if configuration.judging is None else {"flags_of": steering_flags}
     return BlindedJudge(
@@ -163,7 +163,7 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
         if not name or not name.replace("-", "").replace("_", "").isalnum():
             raise InvalidInput(f"{item!r}: an agent's name is made of letters, digits, - and _")
         if kind.startswith("python:"):
-            from acc.adapters.evaluation.python_agents import load_object
+            from acc.adapters.evaluation.agents import load_object
 
             load_object(kind.removeprefix("python:"))
         elif kind.startswith("a2a:"):
@@ -194,7 +194,8 @@ def check_compressor(name: str) -> None:
 @lru_cache(maxsize=32)
 def load_scenario(reference: str) -> "ScenarioTemplate":
     """Return a scenario by id or path, checked for structure and fairness."""
-    from acc.adapters.evaluation import scenario_checks, scenario_files
+    from acc.adapters.evaluation import scenarios as scenario_checks
+    from acc.adapters.evaluation import scenarios as scenario_files
     from acc.domain.errors import InvalidScenario
 
     template = scenario_files.load(reference)
@@ -206,7 +207,7 @@ def load_scenario(reference: str) -> "ScenarioTemplate":
 
 def choose_scenarios(reference: str) -> tuple[ScenarioChoice, ...]:
     """Return the scenarios that `all`, an id, a path or a comma-separated list names."""
-    from acc.adapters.evaluation import scenario_files
+    from acc.adapters.evaluation import scenarios as scenario_files
 
     references = [part.strip() for part in reference.split(",") if part.strip()]
     if references == ["all"]:
@@ -232,7 +233,7 @@ def choose_scenarios(reference: str) -> tuple[ScenarioChoice, ...]:
 
 
 def compose_episode(
-    configuration: RunConfiguration,
+    configuration: EvaluationConfig,
     run: "EvaluationDirectory",
     job: EpisodeJob,
     stack: ExitStack,
@@ -307,7 +308,7 @@ class _Desk:
     """Where a process runs episodes: with what, who hears of them, and whether it may go on."""
 
     run: "EvaluationDirectory"
-    means: Means
+    means: ModelResources
     on_turn: OnTurn
     on_call: Callable[[ModelCall], None]
     should_stop: Callable[[], bool]
@@ -332,7 +333,7 @@ class _Desk:
             models = EpisodeModels(
                 job.name, cache=self.means.cache, prices=self.means.prices, on_call=told
             )
-            use_case = EvaluateUseCase(
+            use_case = EpisodeRunner(
                 compose=lambda wanted: compose_episode(
                     configuration, self.run, wanted, stack, models
                 ),
@@ -360,17 +361,17 @@ def run_evaluation(
     *,
     workers: int,
     on_turn: OnTurn,
-    spending: Spending | None = None,
+    spending: CostTracker | None = None,
 ) -> EvaluationOutcome:
     """Run the episodes here or in worker processes; Ctrl-C or SIGTERM ends it with what was done.
 
     `spending` hears what every call of a model costs, and ends the run where no more may be spent:
     turns that are under way are finished.
     """
-    from acc.adapters.runtime.workers import interrupted_by_sigterm
+    from acc.adapters.evaluation.workers import interrupted_by_sigterm
 
     outcome = EvaluationOutcome()
-    spending = spending or Spending()
+    spending = spending or CostTracker()
     if not jobs:
         return outcome
     try:
@@ -393,7 +394,7 @@ async def _run_here(
     jobs: Sequence[EpisodeJob],
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
-    spending: Spending,
+    spending: CostTracker,
 ) -> None:
     desk = _Desk(
         run=run,
@@ -415,9 +416,9 @@ def _run_in_workers(
     workers: int,
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
-    spending: Spending,
+    spending: CostTracker,
 ) -> None:
-    from acc.adapters.runtime.workers import WorkerFault, WorkerPool
+    from acc.adapters.evaluation.workers import WorkerFault, WorkerPool
 
     def take(message: Any) -> bool:
         if isinstance(message, EpisodeEnd):
@@ -444,10 +445,10 @@ def _run_in_workers(
         pool.stop()
 
 
-def _serve_jobs(connection: Connection, path: Path, means: Means) -> None:
+def _serve_jobs(connection: Connection, path: Path, means: ModelResources) -> None:
     """Run in a worker process: take jobs until there are none."""
+    from acc.adapters.evaluation.workers import WorkerFault, WorkerSeat
     from acc.adapters.reports.run_directory import EvaluationDirectory
-    from acc.adapters.runtime.workers import WorkerFault, WorkerSeat
     from acc.domain.errors import AccError
 
     # Next to nothing of ours is cyclic, so there is little to collect.
@@ -504,7 +505,7 @@ class Results:
     report: Path
 
 
-def run_name(configuration: RunConfiguration) -> str:
+def run_name(configuration: EvaluationConfig) -> str:
     """Return a readable name that equal configurations share."""
     import msgspec
 

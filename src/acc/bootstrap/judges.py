@@ -1,30 +1,63 @@
 """Who judges: by rubric, by a model's name, or by code of anyone's."""
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acc.bootstrap.judging import reason_not_to_judge
-from acc.bootstrap.spending import (
-    Spending,
+from acc.bootstrap.cost import (
+    CostTracker,
     UsedModel,
     check_amount,
     check_limit,
     check_ready,
     parse_prices,
 )
+from acc.domain.cost import CostCategory
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.spending import Part
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort, QuerySourcePort
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 if TYPE_CHECKING:
-    from acc.application.use_cases.check_judge import Reading
+    from acc.application.use_cases.calibrate_judge import Reading
     from acc.bootstrap.models import EpisodeModels
     from acc.domain.value_objects.scenario import Scenario
+
+
+_UNSURE = (
+    "nobody has measured whether {name} can judge; hold it against labelled examples first, then "
+    "insist"
+)
+
+
+def reason_not_to_judge(model_name: str) -> str | None:
+    """Return why a model should not judge unless its user insists, or None if it may."""
+    for name in model_name.split("|"):
+        reason = _reason(name.strip())
+        if reason is not None:
+            return reason
+    return None
+
+
+def _reason(name: str) -> str | None:
+    if name.startswith("env:"):
+        held = os.environ.get(name.removeprefix("env:"), "").strip()
+        return reason_not_to_judge(held) if held and not held.startswith("env:") else None
+    bare = name.partition("?")[0]
+    if bare == "local":
+        return (
+            "the small local model has 135 million parameters and judges no better than chance; it "
+            "is there to try things out"
+        )
+    if bare.startswith("local:"):
+        return _UNSURE.format(name=bare)
+    if bare == "embedded":
+        return "the embedded model is a fixed set of rules that copies from its prompt"
+    return None
+
 
 _MODEL = "model:"
 _PYTHON = "python:"
@@ -139,7 +172,7 @@ class CheckMeans:
 
     cache: Path | None = None
     prices: Sequence[str] = ()
-    spending: Spending = field(default_factory=Spending)
+    spending: CostTracker = field(default_factory=CostTracker)
     on_case: Callable[[int, int], None] = lambda done, total: None
 
 
@@ -157,7 +190,7 @@ class _AskedInVain:
         try:
             return await self._model.complete(prompt)
         except ModelFailed as fault:
-            if fault.is_mistake:
+            if fault.is_configuration_error:
                 self.fault = fault
             raise
 
@@ -172,8 +205,8 @@ async def check_judge(
 
     A model that refuses the key or does not exist ends it with that error.
     """
-    from acc.adapters.evaluation.calibration_files import load_cases
-    from acc.application.use_cases.check_judge import CheckJudgeUseCase
+    from acc.adapters.evaluation.calibration import load_cases
+    from acc.application.use_cases.calibrate_judge import CalibrateJudgeUseCase
 
     judging, means = judging_of(judge, options), means or CheckMeans()
     cases = load_cases(file)
@@ -189,7 +222,7 @@ async def check_judge(
         if means.prices or means.spending.limit is not None:
             option = "--price" if means.prices else "--max-cost"
             raise InvalidInput(f"{option} needs a model that judges: --judge model:NAME")
-        by_rules = CheckJudgeUseCase(lambda case: open_judge(judge, None))
+        by_rules = CalibrateJudgeUseCase(lambda case: open_judge(judge, None))
         return await by_rules.run(cases, on_case=lambda case: count())
     models = _models_to_check(judge, judging, means)
     model = _AskedInVain(_judging_model(judge, judging, models))
@@ -201,7 +234,7 @@ async def check_judge(
 
     from acc.adapters.evaluation.model_judge import ModelJudge
 
-    by_model = CheckJudgeUseCase(lambda case: ModelJudge(model, configuration=judging))
+    by_model = CalibrateJudgeUseCase(lambda case: ModelJudge(model, configuration=judging))
     try:
         return await by_model.run(cases, on_case=on_case)
     finally:
@@ -214,7 +247,7 @@ def _models_to_check(judge: str, judging: JudgeConfiguration, means: CheckMeans)
 
     used: list[UsedModel] = []
     if judge.startswith(_MODEL):
-        used.append(UsedModel(part=Part.JUDGE, agent="", name=judging.model))
+        used.append(UsedModel(part=CostCategory.JUDGE, agent="", name=judging.model))
     prices = parse_prices(means.prices, used)
     check_amount(means.spending.limit)
     check_limit(means.spending.limit, used, prices)
@@ -233,8 +266,8 @@ def make_examiner(
     models: "EpisodeModels | None" = None,
 ) -> QuerySourcePort:
     """Return the one who writes the queries where the judge drives."""
-    from acc.adapters.evaluation.judging.asking import SchemaAsker
-    from acc.adapters.evaluation.judging.driving import ModelExaminer
+    from acc.adapters.evaluation.judge_prompts import SchemaAsker
+    from acc.adapters.evaluation.model_judge import ModelExaminer
 
     model = _judging_model(judge, judging, models)
     asker = SchemaAsker(model, repairs=judging.repairs, timeout=judging.timeout)
@@ -246,8 +279,12 @@ def _judging_model(
 ) -> LanguageModelPort:
     if judge.startswith(_PYTHON):
         made: LanguageModelPort = _made(judge)
-        return made if models is None else models.watched(made, "", Part.JUDGE, judge)
-    return _model(judging.model) if models is None else models.of("", Part.JUDGE)(judging.model)
+        return made if models is None else models.watched(made, "", CostCategory.JUDGE, judge)
+    return (
+        _model(judging.model)
+        if models is None
+        else models.of("", CostCategory.JUDGE)(judging.model)
+    )
 
 
 def _model(name: str) -> LanguageModelPort:
@@ -258,7 +295,7 @@ def _model(name: str) -> LanguageModelPort:
 
 def _made(judge: str) -> Any:
     """Return the judge or the model that MODULE:NAME names, made anew where it can be."""
-    from acc.adapters.evaluation.python_agents import load_object
+    from acc.adapters.evaluation.agents import load_object
 
     reference = judge.removeprefix(_PYTHON)
     found = load_object(reference)

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acc.application.agents.base import BaseAgent
-from acc.bootstrap.parts import version
+from acc.bootstrap.memory import version
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.remote import McpAddress
+from acc.domain.value_objects.endpoint import McpEndpoint
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 
 if TYPE_CHECKING:
     import httpx
 
-    from acc.adapters.mcp_tools.link import Source
-    from acc.adapters.mcp_tools.offering import AgentsAsServer
+    from acc.adapters.mcp.client import Source
+    from acc.adapters.mcp.server import AgentsAsServer
 
-_MISSING = "MCP needs a package that is not installed ({}); pip install 'acc[mcp]'"
+_MISSING = "MCP needs a package that is not installed ({}); pip install 'acc-agents[mcp]'"
 
 
 class LateMcpConnections:
@@ -30,7 +30,7 @@ class LateMcpConnections:
         self._allow = tuple(allow)
         self._made: McpConnectionsPort | None = None
 
-    def server(self, address: McpAddress) -> McpServerPort:
+    def server(self, address: McpEndpoint) -> McpServerPort:
         """Return the server at an address; nothing is opened yet."""
         if self._made is None:
             self._made = make_mcp_connections(self._allow)
@@ -45,28 +45,28 @@ class LateMcpConnections:
 def make_mcp_connections(allow: Sequence[str] = ()) -> McpConnectionsPort:
     """Return connections to MCP servers; `allow` lists hosts that may be other than public."""
     try:
-        from acc.adapters.mcp_tools.servers import McpConnections
+        from acc.adapters.mcp.client import McpConnections
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING.format(error.name)) from None
     return McpConnections(source=lambda address: _source(address, allow), version=version())
 
 
-def _source(address: McpAddress, allow: Sequence[str]) -> "Source":
-    from acc.bootstrap.remotes import allowed_by_environment, secret_of, tls, token_of
+def _source(address: McpEndpoint, allow: Sequence[str]) -> "Source":
+    from acc.bootstrap.a2a_client import allowed_by_environment, secret_of, tls, token_of
 
     if address.command:
-        from acc.adapters.mcp_tools.process import ServerProcess
+        from acc.adapters.mcp.transports import ServerProcess
 
         env = {name: secret_of(value) for name, value in address.env}
         return ServerProcess(address.command, env=env, cwd=address.cwd, max_bytes=address.max_bytes)
-    from acc.adapters.mcp_tools.http import Door, HttpServer
-    from acc.adapters.security.guarded_http import STREAMING, Wiring, guarded_client
+    from acc.adapters.http.client import STREAMING, NetworkOptions, guarded_client
+    from acc.adapters.mcp.transports import Door, HttpServer
 
     allowed = (*address.allow, *allow, *allowed_by_environment())
 
     @asynccontextmanager
     async def opened() -> AsyncIterator["httpx.AsyncClient"]:
-        async with guarded_client(allow=allowed, wiring=Wiring(tls=tls())) as client:
+        async with guarded_client(allow=allowed, wiring=NetworkOptions(tls=tls())) as client:
             yield client
 
     return HttpServer(
@@ -90,10 +90,10 @@ class OfferOptions:
 def make_mcp_server(agent: BaseAgent, options: OfferOptions | None = None) -> "AgentsAsServer":
     """Return an agent as an MCP server, in which it is a tool."""
     try:
-        from acc.adapters.mcp_tools.offering import AgentsAsServer
+        from acc.adapters.mcp.server import AgentsAsServer
     except ModuleNotFoundError as error:
         raise InvalidInput(_MISSING.format(error.name)) from None
-    from acc.application.use_cases.offer_agents import OfferAgents, standing_alone
+    from acc.application.use_cases.serve_mcp import ServeMcpUseCase, standing_alone
     from acc.bootstrap.agents import Runner, check_models, make_services
 
     options = options or OfferOptions()
@@ -106,7 +106,7 @@ def make_mcp_server(agent: BaseAgent, options: OfferOptions | None = None) -> "A
         found.name: Runner(found, app_name=found.name, services=services, config=options.config)
         for found in offered
     }
-    return AgentsAsServer(OfferAgents(runners), name=agent.name, version=version())
+    return AgentsAsServer(ServeMcpUseCase(runners), name=agent.name, version=version())
 
 
 def offer_over_stdio(agent: BaseAgent, options: OfferOptions) -> None:
@@ -119,7 +119,7 @@ def offer_over_http(
 ) -> bool:
     """Listen on this machine alone until a signal comes; return whether that could start."""
     server = make_mcp_server(agent, options)
-    from acc.adapters.a2a.serving.http_server import bind, run
+    from acc.adapters.a2a.server.uvicorn import bind, run
 
     listening = bind("127.0.0.1", port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"

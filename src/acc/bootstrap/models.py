@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.bootstrap.local_models import is_local_name, make_local_model
+from acc.domain.cost import FREE, CostCategory, ModelCall, Price
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.spending import FREE, ModelCall, Part, Price
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 if TYPE_CHECKING:
@@ -95,14 +95,16 @@ class EpisodeModels:
         self._made: dict[str, tuple[LanguageModelPort, ...]] = {}
         self.mistake = ""
 
-    def of(self, who: str, part: Part = Part.AGENT) -> "Callable[[str], LanguageModelPort]":
+    def of(
+        self, who: str, part: CostCategory = CostCategory.AGENT
+    ) -> "Callable[[str], LanguageModelPort]":
         """Return what gives someone a model by its name, for one part."""
 
         def model(name: str) -> LanguageModelPort:
             if name not in self._made:
                 self._made[name] = _cores(name, self._prices)
             # No agent can have the judge's name.
-            draw = "(judge)" if part is Part.JUDGE else who
+            draw = "(judge)" if part is CostCategory.JUDGE else who
             kept = _joined(name, self._made[name], self._cache, f"{self._episode}/{draw}")
             names = _named(name)
             if names == ("embedded",):
@@ -112,7 +114,11 @@ class EpisodeModels:
         return model
 
     def watched(
-        self, model: LanguageModelPort, who: str, part: Part = Part.AGENT, name: str = ""
+        self,
+        model: LanguageModelPort,
+        who: str,
+        part: CostCategory = CostCategory.AGENT,
+        name: str = "",
     ) -> LanguageModelPort:
         """Return a model that is not known by name, so that its calls count too."""
         if isinstance(model, ProviderModel):
@@ -127,21 +133,21 @@ class EpisodeModels:
         return self._metered(model, who, part, name or type(model).__name__)
 
     def _metered(
-        self, model: LanguageModelPort, who: str, part: Part, name: str
+        self, model: LanguageModelPort, who: str, part: CostCategory, name: str
     ) -> LanguageModelPort:
         if self._on_call is None:
             return model
         from acc.adapters.providers.metering import MeteredModel
 
-        call = ModelCall(part=part, agent="" if part is Part.JUDGE else who, model=name)
+        call = ModelCall(part=part, agent="" if part is CostCategory.JUDGE else who, model=name)
         return MeteredModel(model, call, on_call=self._on_call, on_fault=self._take_fault)
 
     def _take_fault(self, fault: BaseException) -> None:
         if isinstance(fault, ModelFailed):
-            is_mistake = fault.is_mistake
+            is_configuration_error = fault.is_configuration_error
         else:
-            is_mistake = isinstance(fault, InvalidInput)
-        if is_mistake and not self.mistake:
+            is_configuration_error = isinstance(fault, InvalidInput)
+        if is_configuration_error and not self.mistake:
             self.mistake = str(fault)
 
     async def aclose(self) -> None:
@@ -315,7 +321,7 @@ def _core(
     model: LanguageModelPort
     price: Price | None = FREE
     if name == "embedded":
-        from acc.adapters.models.embedded import EmbeddedModel
+        from acc.adapters.embedded_model.model import EmbeddedModel
 
         model = EmbeddedModel()
         price = None if alone else FREE
@@ -349,7 +355,7 @@ def _check_installed(choice: "ModelChoice") -> None:
 
     needed, extra = ("httpx2", "providers") if choice.is_direct else ("pydantic_ai", "models")
     if find_spec(needed) is None:
-        raise InvalidInput(f"{choice.name} needs {needed}: pip install 'acc[{extra}]'")
+        raise InvalidInput(f"{choice.name} needs {needed}: pip install 'acc-agents[{extra}]'")
 
 
 def _hosted(choice: "ModelChoice") -> LanguageModelPort:

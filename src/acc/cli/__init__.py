@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from acc.bootstrap.parts import version
-from acc.cli import agents, call, card, chat, doctor, evaluate, scenarios, serve, tokens
-from acc.cli.judging.check import app as judge_app
-from acc.cli.screen import say_error
+from acc.bootstrap.memory import version
+from acc.cli import agents, call, card, chat, doctor, scenarios, serve, tokens
+from acc.cli import eval as evaluate
+from acc.cli.eval_view import print_error
+from acc.cli.judge import app as judge_app
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
 app = App(
@@ -56,7 +57,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError:
         return 2
     except AccError as error:
-        say_error(f"error: {error}")
+        print_error(f"error: {error}")
         return 2 if isinstance(error, _BAD_USE) else 1
     except KeyboardInterrupt:
         return 130

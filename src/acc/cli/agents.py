@@ -14,12 +14,13 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.padding import Padding
 
-from acc.application.checking.findings import Verdict
-from acc.application.use_cases.check_tree import TreeReport, check_tree
-from acc.bootstrap.trees import draw_tree, load_tree
+from acc.application.lint.structure import Severity
+from acc.application.use_cases.check_agents import TreeReport, check_tree
+from acc.bootstrap.agents import draw_tree, load_tree
 from acc.cli.approval import answer_to, arguments_of, find, value_for
-from acc.cli.conversation import (
-    Speaker,
+from acc.cli.eval_view import console, print_error, print_json
+from acc.cli.event_view import (
+    EventPrinter,
     compact,
     console_on,
     show_memory,
@@ -27,17 +28,11 @@ from acc.cli.conversation import (
     shown,
     write_json,
 )
-from acc.cli.screen import console, print_json, say_error
-from acc.cli.turns import WAITING, AgentName, Conversation, SessionOptions, Turn
+from acc.cli.session import WAITING, AgentName, Conversation, SessionOptions, TurnOutcome
 from acc.domain.errors import InvalidInput, SessionWaiting, StorageFailed
-from acc.domain.value_objects.event import (
-    Event,
-    InputAnswer,
-    InputRequest,
-    RunStatus,
-    approve,
-    deny,
-)
+from acc.domain.value_objects.approval import InputAnswer, InputRequest, approve, deny
+from acc.domain.value_objects.event import Event
+from acc.domain.value_objects.run import RunStatus
 
 
 @Parameter(name="*", group="What to show", show_default=False)
@@ -187,7 +182,7 @@ class _OneTurn:
         self._console = console_on(out)
         self._asks = can_ask(out) and not show.json
         self._seen: list[Event] = []
-        self._speaker = Speaker(
+        self._speaker = EventPrinter(
             self._console,
             stream=conversation.options.streams(out),
             events=show.events,
@@ -200,9 +195,9 @@ class _OneTurn:
         except KeyboardInterrupt:
             self._speaker.interrupted()
             if self._show.json:
-                turn = Turn(status=RunStatus.CANCELED, events=self._seen)
+                turn = TurnOutcome(status=RunStatus.CANCELED, events=self._seen)
                 self._conversation.write_result(self._out, turn, ())
-            say_error("canceled")
+            print_error("canceled")
             return 130
 
     def _run(self, message: str | None, answer: AnswerOptions) -> int:
@@ -215,9 +210,9 @@ class _OneTurn:
         try:
             turn = conversation.turn(self._event, message=message, answers=answers)
         except SessionWaiting as error:
-            say_error(f"error: session {conversation.options.session!r} waits for a person")
+            print_error(f"error: session {conversation.options.session!r} waits for a person")
             if self._show.json:
-                turn = Turn(status=RunStatus.INPUT_REQUIRED, error=error)
+                turn = TurnOutcome(status=RunStatus.INPUT_REQUIRED, error=error)
                 conversation.write_result(self._out, turn, conversation.pending())
             else:
                 conversation.say_waiting(conversation.pending(), self._out)
@@ -230,7 +225,7 @@ class _OneTurn:
             try:
                 turn = conversation.turn(self._event, answers=given)
             except InvalidInput as error:
-                say_error(f"error: {error}")
+                print_error(f"error: {error}")
                 continue
             turn.events[:0] = before
         return self._finish(turn)
@@ -242,7 +237,7 @@ class _OneTurn:
         elif not event.partial or self._conversation.options.stream:
             write_json(self._out, {"type": "event", **compact(event)})
 
-    def _finish(self, turn: Turn) -> int:
+    def _finish(self, turn: TurnOutcome) -> int:
         conversation, show = self._conversation, self._show
         waiting = turn.status is RunStatus.INPUT_REQUIRED
         requests = conversation.pending() if waiting else ()
@@ -256,7 +251,7 @@ class _OneTurn:
             if waiting:
                 conversation.say_waiting(requests, self._out)
         if turn.error is not None:
-            say_error(f"error: {turn.error}")
+            print_error(f"error: {turn.error}")
         if waiting:
             return WAITING
         return 0 if turn.status is RunStatus.COMPLETED else 1
@@ -363,14 +358,14 @@ def check(
         print_json(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
         _show_report(report)
-    return 1 if report.verdict is Verdict.PROBLEM else 0
+    return 1 if report.verdict is Severity.PROBLEM else 0
 
 
 _STYLES = {
-    Verdict.OK: "green",
-    Verdict.WARNING: "yellow",
-    Verdict.PROBLEM: "bold red",
-    Verdict.NOT_APPLICABLE: "dim",
+    Severity.OK: "green",
+    Severity.WARNING: "yellow",
+    Severity.PROBLEM: "bold red",
+    Severity.NOT_APPLICABLE: "dim",
 }
 
 
@@ -401,7 +396,7 @@ def _show_report(report: TreeReport) -> None:
             lead = f"{names}: " if names else ""
             _paragraph(screen, f"{lead}{finding.text}", style=_STYLES[finding.verdict])
             _paragraph(screen, f"fix: {finding.fix}", style="")
-    problems, warnings = report.count(Verdict.PROBLEM), report.count(Verdict.WARNING)
+    problems, warnings = report.count(Severity.PROBLEM), report.count(Severity.WARNING)
     screen.print(
         shown(
             f"\n{problems} problem{'s' if problems != 1 else ''}, "

@@ -9,15 +9,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from acc.cli.conversation import show_request, shown
+from acc.cli.event_view import show_request, shown
 from acc.domain.errors import InvalidInput, NothingPending
-from acc.domain.value_objects.event import (
-    InputAnswer,
-    InputRequest,
-    RequestKind,
-    approve,
-    deny,
-)
+from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny
 
 try:
     import readline

@@ -2,9 +2,10 @@
 
 import asyncio
 import mimetypes
+import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -12,7 +13,7 @@ from typing import Annotated, Any, TextIO
 import msgspec
 from cyclopts import Parameter
 
-from acc.application.agents.remote_answers import (
+from acc.application.agents.remote_content import (
     Asked,
     answer_artifact,
     answer_parts,
@@ -23,25 +24,16 @@ from acc.application.agents.remote_answers import (
     parts_text,
     status_text,
 )
-from acc.bootstrap.remotes import make_remote, new_id, typed_loopback
+from acc.bootstrap.a2a_client import make_remote, new_id, typed_loopback
 from acc.cli.agents import can_ask
 from acc.cli.approval import answer_to, arguments_of
-from acc.cli.artifacts import ArtifactFolder, described
-from acc.cli.conversation import console_on, shown, write_json
-from acc.cli.screen import say_error
-from acc.cli.turns import WAITING
-from acc.domain.errors import AddressRefused, InvalidInput, Unauthenticated
-from acc.domain.value_objects.event import (
-    InputAnswer,
-    InputRequest,
-    Part,
-    RequestKind,
-    approve,
-    deny,
-    text_part,
-    words,
-)
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.cli.eval_view import print_error
+from acc.cli.event_view import console_on, shown, write_json
+from acc.cli.session import WAITING
+from acc.domain.errors import AddressRefused, InvalidInput, StorageFailed, Unauthenticated
+from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny
+from acc.domain.value_objects.content import Part, text_of, text_part
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,
@@ -49,11 +41,92 @@ from acc.domain.value_objects.task import (
     Role,
     StatusUpdate,
     Task,
+    TaskArtifact,
     TaskState,
 )
 
-_MOST_FILE = 8 * 1024 * 1024
+#: Letters of any script, digits, and little else: the name comes from somewhere else.
+_NOT_IN_NAMES = re.compile(r"[^\w.\-]+")
+_MOST_NAME = 100
 
+
+class ArtifactFolder:
+    """A folder that artifacts are saved to; what is there already stays."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def save(self, artifacts: Iterable[TaskArtifact]) -> list[Path]:
+        """Save what artifacts hold and return the files."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return [
+                self._write(name, content)
+                for made in artifacts
+                for name, content in _contents(made)
+            ]
+        except OSError as error:
+            raise StorageFailed(f"cannot write to {self._folder}: {error.strerror}") from error
+
+    def _write(self, name: str, content: bytes) -> Path:
+        stem, dot, ending = name.rpartition(".")
+        stem, ending = (stem, f".{ending}") if dot and stem else (name, "")
+        number = 1
+        while True:
+            path = self._folder / (name if number == 1 else f"{stem}-{number}{ending}")
+            try:
+                with path.open("xb") as file:
+                    file.write(content)
+            except FileExistsError:
+                number += 1
+                continue
+            return path
+
+
+def _contents(made: TaskArtifact) -> Iterator[tuple[str, bytes]]:
+    base = made.name or made.artifact_id
+    for part in made.parts:
+        if part.raw is not None:
+            yield _name(part.filename or base, part.media_type), part.raw
+        elif part.text is not None:
+            yield _name(part.filename or base, part.media_type or "text/plain"), part.text.encode()
+        elif part.url is None:
+            content = msgspec.json.format(msgspec.json.encode(part.data), indent=2)
+            yield _name(part.filename or base, "application/json"), content
+
+
+def _name(name: str, media_type: str) -> str:
+    """Return a name for a file that cannot lead out of its folder."""
+    last = re.split(r"[/\\]", name)[-1]
+    plain = _NOT_IN_NAMES.sub("_", last).strip("._")[:_MOST_NAME] or "artifact"
+    if "." in plain:
+        return plain
+    return plain + (mimetypes.guess_extension(media_type.partition(";")[0].strip()) or "")
+
+
+def described(made: TaskArtifact) -> str:
+    """Return an artifact in a few words."""
+    name = made.name or made.artifact_id
+    held = [
+        f"{part.filename}, {_described(part)}"
+        if part.filename not in ("", name)
+        else _described(part)
+        for part in made.parts
+    ]
+    return f"artifact {name}: {'; '.join(held) or 'nothing'}"
+
+
+def _described(part: Part) -> str:
+    if part.raw is not None:
+        return f"{part.media_type or 'file'}, {len(part.raw):,} bytes"
+    if part.url is not None:
+        return part.url
+    if part.text is not None:
+        return f"{part.media_type or 'text'}, {len(part.text):,} characters"
+    return "data"
+
+
+_MOST_FILE = 8 * 1024 * 1024
 Url = Annotated[str, Parameter(help="Where the agent is, or the URL of its card.")]
 Allow = Annotated[
     tuple[str, ...],
@@ -161,10 +234,10 @@ class HowOptions:
         Path | None, Parameter(help="A folder to save artifacts to; files are never replaced.")
     ] = None
 
-    def address(self, url: str) -> RemoteAddress:
+    def address(self, url: str) -> RemoteEndpoint:
         """Return where and how to call."""
         url = url if "://" in url else f"https://{url}"
-        return RemoteAddress(
+        return RemoteEndpoint(
             url=url,
             token=f"env:{self.token_env}" if self.token_env else "",
             allow=(*self.allow, *typed_loopback(url)),
@@ -226,7 +299,7 @@ class _Call:
     """One message, with the questions that it leads to."""
 
     def __init__(
-        self, address: RemoteAddress, how: HowOptions, loop: asyncio.Runner, out: TextIO
+        self, address: RemoteEndpoint, how: HowOptions, loop: asyncio.Runner, out: TextIO
     ) -> None:
         self._address = address
         self._remote = make_remote(address)
@@ -273,11 +346,15 @@ class _Call:
             write_json(self._out, {"task": task.id, **msgspec.to_builtins(update)})
         elif isinstance(update, StatusUpdate):
             said = update.status.message
-            if update.status.state is TaskState.WORKING and said is not None and words(said.parts):
+            if (
+                update.status.state is TaskState.WORKING
+                and said is not None
+                and text_of(said.parts)
+            ):
                 self._end_line()
-                self._notes.print(shown(f"  {words(said.parts)}", "dim"))
+                self._notes.print(shown(f"  {text_of(said.parts)}", "dim"))
         elif update.artifact.artifact_id == "answer" and self._out.isatty():
-            self._piece(words(update.artifact.parts), is_new=not update.append)
+            self._piece(text_of(update.artifact.parts), is_new=not update.append)
 
     def _piece(self, text: str, *, is_new: bool) -> None:
         if is_new:
@@ -339,12 +416,12 @@ class _Call:
         elif isinstance(found, Task) and state in INTERRUPTED:
             self._say_waiting(found)
         else:
-            say_error(f"error: the remote task is {state}{f': {text}' if text else ''}")
+            print_error(f"error: the remote task is {state}{f': {text}' if text else ''}")
         if self._out.isatty() and found.context_id:
             self._notes.print(shown(f"  to go on: --context {found.context_id}", "dim"))
 
     def _say_waiting(self, task: Task) -> None:
-        say_error("the task waits for a person:")
+        print_error("the task waits for a person:")
         for one in asked_in(task):
             self._notes.print(shown(f"? {one.message}", "bold yellow"))
             if one.tool:

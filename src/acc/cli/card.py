@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from acc.bootstrap.remotes import CardReport, inspect_card, typed_loopback
+from acc.bootstrap.a2a_client import CardReport, inspect_card, typed_loopback
 from acc.cli.call import Allow, TokenEnv, Url, about_token
-from acc.cli.conversation import console_on, shown
-from acc.cli.screen import print_json
+from acc.cli.eval_view import print_json
+from acc.cli.event_view import console_on, shown
 from acc.domain.errors import AddressRefused, Unauthenticated
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 
 _STYLES = {"fault": "bold red", "warning": "yellow"}
 
@@ -43,7 +43,7 @@ def card(
     Example: acc card http://127.0.0.1:8000
     """
     url = url if "://" in url else f"https://{url}"
-    address = RemoteAddress(
+    address = RemoteEndpoint(
         url=url,
         token=f"env:{token_env}" if token_env else "",
         allow=(*allow, *typed_loopback(url)),

@@ -8,14 +8,15 @@ from typing import Annotated, TextIO
 
 from cyclopts import Parameter
 
-from acc.bootstrap.trees import load_tree
+from acc.bootstrap.agents import load_tree
 from acc.cli.agents import ask_all
 from acc.cli.approval import encoded, typed
-from acc.cli.conversation import Speaker, console_on, show_events, show_memory, shown
-from acc.cli.screen import say_error
-from acc.cli.turns import WAITING, AgentName, Conversation, SessionOptions
+from acc.cli.eval_view import print_error
+from acc.cli.event_view import EventPrinter, console_on, show_events, show_memory, shown
+from acc.cli.session import WAITING, AgentName, Conversation, SessionOptions
 from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
-from acc.domain.value_objects.event import InputAnswer, RunStatus
+from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.run import RunStatus
 
 _SESSION = SessionOptions()
 _COMMANDS = {
@@ -71,7 +72,7 @@ class _Chat:
         self._seen = sys.stdin.isatty() and out.isatty()
         self._ccs = ccs
         self._failed = False
-        self._speaker = Speaker(
+        self._speaker = EventPrinter(
             self._console, stream=conversation.options.streams(out), events=events
         )
 
@@ -142,7 +143,7 @@ class _Chat:
                 try:
                     self._turn(answers=given)
                 except InvalidInput as error:
-                    say_error(f"error: {error}")
+                    print_error(f"error: {error}")
             elif self._seen:
                 self._console.print(shown("the run waits; /abandon gives it up", "dim"))
                 return True
@@ -161,7 +162,7 @@ class _Chat:
 
     def _fail(self, error: AccError) -> None:
         self._failed = True
-        say_error(f"error: {error}")
+        print_error(f"error: {error}")
 
     def _command(self, line: str) -> None:
         conversation, screen = self._conversation, self._console

@@ -14,21 +14,20 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.status import Status
 
-from acc.application.examining.card import is_url
-from acc.application.examining.findings import Verdict
-from acc.application.examining.visit import Target, is_loopback
-from acc.application.use_cases.examine_server import Examination, Line
-from acc.bootstrap.examining import examiner
-from acc.bootstrap.remotes import token_of
-from acc.cli.conversation import console_on, one_line, shown
-from acc.cli.screen import error_console, print_json, say_error
+from acc.application.doctor.findings import CheckStatus
+from acc.application.doctor.server import Target, is_loopback, is_url
+from acc.application.use_cases.diagnose_server import Diagnosis, Line
+from acc.bootstrap.a2a import examiner
+from acc.bootstrap.a2a_client import token_of
+from acc.cli.eval_view import error_console, print_error, print_json
+from acc.cli.event_view import console_on, one_line, shown
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 _MARKS = {
-    Verdict.OK: ("✓", "green"),
-    Verdict.WARN: ("!", "yellow"),
-    Verdict.FAIL: ("✗", "bold red"),
-    Verdict.SKIPPED: ("-", "dim"),
+    CheckStatus.OK: ("✓", "green"),
+    CheckStatus.WARN: ("!", "yellow"),
+    CheckStatus.FAIL: ("✗", "bold red"),
+    CheckStatus.SKIPPED: ("-", "dim"),
 }
 _MARGIN = 4
 _MOST_SEEN = 1_000
@@ -110,7 +109,7 @@ def doctor(
     else:
         _show(found)
     if found.untried:
-        say_error(f"error: the server was not examined: {one_line(found.untried)}")
+        print_error(f"error: the server was not examined: {one_line(found.untried)}")
     if found.has_failed:
         return 1
     return 2 if found.untried else 0
@@ -132,7 +131,7 @@ def _token(variable: str) -> str:
     return token_of(f"env:{variable}")
 
 
-async def _examine(target: Target, how: HowOptions) -> Examination:
+async def _examine(target: Target, how: HowOptions) -> Diagnosis:
     screen = error_console()
     status = Status("reading the card", console=screen) if screen.is_terminal else None
     try:
@@ -160,7 +159,7 @@ def _tell(status: Status | None, text: str) -> None:
         status.update(escape(text))
 
 
-def _show(found: Examination) -> None:
+def _show(found: Diagnosis) -> None:
     screen = console_on(sys.stdout)
     name = f"{one_line(found.agent)}, " if found.agent else ""
     over = f", over {found.over}" if found.over else ""
@@ -178,7 +177,7 @@ def _show(found: Examination) -> None:
     for unseen in found.unseen:
         screen.print(f"  ? {unseen.title}  {unseen.title_ja}", style="dim", markup=False)
         _paragraph(screen, f"look at: {unseen.look_at}", "dim")
-    counts = [f"{found.count(verdict)} {verdict.value}" for verdict in Verdict]
+    counts = [f"{found.count(verdict)} {verdict.value}" for verdict in CheckStatus]
     style = "bold red" if found.has_failed or found.untried else "green"
     screen.print(f"\n{', '.join(counts)}", style=style, markup=False)
 
@@ -191,7 +190,9 @@ def _show_line(screen: Console, line: Line) -> None:
         + shown(f"  {line.title_ja}  {line.id}", "dim")
     )
     _paragraph(
-        screen, one_line(line.seen, _MOST_SEEN), "dim" if line.verdict is not Verdict.FAIL else ""
+        screen,
+        one_line(line.seen, _MOST_SEEN),
+        "dim" if line.verdict is not CheckStatus.FAIL else "",
     )
     if line.fix:
         _paragraph(screen, f"fix: {line.fix} [A2A {line.section}]", "")

@@ -7,9 +7,9 @@ import msgspec
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from acc.adapters.evaluation import scenario_files
+from acc.adapters.evaluation import scenarios as scenario_files
 from acc.bootstrap.evaluation import load_scenario
-from acc.cli.screen import console, print_json, say_error
+from acc.cli.eval_view import console, print_error, print_json
 from acc.domain.errors import InvalidInput, StorageFailed
 
 app = App(name="scenarios", help="List, show, check and start evaluation scenarios.")
@@ -88,7 +88,7 @@ def validate(*files: str) -> int:
         try:
             template = load_scenario(reference)
         except InvalidInput as error:
-            say_error(f"error: {error}")
+            print_error(f"error: {error}")
             status = 2
         else:
             console().print(f"{template.source}: ok, {len(template.turns)} turns", markup=False)

@@ -11,10 +11,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from rich.table import Table
 
-from acc.application.serving.limits import ServeLimits
-from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
-from acc.bootstrap.remotes import check_allow
-from acc.bootstrap.serving import (
+from acc.application.a2a.requests import ServerLimits
+from acc.bootstrap.a2a import (
     PushSigning,
     ServeOptions,
     card_signer,
@@ -26,8 +24,10 @@ from acc.bootstrap.serving import (
     serve_forever,
     verifier_for,
 )
-from acc.bootstrap.trees import load_tree
-from acc.cli.screen import console
+from acc.bootstrap.a2a_client import check_allow
+from acc.bootstrap.agents import load_tree
+from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
+from acc.cli.eval_view import console
 from acc.domain.errors import InvalidInput
 
 
@@ -107,7 +107,7 @@ class WhoOptions:
 
 _SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _DAY = 24 * 3600.0
-_USUAL = ServeLimits()
+_USUAL = ServerLimits()
 _MCP_PORT = 8000
 
 
@@ -268,8 +268,8 @@ def mcp(
     return 0 if offer_over_http(found, options, port=chosen, on_ready=greet) else 1
 
 
-def _limits(given: LimitOptions) -> ServeLimits:
-    return ServeLimits(
+def _limits(given: LimitOptions) -> ServerLimits:
+    return ServerLimits(
         body=_size(given.max_body),
         tasks=given.max_tasks,
         waiting=given.max_waiting,

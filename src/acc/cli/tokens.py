@@ -10,14 +10,8 @@ from cyclopts import App, Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from acc.adapters.security.tokens import (
-    TokenEntry,
-    append_entry,
-    new_token,
-    read_entries,
-    token_hash,
-)
-from acc.cli.screen import console, print_json, say_error
+from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, read_entries, token_hash
+from acc.cli.eval_view import console, print_error, print_json
 from acc.domain.errors import InvalidInput
 
 app = App(name="token", help="Make the tokens that callers of `acc serve --tokens FILE` send.")
@@ -62,7 +56,7 @@ def add(
     )
     append_entry(file, entry)
     console().print(token, markup=False)
-    say_error(f"added {caller} to {file}; this token is shown only now")
+    print_error(f"added {caller} to {file}; this token is shown only now")
     return 0
 
 

@@ -1,96 +1,77 @@
-"""Every exception of ours, as one tree.
+"""The exception hierarchy. `code` values are stable; message texts are not.
 
 AccError                     internal
-├── InvalidInput             invalid_input         what we were given is wrong, and where
-│   ├── InvalidState         invalid_state         a CCS payload that does not fit the schema
+├── InvalidInput             invalid_input         invalid input; the message names the field
+│   ├── InvalidState         invalid_state         a CCS payload that does not match the schema
 │   ├── InvalidScenario      invalid_scenario      a scenario file; names file, turn and field
 │   ├── InvalidTurnOrder     invalid_turn_order    turn ids are not 1..T
-│   ├── InvalidGate          invalid_gate          a --fail-if expression that cannot be read
-│   ├── InvalidTree          invalid_tree          an agent, or a tree of them, that cannot work
-│   ├── StateNotStorable     state_not_storable    a state value that is not plain data
-│   └── StateMissing         state_missing         an instruction asks for a key that is not there
-├── JudgeContractBroken      judge_contract_broken a judge answered for other agents than asked
-├── RunMismatch              run_mismatch          a run directory holds another configuration
-├── RunDamaged               run_damaged           a run directory holds something we did not write
-├── StorageFailed            storage_failed        the disk refused a write; earlier ones stay
+│   ├── InvalidGate          invalid_gate          a --fail-if expression that cannot be parsed
+│   ├── InvalidTree          invalid_tree          an agent or agent tree that cannot run
+│   ├── StateNotStorable     state_not_storable    a state value that is not JSON data
+│   ├── StateMissing         state_missing         an instruction refers to a missing state key
+│   └── AddressRefused       address_refused       a network address that must not be called
+├── JudgeContractBroken      judge_contract_broken a judge scored other agents than requested
+├── RunMismatch              run_mismatch          a run directory has a different configuration
+├── RunDamaged               run_damaged           a run directory has unexpected content
+├── StorageFailed            storage_failed        a write failed; earlier writes are intact
 ├── StateConflict            state_conflict        two parallel branches wrote the same key
-├── StateNotGranted          state_not_granted     a worker wrote what its parent did not grant
-├── BudgetExceeded           budget_exceeded       a run spent its calls, tokens or time
-│   ├── RunTimedOut          run_timed_out         a run took longer than its timeout
-│   └── TransferLoop         transfer_loop         agents handed control around; shows the path
-├── ModelFailed              model_failed          a model could not be asked
-├── ModelOutputInvalid       model_output_invalid  a model kept answering what cannot be used
-├── AgentFailed              agent_failed          an agent's own code raised
+├── StateNotGranted          state_not_granted     a write outside the grant of the parent agent
+├── BudgetExceeded           budget_exceeded       a run used up its calls, tokens or time
+│   ├── RunTimedOut          run_timed_out         a run exceeded its timeout
+│   └── TransferLoop         transfer_loop         too many transfers; names the path
+├── ModelFailed              model_failed          a model call failed
+├── ModelOutputInvalid       model_output_invalid  a model repeatedly returned invalid output
+├── AgentFailed              agent_failed          the code of an agent raised an exception
 │   └── BranchFailed         branch_failed         every branch of a parallel agent failed
-├── GraphStuck               graph_stuck           a join waits for what can no longer come
-├── NoRoute                  no_route              a router found nobody to delegate to
-├── SessionBusy              session_busy          another run holds the session
-├── SessionConflict          session_conflict      another process took the session over
-├── SessionWaiting           session_waiting       the session waits for a person's answer
-├── NothingPending           nothing_pending       an answer came that nobody waits for
-├── ReplayMismatch           replay_mismatch       an agent did something else when it was resumed
-├── NotFound                 not_found             it does not exist, or not for who asks
-│   ├── TaskNotFound         task_not_found        no such task of this caller
-│   └── ContextNotFound      context_not_found     no such context of this caller
-├── MoveForbidden            move_forbidden        a task cannot go from where it stands to there
-├── TaskNotCancelable        task_not_cancelable   the task is over
-├── UnsupportedOperation     unsupported_operation this agent, or this task as it stands, cannot
-│   └── PushNotSupported     push_not_supported    this agent sends no notifications
-├── ContentTypeNotSupported  content_type_not_supported  the agent reads or writes none of these
+├── GraphStuck               graph_stuck           a join waits for an input that cannot arrive
+├── NoRoute                  no_route              a router found no agent for the message
+├── SessionBusy              session_busy          another run has the lease of the session
+├── SessionConflict          session_conflict      another process changed the session
+├── SessionWaiting           session_waiting       the session waits for an answer from a person
+├── NothingPending           nothing_pending       an answer to a request that is not pending
+├── ReplayMismatch           replay_mismatch       an agent behaved differently during resume
+├── NotFound                 not_found             it does not exist for this caller
+│   ├── TaskNotFound         task_not_found        no such task for this caller
+│   └── ContextNotFound      context_not_found     no such context for this caller
+├── InvalidTransition        move_forbidden        a task state change that is not allowed
+├── TaskNotCancelable        task_not_cancelable   the task has already ended
+├── UnsupportedOperation     unsupported_operation not supported by this agent or task
+│   └── PushNotSupported     push_not_supported    the agent sends no push notifications
+├── ContentTypeNotSupported  content_type_not_supported  the agent supports no requested media type
 ├── ExtendedCardMissing      extended_card_missing the agent has no extended card
 ├── ExtensionRequired        extension_required    the client must declare an extension
-├── VersionNotSupported      version_not_supported the protocol has versions we do not speak
-├── Unauthenticated          unauthenticated       no credentials, or none that are good
-├── PermissionDenied         permission_denied     known, and not allowed
-├── LimitExceeded            limit_exceeded        more than one caller may have or send
-├── AddressRefused           address_refused       an address that must not be called from here
-└── RemoteFailed             remote_failed         a remote agent could not be called, or failed
-    ├── AnswerUnreadable     answer_unreadable     it answered, with what cannot be taken
-    └── RemoteRejected       remote_rejected       it declined; a run that ends so is rejected
+├── VersionNotSupported      version_not_supported an unsupported protocol version
+├── Unauthenticated          unauthenticated       missing or invalid credentials
+├── PermissionDenied         permission_denied     valid credentials without the permission
+├── LimitExceeded            limit_exceeded        a limit per caller is exceeded
+└── RemoteFailed             remote_failed         a call of a remote agent failed
+    ├── InvalidResponse      answer_unreadable     the response cannot be read
+    └── RemoteRejected       remote_rejected       the remote agent rejected the task
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-
-def whole(text: str) -> str:
-    """Return a text with a `?` for each half of a character, which nothing can store or print."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return text
-
-
-def whole_data(value: Any) -> Any:
-    """Return plain data in which every text and every key is whole."""
-    if isinstance(value, str):
-        return whole(value)
-    if isinstance(value, Mapping):
-        return {whole_data(key): whole_data(item) for key, item in value.items()}
-    return [whole_data(item) for item in value] if isinstance(value, list | tuple) else value
+from acc.domain.text import replace_surrogates
 
 
 class AccError(Exception):
-    """Root of our errors. `code` is a promise to clients; the text is not."""
+    """Base class. Clients may rely on `code`, not on the message text."""
 
     code = "internal"
 
     def __str__(self) -> str:
-        """Return the text, which may tell what others wrote, so that it can be stored."""
-        return whole(super().__str__())
+        """Return the message without unpaired surrogates, so that it can be stored."""
+        return replace_surrogates(super().__str__())
 
 
 class InvalidInput(AccError, ValueError):
-    """Report input that cannot be used, naming the fault."""
+    """Invalid input; the message names the problem."""
 
     code = "invalid_input"
 
 
 class InvalidState(InvalidInput):
-    """Report a payload that is no Compressed Cognitive State."""
+    """A payload that is not a valid Compressed Cognitive State."""
 
     code = "invalid_state"
 
@@ -101,7 +82,7 @@ class InvalidState(InvalidInput):
 
 
 class InvalidScenario(InvalidInput):
-    """Report everything wrong with one scenario file, each with its place."""
+    """All problems of one scenario file, each with its location."""
 
     code = "invalid_scenario"
 
@@ -112,73 +93,73 @@ class InvalidScenario(InvalidInput):
 
 
 class InvalidTurnOrder(InvalidInput):
-    """Report turn ids that do not run 1..T without a gap."""
+    """Turn ids that are not 1..T without a gap."""
 
     code = "invalid_turn_order"
 
-    def __init__(self, expected: int, found: int) -> None:
+    def __init__(self, expected: int, actual: int) -> None:
         super().__init__(
-            f"turn ids must run 1, 2, 3, … with no gap: expected {expected}, found {found}"
+            f"turn ids must be 1, 2, 3, … without gaps: expected {expected}, got {actual}"
         )
         self.expected = expected
-        self.found = found
+        self.actual = actual
 
 
 class InvalidGate(InvalidInput):
-    """Report a gate expression that cannot be read."""
+    """A gate expression that cannot be parsed."""
 
     code = "invalid_gate"
 
 
 class JudgeContractBroken(AccError):
-    """Report a judge whose answer names other agents than it was given."""
+    """A judge result that names other agents than the request."""
 
     code = "judge_contract_broken"
 
-    def __init__(self, turn_id: int, asked: Collection[str], returned: Collection[str]) -> None:
+    def __init__(self, turn_id: int, requested: Collection[str], returned: Collection[str]) -> None:
         self.turn_id = turn_id
-        self.asked = tuple(sorted(asked))
+        self.requested = tuple(sorted(requested))
         self.returned = tuple(sorted(returned))
         super().__init__(
-            f"turn {turn_id}: the judge was asked about {list(self.asked)} "
-            f"and answered about {list(self.returned)}"
+            f"turn {turn_id}: the judge was asked to score {list(self.requested)} "
+            f"but returned scores for {list(self.returned)}"
         )
 
 
 class RunMismatch(AccError):
-    """Report a run directory that was made with another configuration."""
+    """A run directory that was created with a different configuration."""
 
     code = "run_mismatch"
 
     def __init__(self, directory: str, differences: Collection[str]) -> None:
         self.differences = tuple(differences)
-        listed = "\n".join(f"  {difference}" for difference in self.differences)
+        lines = "\n".join(f"  {difference}" for difference in self.differences)
         super().__init__(
-            f"{directory} holds a run with another configuration:\n{listed}\n"
-            "Choose another --out, or repeat the command that made it to continue it."
+            f"{directory} contains a run with a different configuration:\n{lines}\n"
+            "Use another --out, or repeat the original command to continue that run."
         )
 
 
 class RunDamaged(AccError):
-    """Report a run directory with content that is not ours to continue."""
+    """A run directory whose content cannot be continued."""
 
     code = "run_damaged"
 
 
 class StorageFailed(AccError):
-    """Report a write that the disk refused."""
+    """A failed write to storage."""
 
     code = "storage_failed"
 
 
 class InvalidTree(InvalidInput):
-    """Report an agent, or a tree of agents, that cannot work as it is built."""
+    """An agent or agent tree that cannot run as constructed."""
 
     code = "invalid_tree"
 
 
 class StateNotStorable(InvalidInput):
-    """Report a state value that is not plain data."""
+    """A state value that is not JSON data."""
 
     code = "state_not_storable"
 
@@ -188,22 +169,22 @@ class StateNotStorable(InvalidInput):
 
 
 class StateMissing(InvalidInput):
-    """Report a placeholder whose state key is not there."""
+    """A placeholder whose state key does not exist."""
 
     code = "state_missing"
 
     def __init__(self, agent: str, key: str, known: Collection[str]) -> None:
-        held = ", ".join(sorted(known)) or "nothing"
+        available = ", ".join(sorted(known)) or "none"
         super().__init__(
-            f"the instruction of {agent!r} asks for {{{key}}}, but the state holds {held}; "
-            f"write {{{key}?}} if it may be absent"
+            f"the instruction of agent {agent!r} refers to {{{key}}}, which is not in the state "
+            f"(available keys: {available}); write {{{key}?}} if the key is optional"
         )
         self.agent = agent
         self.key = key
 
 
 class StateConflict(AccError):
-    """Report a key that two parallel branches wrote, with no rule to merge it."""
+    """A key that two parallel branches wrote without a merge rule."""
 
     code = "state_conflict"
 
@@ -211,40 +192,40 @@ class StateConflict(AccError):
         self.key = key
         self.branches = tuple(branches)
         super().__init__(
-            f"state {key!r} was written by {' and '.join(self.branches)}; give each its own key, "
-            f'or say how to join it, for instance merge={{"{key}": "list"}}'
+            f"state key {key!r} was written by {' and '.join(self.branches)}; "
+            f'use one key per branch or set a merge rule, for example merge={{"{key}": "list"}}'
         )
 
 
 class StateNotGranted(AccError):
-    """Report a write that the parent's grant does not allow."""
+    """A write that the grant of the parent agent does not allow."""
 
     code = "state_not_granted"
 
     def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"state {key!r} cannot be written: {reason}")
+        super().__init__(f"state key {key!r} cannot be written: {reason}")
         self.key = key
 
 
 class BudgetExceeded(AccError):
-    """Report a run that spent what it was given."""
+    """A run that exceeded a limit of its RunConfig."""
 
     code = "budget_exceeded"
 
     def __init__(self, what: str, limit: float, where: str) -> None:
-        super().__init__(f"{where}: the run has used up {what} ({limit:g})")
+        super().__init__(f"{where}: the run reached its limit of {what} ({limit:g})")
         self.what = what
         self.limit = limit
 
 
 class RunTimedOut(BudgetExceeded):
-    """Report a run that took longer than it was given."""
+    """A run that exceeded its timeout."""
 
     code = "run_timed_out"
 
 
 class TransferLoop(BudgetExceeded):
-    """Report agents that hand control around, with the path it took."""
+    """Too many transfers between agents; `path` lists them in order."""
 
     code = "transfer_loop"
 
@@ -254,16 +235,15 @@ class TransferLoop(BudgetExceeded):
 
 
 class ModelFailed(AccError):
-    """Report a model that could not be asked.
+    """A failed model call.
 
-    `reason` is a word such as rate_limit, timeout or refused, `model` and `provider` say whose it
-    was, and `retryable` whether the same question may succeed later. `retry_after` is how many
-    seconds the provider wants to be left alone, where it said so.
+    `reason` is a word such as rate_limit, timeout or refused. `retryable` is True if the same
+    request may succeed later. `retry_after` is the delay in seconds that the provider requested.
     """
 
     code = "model_failed"
-    #: Reasons that hold for every question, until who asks has mended something.
-    _MISTAKES = frozenset({"key_refused", "unknown_model", "not_installed"})
+    #: Reasons that affect every request until the configuration is fixed.
+    _CONFIGURATION_REASONS = frozenset({"key_refused", "unknown_model", "not_installed"})
 
     def __init__(
         self,
@@ -283,24 +263,26 @@ class ModelFailed(AccError):
         self.retry_after = retry_after
 
     @property
-    def is_mistake(self) -> bool:
-        """Tell whether no question can be answered before who asks has mended something."""
-        return self.reason in self._MISTAKES
+    def is_configuration_error(self) -> bool:
+        """Return True if a retry is pointless until the configuration is fixed."""
+        return self.reason in self._CONFIGURATION_REASONS
 
 
 class ModelOutputInvalid(AccError):
-    """Report a model that kept answering what cannot be used."""
+    """A model that repeatedly returned invalid output."""
 
     code = "model_output_invalid"
 
     def __init__(self, agent: str, fault: str, attempts: int) -> None:
-        super().__init__(f"the model of {agent!r} gave no usable answer {attempts} times: {fault}")
+        super().__init__(
+            f"the model of agent {agent!r} returned invalid output {attempts} times: {fault}"
+        )
         self.agent = agent
         self.fault = fault
 
 
 class AgentFailed(AccError):
-    """Report an agent whose own code raised."""
+    """An exception in the code of an agent."""
 
     code = "agent_failed"
 
@@ -310,61 +292,61 @@ class AgentFailed(AccError):
 
 
 class BranchFailed(AgentFailed):
-    """Report a parallel branch that failed where failures are collected."""
+    """All branches of a parallel agent failed."""
 
     code = "branch_failed"
 
 
 class GraphStuck(AccError):
-    """Report a join that waits for what can no longer come."""
+    """A join of a graph that waits for an input that cannot arrive."""
 
     code = "graph_stuck"
 
 
 class NoRoute(AccError):
-    """Report a router that found nobody to delegate to."""
+    """A router that found no agent for the message."""
 
     code = "no_route"
 
 
 class SessionBusy(AccError):
-    """Report a session that another run holds."""
+    """A session whose lease belongs to another run."""
 
     code = "session_busy"
 
 
 class SessionConflict(AccError):
-    """Report a session that another process has taken over or changed."""
+    """A session that another process took over or changed."""
 
     code = "session_conflict"
 
 
 class SessionWaiting(AccError):
-    """Report a session that waits for an answer before anything else can happen in it."""
+    """A session that accepts only answers to its pending requests."""
 
     code = "session_waiting"
 
 
 class NothingPending(AccError):
-    """Report an answer that nobody waits for."""
+    """An answer to a request that is not pending."""
 
     code = "nothing_pending"
 
 
 class ReplayMismatch(AccError):
-    """Report an agent that did something else when its run was resumed."""
+    """An agent that behaved differently when its run was resumed."""
 
     code = "replay_mismatch"
 
 
 class NotFound(AccError):
-    """Report something that does not exist, or not for who asks."""
+    """An object that does not exist for this caller."""
 
     code = "not_found"
 
 
 class TaskNotFound(NotFound):
-    """Report a task that does not exist, or belongs to another."""
+    """A task that does not exist or belongs to another caller."""
 
     code = "task_not_found"
 
@@ -374,92 +356,92 @@ class TaskNotFound(NotFound):
 
 
 class ContextNotFound(NotFound):
-    """Report a context that belongs to another, or does not exist where it must."""
+    """A context that does not exist or belongs to another caller."""
 
     code = "context_not_found"
 
     def __init__(self, context_id: str) -> None:
-        super().__init__(f"context {context_id!r} not found; leave it out to begin a new one")
+        super().__init__(f"context {context_id!r} not found; omit it to start a new one")
         self.context_id = context_id
 
 
-class MoveForbidden(AccError):
-    """Report an update that the table of moves does not allow."""
+class InvalidTransition(AccError):
+    """A task update that the state machine does not allow."""
 
     code = "move_forbidden"
 
     def __init__(self, task_id: str, state: str, wanted: str) -> None:
-        super().__init__(f"task {task_id!r} is {state} and cannot become or take {wanted}")
+        super().__init__(f"task {task_id!r} is {state}; {wanted} is not a valid transition")
         self.task_id = task_id
         self.state = state
 
 
 class TaskNotCancelable(AccError):
-    """Report a task that is over already."""
+    """A task that has already ended."""
 
     code = "task_not_cancelable"
 
 
 class UnsupportedOperation(AccError):
-    """Report something that this agent, or this task as it stands, cannot do."""
+    """An operation that this agent or this task does not support."""
 
     code = "unsupported_operation"
 
 
 class PushNotSupported(UnsupportedOperation):
-    """Report an agent that sends no notifications."""
+    """An agent that sends no push notifications."""
 
     code = "push_not_supported"
 
 
 class ContentTypeNotSupported(AccError):
-    """Report media types that the agent does not read or write."""
+    """Media types that the agent does not support."""
 
     code = "content_type_not_supported"
 
 
 class ExtendedCardMissing(AccError):
-    """Report an agent that has no extended card."""
+    """An agent without an extended card."""
 
     code = "extended_card_missing"
 
 
 class ExtensionRequired(AccError):
-    """Report a client that does not declare an extension it must use."""
+    """A client that does not declare a required extension."""
 
     code = "extension_required"
 
 
 class VersionNotSupported(AccError):
-    """Report a version of the protocol that is not spoken here."""
+    """An unsupported protocol version."""
 
     code = "version_not_supported"
 
 
 class Unauthenticated(AccError):
-    """Report a caller without credentials, or with none that are good."""
+    """A caller with missing or invalid credentials."""
 
     code = "unauthenticated"
 
 
 class PermissionDenied(AccError):
-    """Report a caller who is known and not allowed."""
+    """An authenticated caller without the required permission."""
 
     code = "permission_denied"
 
 
 class LimitExceeded(AccError):
-    """Report a caller who has or sends more than one caller may."""
+    """A caller who exceeds a limit per caller."""
 
     code = "limit_exceeded"
 
 
 class AddressRefused(InvalidInput):
-    """Report an address that must not be called from here.
+    """A network address that must not be called from this machine.
 
-    The text may go to whoever named the address: it tells nothing about the network here. What a
-    name stands for, which only the operator may know, is in `detail`. `may_be_allowed` if the text
-    ends with the allow-list, an entry of which would help.
+    The message may be returned to the caller, so it reveals nothing about the local network.
+    `detail` is for the operator and may contain resolved addresses. `may_be_allowed` is True if an
+    entry in the allow-list would permit the address; the message then ends with the allow-list.
     """
 
     code = "address_refused"
@@ -470,12 +452,12 @@ class AddressRefused(InvalidInput):
         self.may_be_allowed = may_be_allowed
 
     def naming(self, allow_list: str) -> str:
-        """Return the text, with what the allow-list is called here where it would help."""
+        """Return the message and, if useful, the name of the allow-list."""
         return f"{self}, which is {allow_list}" if self.may_be_allowed else str(self)
 
 
 class RemoteFailed(AccError):
-    """Report a remote agent that could not be called, or that failed."""
+    """A failed call of a remote agent."""
 
     code = "remote_failed"
 
@@ -486,23 +468,20 @@ class RemoteFailed(AccError):
 
 
 class RemoteRejected(RemoteFailed):
-    """Report a remote agent that declined what it was asked.
-
-    Where others can do without it, it is a failure as any other; a run that it ends is rejected.
-    """
+    """A remote agent rejected the task; a run that ends with it is rejected too."""
 
     code = "remote_rejected"
 
     def __init__(self, agent: str, reason: str) -> None:
-        said = f": {reason}" if reason else ""
+        suffix = f": {reason}" if reason else ""
         super().__init__(
-            f"agent {agent!r}: the remote task is rejected{said}", remote_code="rejected"
+            f"agent {agent!r}: the remote task is rejected{suffix}", remote_code="rejected"
         )
         self.agent = agent
         self.reason = reason
 
 
-class AnswerUnreadable(RemoteFailed):
-    """Report an answer that cannot be taken: it is too long, or compressed in no known way."""
+class InvalidResponse(RemoteFailed):
+    """A response that is too large or has an unsupported encoding."""
 
     code = "answer_unreadable"

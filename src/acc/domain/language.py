@@ -14,7 +14,6 @@ from functools import lru_cache
 _CACHE = 2_048
 #: In characters. What goes on without a stop for longer is data, and is not taken apart.
 LONGEST_SENTENCE = 1_000
-
 _KANJI = "\u3400-\u9fff々〆ヶ"
 _KATAKANA = "\u30a1-\u30fa\u30fc"
 _JAPANESE = re.compile(f"[\u3041-\u3096{_KATAKANA}{_KANJI}]")
@@ -43,10 +42,8 @@ STOPWORDS = _words(
     right today thing things
     """
 )
-
 #: How many characters of a text are read, and how many of them at its end.
 _MOST_READ, _READ_AT_THE_END = 16_000, 4_000
-
 _WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*%?")
 _RUN = re.compile(
     f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+"
@@ -199,8 +196,6 @@ def is_negated(text: str) -> bool:
     return _NEGATION.search(text) is not None
 
 
-# --- values -------------------------------------------------------------------------------------
-
 _SPELLED_OUT = {
     word: str(number)
     for number, word in enumerate(
@@ -311,8 +306,6 @@ def contains_text(text: str, part: str) -> bool:
     return bool(tight) and tight in _tight(text) and _needle(part).search(_flat(text)) is not None
 
 
-# --- segments -----------------------------------------------------------------------------------
-
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _QUOTE_LINE = re.compile(r"^\s*(?:>|\|)")
 _PASTE_START = re.compile(
@@ -364,8 +357,6 @@ _REPORTED_JAPANESE = re.compile(
     r"|明記|回答|答|返|言|述)[^。]{0,10}(?:ください|下さい|こと|よう)(?!と))"
     r"|という(?:記述|記載|指示|文|メール|一文|連絡|書き込み|投稿))"
 )
-
-
 #: "The web page says: …" and "I got this e-mail:" hand over to somebody else's words.
 _HANDS_OVER = re.compile(
     r"^(?!.*\b(?:i|we|you)\s+(?:say|said|wrote|write|told)\b)[^:\n]{0,80}"

@@ -5,7 +5,7 @@ Kept apart from the functions that use them, so that a phrase that is missed is 
 
 import re
 
-from acc.domain.value_objects.rule import RuleKind
+from acc.domain.value_objects.format_rule import RuleKind
 
 _ENGLISH = (
     *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from acc.domain.value_objects.card import AgentCard
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.content import Part, ToolCall, Usage
 from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
-from acc.domain.value_objects.event import Part, ToolCall, Usage
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -27,7 +27,7 @@ from acc.domain.value_objects.task import (
     TaskEvent,
     TaskState,
     TaskStatus,
-    applied,
+    apply_event,
 )
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 from acc.ports.outbound.remote_ports import Hear
@@ -291,7 +291,7 @@ class ScriptedRemote:
         if isinstance(answer, Task | Message):
             return answer
         for seq, update in enumerate(_told(answer), start=1):
-            task = applied(task, TaskEvent(seq, update))
+            task = apply_event(task, TaskEvent(seq, update))
             if hear is not None:
                 await hear(task, update)
         return task

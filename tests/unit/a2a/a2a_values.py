@@ -4,11 +4,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.codec.wire import Operation, Wire
-from acc.adapters.a2a.codec.wire_one import WIRE_ONE
-from acc.adapters.a2a.codec.wire_zero_three import WIRE_ZERO_THREE
-from acc.adapters.a2a.codec.wire_zero_three_rest import WIRE_ZERO_THREE_REST
-from acc.application.serving.requests import (
+from acc.adapters.a2a.wire.protocol import Operation, Wire
+from acc.adapters.a2a.wire.v03 import WIRE_ZERO_THREE
+from acc.adapters.a2a.wire.v03_rest import WIRE_ZERO_THREE_REST
+from acc.adapters.a2a.wire.v1 import WIRE_ONE
+from acc.application.a2a.requests import (
     CardRequest,
     GetRequest,
     ListRequest,
@@ -17,8 +17,8 @@ from acc.application.serving.requests import (
     SendRequest,
     TaskRequest,
 )
-from acc.domain.value_objects.card import AgentCard, Extension, Interface, Provider, Skill
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.agent_card import AgentCard, Extension, Interface, Provider, Skill
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.adapters.a2a.calling.client import A2AClient
-from acc.bootstrap.remotes import make_remote
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.adapters.a2a.client.client import A2AClient
+from acc.bootstrap.a2a_client import make_remote
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.task import Message, Role
 
 
@@ -44,7 +44,7 @@ class Foreign:
 
     def client(self, **fields: Any) -> A2AClient:
         given = {"url": self.url, "allow": ("127.0.0.1",), "retries": 2, "timeout": 10.0}
-        return make_remote(RemoteAddress(**{**given, **fields}))
+        return make_remote(RemoteEndpoint(**{**given, **fields}))
 
     @property
     def methods(self) -> list[str]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.a2a.calling.card_checks import Weight, check_card
-from acc.adapters.a2a.codec.cards import write_public_card
+from acc.adapters.a2a.client.card_validation import Weight, check_card
+from acc.adapters.a2a.wire.card_codec import write_public_card
+from acc.application.a2a.card_builder import card_of
 from acc.application.agents.llm import LlmAgent
-from acc.application.serving.cards import card_of
 
 URL = "https://agents.example.com"
 

@@ -21,8 +21,8 @@ from foreign_server import (
     task,
 )
 
-from acc.adapters.a2a.calling import channel as channel_module
-from acc.adapters.a2a.calling import exchange
+from acc.adapters.a2a.client import follower as exchange
+from acc.adapters.a2a.client import transport as channel_module
 from acc.domain.errors import (
     AccError,
     AddressRefused,
@@ -31,7 +31,7 @@ from acc.domain.errors import (
     TaskNotFound,
     Unauthenticated,
 )
-from acc.domain.value_objects.event import words
+from acc.domain.value_objects.content import text_of
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -58,12 +58,12 @@ class Heard:
         if isinstance(update, StatusUpdate):
             self.told.append(str(update.status.state))
         else:
-            self.told.append(f"{'+' if update.append else ''}{words(update.artifact.parts)}")
+            self.told.append(f"{'+' if update.append else ''}{text_of(update.artifact.parts)}")
 
 
 def said(found: Task | Message) -> str:
     assert isinstance(found, Task)
-    return words(found.artifacts[-1].parts)
+    return text_of(found.artifacts[-1].parts)
 
 
 # Streaming, and what becomes of it when the line breaks
@@ -84,7 +84,7 @@ async def test_a_message_alone_is_the_answer() -> None:
     async with foreign(stream(told)) as server:
         found = await server.client().send(message())
     assert isinstance(found, Message)
-    assert words(found.parts) == "hi"
+    assert text_of(found.parts) == "hi"
 
 
 async def test_a_stream_that_is_cut_goes_on_after_the_last_event() -> None:

@@ -8,9 +8,9 @@ import httpx
 import pytest
 from foreign_server import Call, foreign, hang_up, message, raw, stream, task
 
-from acc.adapters.a2a.calling.client import A2AClient, Door
+from acc.adapters.a2a.client.client import A2AClient, Door
 from acc.domain.errors import InvalidInput, PermissionDenied, RemoteFailed, Unauthenticated
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 
 
 async def test_a_token_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ async def test_a_request_that_cannot_be_sent_is_not_repeated_and_its_content_not
         if is_card:
             server.card = raw(b"", status="401 Unauthorized")
         door = Door(open=httpx.AsyncClient, streaming={})
-        client = A2AClient(RemoteAddress(url=server.url), door=door, token="s3cret\nb")
+        client = A2AClient(RemoteEndpoint(url=server.url), door=door, token="s3cret\nb")
         with pytest.raises(RemoteFailed, match="has a header that cannot be sent") as failed:
             await client.send(message())
         told = "".join(format_exception(failed.value)) + caplog.text

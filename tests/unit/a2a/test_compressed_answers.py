@@ -9,7 +9,7 @@ import pytest
 from foreign_server import Call, artifact, foreign, message, moved, piece, raw, task
 
 from acc import RemoteAgent, Runner
-from acc.domain.errors import AnswerUnreadable
+from acc.domain.errors import InvalidResponse
 from acc.domain.value_objects.task import Task, TaskState
 
 GZIP = "Content-Encoding: gzip"
@@ -48,6 +48,6 @@ async def test_answers_and_streams_that_are_compressed_are_read() -> None:
 
 async def test_an_encoding_that_is_not_known_is_named_and_the_call_not_repeated() -> None:
     async with foreign(raw(b"x", "Content-Encoding: zstd")) as here:
-        with pytest.raises(AnswerUnreadable, match="Content-Encoding zstd, which cannot"):
+        with pytest.raises(InvalidResponse, match="Content-Encoding zstd, which cannot"):
             await here.client().send(message())
         assert len(here.methods) == 1

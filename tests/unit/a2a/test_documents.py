@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from a2a_values import WIRES
 
-from acc.adapters.a2a.codec.cards import card_content, merged_card
-from acc.adapters.a2a.codec.queries import as_query
-from acc.adapters.a2a.codec.wire import Operation, Wire
-from acc.application.serving.requests import (
+from acc.adapters.a2a.wire.card_codec import card_content, merged_card
+from acc.adapters.a2a.wire.protocol import Operation, Wire, as_query
+from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
     PushCreateRequest,
@@ -18,8 +17,8 @@ from acc.application.serving.requests import (
     TaskRequest,
 )
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.card import AgentCard, Interface, Skill
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.agent_card import AgentCard, Interface, Skill
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,

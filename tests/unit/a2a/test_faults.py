@@ -7,22 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.codec.envelope import (
-    call_id,
-    read_answer,
-    read_call,
-    write_call,
-    write_result,
-)
-from acc.adapters.a2a.codec.faults import (
+from acc.adapters.a2a.wire.errors import (
     InvalidCall,
     UnknownMethod,
     fault_of,
+    from_http_error,
+    from_rpc_error,
     http_error,
     rpc_error,
 )
-from acc.adapters.a2a.codec.remote_faults import from_http_error, from_rpc_error
-from acc.adapters.a2a.shapes.reading import BrokenJson
+from acc.adapters.a2a.wire.json_fields import BrokenJson
+from acc.adapters.a2a.wire.jsonrpc import call_id, read_answer, read_call, write_call, write_result
 from acc.domain import errors
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 
@@ -41,7 +36,7 @@ KNOWN: list[tuple[AccError, int, int, str]] = [
     (InvalidInput("no"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.AddressRefused("no"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.ContextNotFound("c"), -32602, 400, "INVALID_ARGUMENT"),
-    (errors.MoveForbidden("t", "completed", "a message"), -32004, 400, "FAILED_PRECONDITION"),
+    (errors.InvalidTransition("t", "completed", "a message"), -32004, 400, "FAILED_PRECONDITION"),
     (errors.StorageFailed("disk"), -32603, 500, "INTERNAL"),
 ]
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.calling.following import Follower, differences
-from acc.adapters.a2a.codec.wire import Streamed
+from acc.adapters.a2a.client.follower import TaskAssembler, differences
+from acc.adapters.a2a.wire.protocol import Streamed
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -18,7 +18,7 @@ from acc.domain.value_objects.task import (
     TaskEvent,
     TaskState,
     TaskStatus,
-    applied,
+    apply_event,
 )
 
 EMPTY = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED))
@@ -62,11 +62,11 @@ async def test_pictures_and_updates_lead_to_the_same_task(
     async def hear(task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
         heard.append(update)
 
-    follower = Follower(hear)
+    follower = TaskAssembler(hear)
     await follower.take(told(EMPTY))
     whole = EMPTY
     for seq, (update, as_picture) in enumerate(story, start=1):
-        whole = applied(whole, TaskEvent(seq, update))
+        whole = apply_event(whole, TaskEvent(seq, update))
         await follower.take(told(whole if as_picture else update))
     found = follower.result
     assert isinstance(found, Task)
@@ -74,7 +74,7 @@ async def test_pictures_and_updates_lead_to_the_same_task(
     assert found.status == whole.status
     again = EMPTY
     for seq, update in enumerate(heard, start=1):
-        again = applied(again, TaskEvent(seq, update))
+        again = apply_event(again, TaskEvent(seq, update))
     assert [_text(made) for made in again.artifacts] == [_text(made) for made in whole.artifacts]
 
 
@@ -82,11 +82,11 @@ async def test_pictures_and_updates_lead_to_the_same_task(
 async def test_updates_alone_lead_to_what_they_come_to_one_by_one(
     updates: list[StatusUpdate | ArtifactUpdate],
 ) -> None:
-    follower = Follower()
+    follower = TaskAssembler()
     await follower.take(told(EMPTY))
     whole = EMPTY
     for seq, update in enumerate(updates, start=1):
-        whole = applied(whole, TaskEvent(seq, update))
+        whole = apply_event(whole, TaskEvent(seq, update))
         await follower.take(told(update))
         assert follower.task is not None
         assert follower.task.status == whole.status
@@ -94,7 +94,7 @@ async def test_updates_alone_lead_to_what_they_come_to_one_by_one(
 
 
 async def test_a_task_that_says_much_is_followed_at_the_pace_of_what_it_says() -> None:
-    follower = Follower()
+    follower = TaskAssembler()
     await follower.take(told(EMPTY))
     message = Message(message_id="m", role=Role.AGENT, parts=(Part(text="on it"),))
     update = StatusUpdate(status=TaskStatus(state=TaskState.WORKING, message=message))
@@ -127,7 +127,7 @@ def test_pieces_that_a_server_keeps_apart_are_not_told_again() -> None:
 
 
 async def test_a_message_beside_a_task_is_news_of_the_task() -> None:
-    follower = Follower()
+    follower = TaskAssembler()
     await follower.take(told(EMPTY))
     said = Message(message_id="m", role=Role.AGENT, parts=(Part(text="still at it"),))
     await follower.take(told(said))
@@ -142,16 +142,16 @@ async def test_what_is_known_is_not_told_again() -> None:
     async def hear(task: Task, update: object) -> None:
         heard.append(update)
 
-    follower = Follower(hear, known=EMPTY)
+    follower = TaskAssembler(hear, known=EMPTY)
     await follower.take(told(EMPTY))
     assert heard == []
-    other = Follower(hear, known=EMPTY)
+    other = TaskAssembler(hear, known=EMPTY)
     await other.take(told(StatusUpdate(status=TaskStatus(state=TaskState.WORKING))))
     assert len(heard) == 1
 
 
 async def test_news_of_another_task_is_refused() -> None:
-    follower = Follower()
+    follower = TaskAssembler()
     with pytest.raises(RemoteFailed, match="said nothing"):
         _ = follower.result
     working = StatusUpdate(status=TaskStatus(state=TaskState.WORKING))

@@ -9,10 +9,10 @@ from a2a_values import WIRES, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.codec.cards import read_card
-from acc.adapters.a2a.codec.envelope import call_id, read_answer, read_call
-from acc.adapters.a2a.codec.wire import Operation, Wire
-from acc.adapters.a2a.shapes.reading import BrokenJson
+from acc.adapters.a2a.wire.card_codec import read_card
+from acc.adapters.a2a.wire.json_fields import BrokenJson
+from acc.adapters.a2a.wire.jsonrpc import call_id, read_answer, read_call
+from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.domain.errors import InvalidInput, RemoteFailed
 
 EXAMPLES = settings(max_examples=40)

@@ -1,13 +1,13 @@
 """Clients may write fields as the protocol's definition does."""
 
-from acc.adapters.a2a.codec.wire import Operation
-from acc.adapters.a2a.codec.wire_one import WireOne
-from acc.adapters.a2a.shapes.reading import in_camel_case
-from acc.application.serving.requests import GetRequest, PushCreateRequest, SendRequest
+from acc.adapters.a2a.wire.json_fields import in_camel_case
+from acc.adapters.a2a.wire.protocol import Operation
+from acc.adapters.a2a.wire.v1 import WireV1
+from acc.application.a2a.requests import GetRequest, PushCreateRequest, SendRequest
 
 
 def test_fields_may_be_in_snake_case() -> None:
-    wire = WireOne()
+    wire = WireV1()
     got = wire.read_request(Operation.GET, b'{"id": "t", "history_length": 3}')
     assert got == GetRequest(id="t", history_length=3)
     made = wire.read_request(Operation.PUSH_CREATE, b'{"task_id": "t", "url": "https://a.example"}')
@@ -20,7 +20,7 @@ def test_names_of_the_clients_own_stay_as_they_are() -> None:
         b'{"message": {"message_id": "m", "role": "ROLE_USER", "metadata": {"a_b": {"c_d": 1}},'
         b' "parts": [{"data": {"e_f": [{"g_h": 2}]}, "media_type": "application/json"}]}}'
     )
-    got = WireOne().read_request(Operation.SEND, sent)
+    got = WireV1().read_request(Operation.SEND, sent)
     assert isinstance(got, SendRequest)
     assert got.message.message_id == "m"
     assert got.message.metadata == {"a_b": {"c_d": 1}}

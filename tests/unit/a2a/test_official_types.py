@@ -25,10 +25,11 @@ from google.protobuf.json_format import MessageToDict, Parse, ParseDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.codec.cards import card_content, write_public_card
-from acc.adapters.a2a.codec.wire import Operation
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.event import Part
+from acc.adapters.a2a.wire.card_codec import card_content, write_public_card
+from acc.adapters.a2a.wire.protocol import Operation
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -37,7 +38,6 @@ from acc.domain.value_objects.task import (
     Task,
     TaskPage,
 )
-from acc.domain.value_objects.value import changed
 
 ONE, OLD, REST = WIRES["1.0"], WIRES["0.3"], WIRES["0.3 over HTTP"]
 EXAMPLES = settings(max_examples=20)
@@ -145,23 +145,23 @@ def _without_empty_lists(content: dict[str, Any]) -> dict[str, Any]:
 def _as_0_3_holds(part: Part) -> Part:
     """Return a part without what only our own reader would see."""
     if part.raw is None and part.url is None:
-        return changed(part, media_type="", filename="")
+        return replace(part, media_type="", filename="")
     return part
 
 
 def _plain_parts(message: Message) -> Message:
-    return changed(message, parts=tuple(_as_0_3_holds(part) for part in message.parts))
+    return replace(message, parts=tuple(_as_0_3_holds(part) for part in message.parts))
 
 
 def _plain_task(task: Task) -> Task:
     said = task.status.message
-    status = changed(task.status, message=None if said is None else _plain_parts(said))
+    status = replace(task.status, message=None if said is None else _plain_parts(said))
     made = tuple(
-        changed(held, parts=tuple(_as_0_3_holds(part) for part in held.parts))
+        replace(held, parts=tuple(_as_0_3_holds(part) for part in held.parts))
         for held in task.artifacts
     )
     history = tuple(_plain_parts(message) for message in task.history)
-    return changed(task, status=status, artifacts=made, history=history)
+    return replace(task, status=status, artifacts=made, history=history)
 
 
 @EXAMPLES
@@ -205,9 +205,9 @@ def test_messages_sent_in_0_3_pass_through_the_official_types(
     }
     if operation not in kinds:
         return
-    request = changed(request, tenant="")
+    request = replace(request, tenant="")
     if operation is Operation.SEND:
-        request = changed(request, message=_plain_parts(request.message))
+        request = replace(request, message=_plain_parts(request.message))
     written = through_old(kinds[operation], OLD.write_request(operation, request))
     assert OLD.read_request(operation, written) == request
 
@@ -271,5 +271,5 @@ def test_we_read_what_the_official_0_3_client_posts(wait: bool) -> None:
 
 
 def _without_generation(request: Any) -> Any:
-    message = changed(request.message, parts=tuple(map(_as_0_3_holds, request.message.parts)))
-    return changed(request, message=message, push=changed(request.push, generation=""))
+    message = replace(request.message, parts=tuple(map(_as_0_3_holds, request.message.parts)))
+    return replace(request, message=message, push=replace(request.push, generation=""))

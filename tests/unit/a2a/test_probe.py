@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from acc.adapters.a2a.calling.probe import HttpProbe
+from acc.adapters.http.probe import HttpProbe
 from acc.domain.errors import RemoteFailed
-from acc.ports.outbound.probe_ports import ProbeRequest
+from acc.ports.outbound.remote_ports import ProbeRequest
 
 ASKED = ProbeRequest(method="POST", url="https://agents.example/", headers={"X-A": "b"}, body=b"{}")
 EVENTS = """: a comment

@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from acc.adapters.a2a.codec.wire import Operation, Wire
-from acc.adapters.a2a.codec.wire_one import WireOne
-from acc.adapters.a2a.codec.wire_zero_three import WireZeroThree
-from acc.adapters.a2a.codec.wire_zero_three_rest import WireZeroThreeRest
-from acc.application.serving.requests import GetRequest, ListRequest, SendRequest
+from acc.adapters.a2a.wire.protocol import Operation, Wire
+from acc.adapters.a2a.wire.v03 import WireV03
+from acc.adapters.a2a.wire.v03_rest import WireV03Rest
+from acc.adapters.a2a.wire.v1 import WireV1
+from acc.application.a2a.requests import GetRequest, ListRequest, SendRequest
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.task import Role, TaskState
 
-ONE, OLD, OLD_REST = WireOne(), WireZeroThree(), WireZeroThreeRest()
+ONE, OLD, OLD_REST = WireV1(), WireV03(), WireV03Rest()
 
 
 def asked(wire: Wire, operation: Operation, params: Any) -> Any:

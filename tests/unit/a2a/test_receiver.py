@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.a2a.calling import receiver as receiving
-from acc.adapters.a2a.calling.receiver import NotificationReceiver, task_in
+from acc.adapters.a2a.client import notifications as receiving
+from acc.adapters.a2a.client.notifications import NotificationReceiver, task_in
 from acc.domain.errors import InvalidInput, Unauthenticated
 
 URL = "https://me.example/hook"

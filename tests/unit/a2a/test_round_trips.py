@@ -17,10 +17,11 @@ from a2a_values import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.codec.cards import card_content, read_card, write_public_card
-from acc.adapters.a2a.codec.wire import Operation, Wire
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.adapters.a2a.wire.card_codec import card_content, read_card, write_public_card
+from acc.adapters.a2a.wire.protocol import Operation, Wire
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -32,7 +33,6 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.domain.value_objects.value import changed
 
 EXAMPLES = settings(max_examples=20)
 wires = pytest.mark.parametrize("wire", list(WIRES.values()), ids=list(WIRES))
@@ -67,7 +67,7 @@ def test_what_is_streamed_comes_back_with_its_task_and_context(
 @given(page=pages)
 def test_a_page_comes_back_with_or_without_artifacts(wire: Wire, page: TaskPage) -> None:
     assert wire.read_page(wire.write_page(page, 50, True)) == page
-    bare = changed(page, tasks=tuple(changed(task, artifacts=()) for task in page.tasks))
+    bare = replace(page, tasks=tuple(replace(task, artifacts=()) for task in page.tasks))
     assert wire.read_page(wire.write_page(page, 50, False)) == bare
 
 
@@ -88,14 +88,14 @@ def test_what_is_asked_for_comes_back_as_it_was(wire: Wire, data: st.DataObject)
     asked: tuple[Operation, Any] = data.draw(requests(wire.version))
     operation, request = asked
     if wire is WIRES["0.3 over HTTP"] and operation is Operation.PUSH_CREATE:
-        request = changed(request, tenant="")
+        request = replace(request, tenant="")
     assert wire.read_request(operation, wire.write_request(operation, request)) == request
 
 
 @EXAMPLES
 @given(card=cards)
 def test_a_card_is_read_alike_whatever_it_was_written_for(card: AgentCard) -> None:
-    signed = changed(card, signatures=({"protected": "e30", "signature": "c2ln"},))
+    signed = replace(card, signatures=({"protected": "e30", "signature": "c2ln"},))
     assert read_card(write_public_card(signed)) == signed
     assert read_card(msgspec.json.encode(card_content(signed))) == card
     for wire in WIRES.values():
@@ -117,5 +117,5 @@ def test_calls_of_tools_and_their_results_stay_at_home(wire: Wire) -> None:
 def test_a_time_is_told_to_the_millisecond(wire: Wire) -> None:
     task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING, at=1.0005))
     assert b'"1970-01-01T00:00:01.000Z"' in wire.write_task(task)
-    late = changed(task, status=TaskStatus(state=TaskState.WORKING, at=0.9996))
+    late = replace(task, status=TaskStatus(state=TaskState.WORKING, at=0.9996))
     assert b'"1970-01-01T00:00:01.000Z"' in wire.write_task(late)

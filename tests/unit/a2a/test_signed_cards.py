@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.a2a.calling.signed_cards import signed_part, unsigned_fields
-from acc.adapters.a2a.codec.cards import read_card
+from acc.adapters.a2a.client.card_validation import signed_part, unsigned_fields
+from acc.adapters.a2a.wire.card_codec import read_card
 
 CARD: dict[str, Any] = {
     "name": "weather",

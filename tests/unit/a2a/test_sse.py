@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.a2a.calling.sse import EventReader, ServerEvent
+from acc.adapters.a2a.client.sse import EventReader, ServerEvent
 from acc.domain.errors import RemoteFailed
 
 STREAM = (

@@ -9,14 +9,14 @@ import httpx
 import msgspec
 import pytest
 
-from acc.adapters.a2a.serving.reception import WIRES
-from acc.adapters.a2a.serving.webhook import Webhook
-from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.application.serving.delivering import PushDelivery
+from acc.adapters.a2a.server.dispatch import WIRES
+from acc.adapters.a2a.server.webhook import Webhook
+from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.application.a2a.push import PushDelivery
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.event import Part, text_part
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.content import Part, text_part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -30,7 +30,7 @@ from acc.domain.value_objects.task import (
     TaskStatus,
     Update,
 )
-from acc.ports.outbound.task_ports import Delivery, TaskStorePort
+from acc.ports.outbound.storage_ports import Delivery, TaskStorePort
 from acc.testing import FrozenClock
 
 ANN = Owner("acme", "ann")

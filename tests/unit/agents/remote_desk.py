@@ -11,10 +11,10 @@ from acc import (
     RunContext,
     Runner,
 )
-from acc.application.serving.telling import INPUT_REQUEST
+from acc.application.a2a.projection import INPUT_REQUEST
 from acc.bootstrap.agents import make_services
-from acc.domain.value_objects.event import InputAnswer
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.task import (
     Message,
     PushConfig,
@@ -44,10 +44,10 @@ class Desk:
     """A runner whose remote agent is scripted; `restarted` knows only what is stored."""
 
     def __init__(self, agent: BaseAgent, remote: ScriptedRemote, store: Any = "memory") -> None:
-        self.addresses: list[RemoteAddress] = []
+        self.addresses: list[RemoteEndpoint] = []
         services = make_services(store=store)
 
-        def to_remote(address: RemoteAddress) -> ScriptedRemote:
+        def to_remote(address: RemoteEndpoint) -> ScriptedRemote:
             self.addresses.append(address)
             return remote
 

@@ -22,9 +22,9 @@ from acc import (
     approve,
     tool,
 )
-from acc.adapters.stores.in_memory import InMemorySessionStore
+from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.store_ports import AlongPort
+from acc.ports.outbound.storage_ports import AlongPort
 from acc.testing import ScriptedModel, call
 
 
@@ -164,7 +164,7 @@ class OldStore(InMemorySessionStore):
         return tuple(map(_as_it_was, found)) if self.is_old else found
 
 
-_NOT_YET_TOLD = ("edges", "waiting", "stand_in_functions", "beside", "foreign")
+_NOT_YET_TOLD = ("edges", "waiting", "stub_functions", "beside", "foreign")
 
 
 def _as_it_was(event: Event) -> Event:

@@ -154,7 +154,7 @@ async def test_everything_that_is_delegated_draws_on_the_same_budget(
     config: RunConfig, what: str, way: str
 ) -> None:
     runner = Runner(WAYS[way](_endless("worker")), config=config)
-    with pytest.raises(BudgetExceeded, match=f"used up {what}") as exceeded:
+    with pytest.raises(BudgetExceeded, match=f"limit of {what}") as exceeded:
         await runner.run(**WHO, message="go on and on and on")
     assert exceeded.value.what == what
     ended = (await runner.events(**WHO))[-1]

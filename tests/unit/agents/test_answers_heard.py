@@ -23,8 +23,8 @@ from acc import (
     approve,
     deny,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.application.control import RunPaused
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.application.runtime.interrupts import RunPaused
 from acc.domain.errors import AccError, ReplayMismatch
 from acc.testing import FrozenClock, ScriptedModel, call
 
@@ -200,7 +200,7 @@ async def test_an_agent_for_which_another_stands_in_need_not_be_answered() -> No
     result = await runner.resume(
         **WHO,
         answers=[approve(paused.requests[0].id)],
-        config=RunConfig(stand_ins={"s": "nothing to do"}),
+        config=RunConfig(stubs={"s": "nothing to do"}),
     )
     assert (result.status, result.text) == (RunStatus.COMPLETED, "nothing to do")
 

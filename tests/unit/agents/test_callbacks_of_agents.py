@@ -12,6 +12,7 @@ from small_agents import WHO, Does, Writes, of_kind, said, says, turn
 from acc import (
     Agent,
     AgentFailed,
+    ApprovalDecision,
     BaseAgent,
     Event,
     EventKind,
@@ -21,10 +22,9 @@ from acc import (
     Runner,
     RunStatus,
     SequentialAgent,
-    Verdict,
     approve,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 from acc.testing import FrozenClock, ScriptedModel, call
 
 SECRET = "the code is 1234"
@@ -103,7 +103,7 @@ async def test_an_answer_that_may_be_replaced_is_not_shown_in_pieces(kept_by: st
 async def test_a_callback_may_ask_a_person_about_the_answer_and_the_model_is_asked_once() -> None:
     async def released(ctx: RunContext, text: str) -> str:
         answer = await ctx.ask_person(f"May I say {text!r}?")
-        return text if answer.verdict is Verdict.APPROVE else "no comment"
+        return text if answer.verdict is ApprovalDecision.APPROVE else "no comment"
 
     model = ScriptedModel("profits are up")
     agent = Agent(name="a", model=model, after_agent_callback=released)
@@ -224,7 +224,7 @@ def reader() -> Agent:
 async def test_what_stands_in_for_an_agent_is_found_under_its_key() -> None:
     collector = Agent(name="collector", model=ScriptedModel(), output_key="email")
     tree = SequentialAgent(name="s", sub_agents=[collector, reader()])
-    config = RunConfig(stand_ins={"collector": "mio@example.com"})
+    config = RunConfig(stubs={"collector": "mio@example.com"})
     assert (await turn(tree, config=config)).state["email"] == "mio@example.com"
     debugged = await turn(tree, config=RunConfig(debug=True))
     assert debugged.state["email"] == "[debug] collector would answer: hello"
@@ -249,7 +249,7 @@ async def test_what_a_callback_says_before_an_agent_is_found_under_its_key() -> 
 )
 async def test_it_is_kept_as_the_schema_has_it_where_it_fits(text: str, kept: object) -> None:
     agent = Agent(name="a", model=ScriptedModel(), output_key="order", output_schema=Order)
-    config = RunConfig(stand_ins={"a": text})
+    config = RunConfig(stubs={"a": text})
     assert (await turn(agent, config=config)).state["order"] == kept
 
 
@@ -283,7 +283,7 @@ async def test_agents_that_are_tools_never_take_the_conversation_with_them() -> 
 
 
 async def test_an_agent_without_a_key_keeps_nothing() -> None:
-    config = RunConfig(stand_ins={"a": "x", "w": "y"})
+    config = RunConfig(stubs={"a": "x", "w": "y"})
     tree = SequentialAgent(
         name="s", sub_agents=[Agent(name="a", model=ScriptedModel()), Writes(name="w")]
     )

@@ -52,10 +52,10 @@ async def test_stand_ins_answer_for_the_agents_they_are_named_after() -> None:
         ctx.state["heard"] = ctx.message
         return f"{ctx.agent.name} stands in"
 
-    config = RunConfig(stand_ins={"a": "fixed"}, debug=True)
+    config = RunConfig(stubs={"a": "fixed"}, debug=True)
     alone = await turn(SequentialAgent(name="s", sub_agents=[says("a"), says("b")]), config=config)
     assert [text for _, text in said(alone)] == ["fixed", "[debug] b would answer: hello"]
-    whole = await turn(tree(), config=RunConfig(stand_ins={"p": measured, "c": "end"}))
+    whole = await turn(tree(), config=RunConfig(stubs={"p": measured, "c": "end"}))
     assert said(whole) == [("p", "p stands in"), ("c", "end")]
     assert whole.state == {"heard": "hello"}
 
@@ -65,7 +65,7 @@ async def test_a_stand_in_may_be_async_and_its_failure_is_that_of_its_agent() ->
         return str(ctx.state["price"])
 
     steps = [Writes(name="a", values={"price": 5}), says("b")]
-    config = RunConfig(stand_ins={"b": looked_up})
+    config = RunConfig(stubs={"b": looked_up})
     result = await turn(SequentialAgent(name="s", sub_agents=steps), config=config)
     assert result.text == "5"
     with pytest.raises(AgentFailed, match="agent 'b' failed: KeyError: 'price'"):
@@ -78,7 +78,7 @@ async def test_a_stand_in_for_nobody_is_refused_before_anybody_runs() -> None:
     used = SequentialAgent(name="used", description="Helps.", sub_agents=[inner])
     model = ScriptedModel(call("used", request="x"), "done")
     root = Agent(name="root", model=model, tools=[used], memory=None)
-    wrong = RunConfig(stand_ins={"iner": "fixed"})
+    wrong = RunConfig(stubs={"iner": "fixed"})
     told = "nobody under 'root' is called iner.*there are inner, root, used"
     with pytest.raises(InvalidInput, match=told):
         Runner(root, config=wrong)
@@ -87,7 +87,7 @@ async def test_a_stand_in_for_nobody_is_refused_before_anybody_runs() -> None:
         await runner.run(**WHO, message="go", config=wrong)
     with pytest.raises(InvalidInput, match=told):
         await runner.resume(**WHO, config=wrong)
-    right = RunConfig(stand_ins={"inner": "fixed"})
+    right = RunConfig(stubs={"inner": "fixed"})
     result = await runner.run(**WHO, message="go", config=right)
     assert (said(result), ran) == ([("inner", "fixed"), ("root", "done")], [])
 

@@ -142,7 +142,7 @@ async def test_a_cycle_runs_until_a_condition_leads_out_of_it() -> None:
 
 async def test_a_cycle_that_does_not_end_is_ended_at_its_bound() -> None:
     graph = GraphAgent(name="g", sub_agents=[counts("a", "n")], edges=[("a", "a")], max_steps=4)
-    with pytest.raises(BudgetExceeded, match=r"/g: the run has used up max_steps \(4\)"):
+    with pytest.raises(BudgetExceeded, match=r"/g: the run reached its limit of max_steps \(4\)"):
         await turn(graph)
 
 

@@ -23,7 +23,7 @@ from acc import (
     deny,
     tool,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.domain.errors import ReplayMismatch
 from acc.testing import FrozenClock, ScriptedModel, call
 

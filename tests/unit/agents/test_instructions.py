@@ -6,7 +6,7 @@ import pytest
 from small_agents import Does, Writes, turn
 
 from acc import Agent, RunContext, Runner, SequentialAgent
-from acc.application.agents.instruction import placeholders
+from acc.application.agents.llm import placeholders
 from acc.domain.errors import AgentFailed, InvalidInput, StateMissing
 from acc.testing import ScriptedModel
 
@@ -62,9 +62,9 @@ async def test_what_a_placeholder_brings_in_is_not_read_again() -> None:
 
 
 async def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(StateMissing, match=r"'a' asks for \{emial\}, but the state holds email;"):
+    with pytest.raises(StateMissing, match=r"'a' refers to \{emial\}.*available keys: email"):
         await resolved("To {emial}", email="x")
-    with pytest.raises(StateMissing, match="the state holds nothing"):
+    with pytest.raises(StateMissing, match="available keys: none"):
         await turn(Agent(name="a", model=ScriptedModel("x"), instruction="{key}"))
 
 

@@ -5,18 +5,19 @@ from typing import Any
 
 import pytest
 
-from acc import Agent, InvalidTree, McpTools, RemoteFailed, RunResult, approve, tool
-from acc.application.agents.mcp import offered_names
-from acc.application.agents.toolset import GoneTool
+from acc import Agent, InvalidTree, McpToolset, RemoteFailed, RunResult, approve, tool
+from acc.application.tools.mcp import offered_names
+from acc.application.tools.toolset import UnavailableTool
 from acc.bootstrap.agents import Runner, make_services
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import EventKind, Part, ToolResult
-from acc.domain.value_objects.remote import (
-    McpAddress,
-    McpAnswer,
+from acc.domain.value_objects.content import Part, ToolResult
+from acc.domain.value_objects.endpoint import (
+    McpEndpoint,
     McpToolInfo,
-    without_secrets,
+    McpToolResult,
+    redact_secrets,
 )
+from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.mcp_ports import HearProgress
 from acc.testing import ScriptedModel, call
 
@@ -24,13 +25,13 @@ from acc.testing import ScriptedModel, call
 class PaperServer:
     """Offers what it is told to, and answers from a list."""
 
-    def __init__(self, *tools: McpToolInfo, answer: McpAnswer | None = None) -> None:
+    def __init__(self, *tools: McpToolInfo, answer: McpToolResult | None = None) -> None:
         self.offers: Sequence[McpToolInfo] | Exception = tools
-        self.answer = answer or McpAnswer(parts=(Part(text="ok"),))
+        self.answer = answer or McpToolResult(parts=(Part(text="ok"),))
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
         self.closed = False
 
-    def server(self, address: McpAddress) -> "PaperServer":
+    def server(self, address: McpEndpoint) -> "PaperServer":
         return self
 
     async def tools(self) -> Sequence[McpToolInfo]:
@@ -43,7 +44,7 @@ class PaperServer:
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
-    ) -> McpAnswer:
+    ) -> McpToolResult:
         self.calls.append((name, arguments))
         if hear is not None:
             await hear("half")
@@ -60,7 +61,7 @@ def info(name: str, **fields: Any) -> McpToolInfo:
 def runner_of(server: PaperServer | None, *script: Any, tools: Sequence[Any] = ()) -> Runner:
     services = make_services()
     services.mcp = server
-    source = tools or [McpTools(command=["shop"])]
+    source = tools or [McpToolset(command=["shop"])]
     agent = Agent(name="a", model=ScriptedModel(*script), tools=source)
     return Runner(agent, services=services)
 
@@ -73,9 +74,9 @@ def results(done: RunResult) -> list[ToolResult]:
     return [e.result for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result]
 
 
-async def content_of(answer: McpAnswer, **options: Any) -> tuple[Any, RunResult, Runner]:
+async def content_of(answer: McpToolResult, **options: Any) -> tuple[Any, RunResult, Runner]:
     server = PaperServer(info("t"), answer=answer)
-    runner = runner_of(server, call("t"), "done", tools=[McpTools(command=["shop"], **options)])
+    runner = runner_of(server, call("t"), "done", tools=[McpToolset(command=["shop"], **options)])
     done = await ran(runner)
     return results(done)[0].content, done, runner
 
@@ -105,30 +106,30 @@ async def test_wrong_arguments_are_told_before_a_call() -> None:
     ],
 )
 async def test_what_a_server_calls_an_error_is_one(parts: tuple[Part, ...], told: str) -> None:
-    content, done, _ = await content_of(McpAnswer(parts=parts, is_error=True))
+    content, done, _ = await content_of(McpToolResult(parts=parts, is_error=True))
     assert results(done)[0].is_error and told in content["error"]
 
 
 @pytest.mark.parametrize(
     ("answer", "content"),
     [
-        (McpAnswer(), ""),
-        (McpAnswer(parts=(Part(text="a"), Part(text="b"))), "a\nb"),
-        (McpAnswer(structured={"x": 1}), {"x": 1}),
-        (McpAnswer(parts=(Part(text='{"x": 1}'),), structured={"x": 1}), {"x": 1}),
-        (McpAnswer(parts=(Part(text="hi"),), structured={"result": "hi"}), {"result": "hi"}),
-        (McpAnswer(parts=(Part(text="1"),), structured=1), 1),
+        (McpToolResult(), ""),
+        (McpToolResult(parts=(Part(text="a"), Part(text="b"))), "a\nb"),
+        (McpToolResult(structured={"x": 1}), {"x": 1}),
+        (McpToolResult(parts=(Part(text='{"x": 1}'),), structured={"x": 1}), {"x": 1}),
+        (McpToolResult(parts=(Part(text="hi"),), structured={"result": "hi"}), {"result": "hi"}),
+        (McpToolResult(parts=(Part(text="1"),), structured=1), 1),
         (
-            McpAnswer(parts=(Part(text="see"),), structured={"x": 1}),
+            McpToolResult(parts=(Part(text="see"),), structured={"x": 1}),
             {"text": "see", "data": {"x": 1}},
         ),
         (
-            McpAnswer(parts=(Part(url="https://x.example/a"),)),
+            McpToolResult(parts=(Part(url="https://x.example/a"),)),
             {"files": [{"link": "https://x.example/a"}]},
         ),
     ],
 )
-async def test_a_result_is_as_plain_as_it_can_be(answer: McpAnswer, content: Any) -> None:
+async def test_a_result_is_as_plain_as_it_can_be(answer: McpToolResult, content: Any) -> None:
     assert (await content_of(answer))[0] == content
 
 
@@ -138,7 +139,7 @@ async def test_files_of_a_result_are_kept_as_artifacts() -> None:
         Part(raw=b"pdf", filename="報告.pdf"),
         Part(raw=b"odd", filename="x." + "y" * 40),
     )
-    content, _, runner = await content_of(McpAnswer(parts=parts))
+    content, _, runner = await content_of(McpToolResult(parts=parts))
     names = [entry["artifact"] for entry in content["files"]]
     assert [name.rpartition(".")[2] for name in names[:2]] == ["png", "pdf"]
     assert content["files"][1]["media_type"] == "application/octet-stream"
@@ -149,7 +150,7 @@ async def test_files_of_a_result_are_kept_as_artifacts() -> None:
 
 async def test_more_than_fits_is_cut_and_kept_whole() -> None:
     content, _, runner = await content_of(
-        McpAnswer(parts=(Part(text="長" * 50),), structured={"x": "y" * 50}), max_characters=20
+        McpToolResult(parts=(Part(text="長" * 50),), structured={"x": "y" * 50}), max_characters=20
     )
     assert content["text"].startswith("長" * 20 + "\n[cut: these are 20 of 50 characters")
     assert content["data"].startswith('{"x":"')
@@ -165,9 +166,9 @@ async def test_what_calls_itself_destructive_asks_first_unless_told_otherwise() 
     assert paused.status == "input_required"
     fine = await ran(runner_of(PaperServer(look), call("look"), "seen"))
     assert fine.text == "seen"
-    trusted = McpTools(command=["shop"], confirm=False)
+    trusted = McpToolset(command=["shop"], confirm=False)
     assert (await ran(runner_of(PaperServer(wipe), call("wipe"), "gone", tools=[trusted]))).text
-    careful = McpTools(command=["shop"], confirm={"look": "Really look?"})
+    careful = McpToolset(command=["shop"], confirm={"look": "Really look?"})
     asked = await ran(runner_of(PaperServer(look), call("look"), tools=[careful]))
     assert asked.requests[0].message == "Really look?"
     other = await ran(runner_of(PaperServer(wipe), call("wipe"), tools=[careful]))
@@ -175,7 +176,7 @@ async def test_what_calls_itself_destructive_asks_first_unless_told_otherwise() 
 
 
 async def test_permissions_and_patience_are_set_for_all_or_one() -> None:
-    source = McpTools(command=["shop"], requires={"t": "shop:use"}, timeout={"t": 3.0})
+    source = McpToolset(command=["shop"], requires={"t": "shop:use"}, timeout={"t": 3.0})
     server = PaperServer(info("t"), info("u"))
     runner = runner_of(server, "x", tools=[source])
     context: Any = type("C", (), {"services": runner.services})
@@ -210,7 +211,7 @@ async def test_an_own_tool_keeps_its_name_and_a_servers_gives_way() -> None:
         return "own"
 
     server = PaperServer(info("look"), info("transfer_to_agent"))
-    source = McpTools(command=["shop"])
+    source = McpToolset(command=["shop"])
     runner = runner_of(server, [call("look"), call("shop_look")], "both", tools=[look, source])
     done = await ran(runner)
     assert {r.name: r.content for r in results(done)} == {"look": "own", "shop_look": "ok"}
@@ -219,9 +220,9 @@ async def test_an_own_tool_keeps_its_name_and_a_servers_gives_way() -> None:
 async def test_of_two_tools_that_come_to_the_same_name_the_first_counts() -> None:
     server = PaperServer(info("t"))
     sources = [
-        McpTools(command=["one"], prefix=""),
-        McpTools(command=["two"], prefix=""),
-        McpTools(command=["three"], prefix="third"),
+        McpToolset(command=["one"], prefix=""),
+        McpToolset(command=["two"], prefix=""),
+        McpToolset(command=["three"], prefix="third"),
     ]
     done = await ran(runner_of(server, [call("t"), call("third_t")], "x", tools=sources))
     assert [r.content for r in results(done)] == ["ok", "ok"]
@@ -229,7 +230,7 @@ async def test_of_two_tools_that_come_to_the_same_name_the_first_counts() -> Non
 
 async def test_only_what_is_wanted_is_taken() -> None:
     server = PaperServer(info("get_a"), info("put_a"))
-    source = McpTools(command=["shop"], only=["get_*"])
+    source = McpToolset(command=["shop"], only=["get_*"])
     runner = runner_of(server, call("put_a"), "no", tools=[source])
     done = await ran(runner)
     assert results(done)[0].content == {"error": "there is no tool 'put_a'; the tools are: get_a"}
@@ -242,7 +243,7 @@ async def test_a_model_that_misspells_a_tool_is_told_of_those_that_a_server_offe
         return "own"
 
     server = PaperServer(info("wipe"), info("dry"))
-    source = McpTools(command=["shop"])
+    source = McpToolset(command=["shop"])
     calls = [call("wip"), call("wipe"), call("look")]
     done = await ran(runner_of(server, calls, "done", tools=[look, source]))
     assert {r.name: r.content for r in results(done)} == {
@@ -270,7 +271,7 @@ async def test_a_server_that_is_away_ends_the_run_unless_it_is_not_required() ->
     server.offers = RemoteFailed("away")
     with pytest.raises(RemoteFailed, match="away"):
         await ran(runner_of(server, "x"))
-    optional = McpTools(command=["shop"], required=False)
+    optional = McpToolset(command=["shop"], required=False)
     assert (await ran(runner_of(server, "alone", tools=[optional]))).text == "alone"
 
 
@@ -294,7 +295,7 @@ async def test_a_resumed_run_takes_what_is_on_record_and_calls_only_what_is_open
 
 async def test_a_run_resumed_without_its_server_fails_the_open_call_only() -> None:
     server = PaperServer(info("ask", destructive=True))
-    source = McpTools(command=["shop"])
+    source = McpToolset(command=["shop"])
 
     def back(prompt: Any) -> str:
         return "end"
@@ -321,7 +322,7 @@ async def test_a_tool_unknown_when_it_was_called_stays_so_when_resumed() -> None
 
 
 def test_a_tool_that_is_gone_is_a_name_and_no_more() -> None:
-    gone = GoneTool("t", "why")
+    gone = UnavailableTool("t", "why")
     assert gone.spec.name == "t" and gone.checked({"a": 1}) == {"a": 1}
 
 
@@ -347,7 +348,7 @@ def test_a_tool_that_is_gone_is_a_name_and_no_more() -> None:
 )
 def test_what_cannot_work_is_refused_when_it_is_built(fields: Any, told: str) -> None:
     with pytest.raises(InvalidTree, match=told):
-        McpTools(**fields)
+        McpToolset(**fields)
 
 
 @pytest.mark.parametrize(
@@ -361,23 +362,23 @@ def test_what_cannot_work_is_refused_when_it_is_built(fields: Any, told: str) ->
     ],
 )
 def test_a_server_is_called_after_what_it_is(fields: Any, name: str) -> None:
-    assert McpTools(**fields).name == name
+    assert McpToolset(**fields).name == name
 
 
 def test_two_sources_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidTree, match="two sources of tools called 'shop'"):
-        Agent(name="a", tools=[McpTools(command=["shop"]), McpTools(command=["shop"])])
+        Agent(name="a", tools=[McpToolset(command=["shop"]), McpToolset(command=["shop"])])
 
 
 def test_an_environment_is_given_by_value_or_by_name_and_not_shown() -> None:
-    source = McpTools(command=["x"], env=["KEY"])
+    source = McpToolset(command=["x"], env=["KEY"])
     assert source.address.env == (("KEY", "env:KEY"),)
-    named = McpTools(command=["x"], env={"KEY": "secret"})
+    named = McpToolset(command=["x"], env={"KEY": "secret"})
     assert named.address.env == (("KEY", "secret"),)
     assert "secret" not in repr(named) + repr(named.address)
     assert named.address.place == "x"
-    assert McpTools(url="https://x.example/mcp?q=1").address.place == "https://x.example"
-    run = McpTools(command=["/usr/bin/python3.12", "-S", "srv/shop.py", "--token", "ey.J0.x"])
+    assert McpToolset(url="https://x.example/mcp?q=1").address.place == "https://x.example"
+    run = McpToolset(command=["/usr/bin/python3.12", "-S", "srv/shop.py", "--token", "ey.J0.x"])
     assert run.address.place == "shop.py"
 
 
@@ -385,7 +386,7 @@ def test_what_looks_like_a_key_is_cut_from_the_words_of_others() -> None:
     said = (
         "skipped-because-of api_key=abcdefgh12 and sk-abcdefghijkl, Bearer 1234567890, 鍵は秘密の鍵"
     )
-    told = without_secrets(said, ["秘密の鍵", "of", ""])
+    told = redact_secrets(said, ["秘密の鍵", "of", ""])
     assert told == "skipped-because-of api_key=*** and ***, Bearer ***, 鍵は***"
 
 
@@ -399,5 +400,5 @@ def test_what_looks_like_a_key_is_cut_from_the_words_of_others() -> None:
     ],
 )
 def test_a_secret_is_cut_however_a_url_writes_it(written: str) -> None:
-    told = without_secrets(f"100% of ?key={written}&n=1", ["zebra/quilt 9 鍵"])
+    told = redact_secrets(f"100% of ?key={written}&n=1", ["zebra/quilt 9 鍵"])
     assert told == "100% of ?key=***&n=1"

@@ -20,7 +20,7 @@ from acc import (
     make_memory,
     tool,
 )
-from acc.application.remembering import MemoryChoice
+from acc.application.runtime.agent_memory import MemoryChoice
 from acc.domain.errors import InvalidInput
 from acc.testing import ScriptedModel, call
 

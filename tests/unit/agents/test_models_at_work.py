@@ -153,7 +153,7 @@ async def test_an_answer_that_does_not_fit_is_told_why_and_repaired() -> None:
 async def test_a_model_that_never_fits_is_given_up_within_the_bound() -> None:
     model = ScriptedModel("nonsense", repeat=True)
     agent = Agent(name="a", model=model, output_schema=Ticket)
-    with pytest.raises(ModelOutputInvalid, match="model of 'a' gave no usable answer 3 times"):
+    with pytest.raises(ModelOutputInvalid, match="returned invalid output 3 times"):
         await turn(agent, config=RunConfig(max_repairs=2))
     assert len(model.asked) == 3
     with pytest.raises(ModelOutputInvalid):

@@ -7,23 +7,17 @@ from typing import Any
 import pytest
 
 from acc import Agent, BaseAgent, RequestKind, RunContext, Runner, tool
-from acc.application.use_cases.offer_agents import (
-    OfferAgents,
+from acc.application.use_cases.serve_mcp import (
+    ServeMcpUseCase,
     form,
     form_answer,
     progress_of,
     standing_alone,
 )
 from acc.domain.errors import InvalidInput, NotFound
-from acc.domain.value_objects.event import (
-    Event,
-    EventActions,
-    EventKind,
-    InputRequest,
-    Part,
-    ToolCall,
-    text_part,
-)
+from acc.domain.value_objects.approval import InputRequest
+from acc.domain.value_objects.content import Part, ToolCall, text_part
+from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.testing import ScriptedModel, call
 
 
@@ -33,9 +27,9 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def offer(*script: Any) -> OfferAgents:
+def offer(*script: Any) -> ServeMcpUseCase:
     agent = Agent(name="till", model=ScriptedModel(*script), tools=[pay])
-    return OfferAgents({"till": Runner(agent)})
+    return ServeMcpUseCase({"till": Runner(agent)})
 
 
 async def test_a_call_is_a_turn_of_a_conversation() -> None:
@@ -94,7 +88,7 @@ async def test_only_who_is_offered_can_be_called() -> None:
     with pytest.raises(NotFound):
         await offer().waiting("other", "c")
     with pytest.raises(InvalidInput, match="no agent to offer"):
-        OfferAgents({})
+        ServeMcpUseCase({})
 
 
 def request(kind: RequestKind, **fields: Any) -> InputRequest:
@@ -175,7 +169,7 @@ async def test_a_sub_agent_can_stand_alone() -> None:
     alone = standing_alone(middle)
     assert alone.parent is None and middle.parent is root
     assert alone.sub_agents[0].parent is alone and leaf.parent is middle
-    done = await OfferAgents({"middle": Runner(alone)}).call("middle", {"message": "x"})
+    done = await ServeMcpUseCase({"middle": Runner(alone)}).call("middle", {"message": "x"})
     assert done.text == "hi"
     with pytest.raises(InvalidInput, match="'odd' cannot be offered by itself"):
         standing_alone(Odd(3))

@@ -6,7 +6,7 @@ import pytest
 from small_agents import WHO, Does, OldStore, approved
 
 from acc import BaseAgent, ParallelAgent, RunContext, Runner, SequentialAgent
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.testing import FrozenClock
 
 

@@ -20,7 +20,7 @@ from acc import (
     approve,
     tool,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import ReplayMismatch
 from acc.domain.value_objects.session import SessionKey

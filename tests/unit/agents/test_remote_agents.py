@@ -36,11 +36,11 @@ from acc import (
     approve,
     deny,
 )
-from acc.application.serving.telling import INPUT_REQUEST
+from acc.application.a2a.projection import INPUT_REQUEST
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import AddressRefused, InvalidInput, Unauthenticated
-from acc.domain.value_objects.event import InputAnswer, Verdict
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer
+from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.run import CallContext, Grant
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
@@ -370,8 +370,8 @@ async def test_several_questions_are_asked_and_answered_together() -> None:
         ({"value": {"n": 1}}, (Part(data={"n": 1}, media_type="application/json"),)),
         ({"arguments": {"n": 2}}, (Part(data={"n": 2}, media_type="application/json"),)),
         ({}, (text("continue"),)),
-        ({"verdict": Verdict.DENY, "reason": "not now"}, (text("not now"),)),
-        ({"verdict": Verdict.DENY}, (text("no"),)),
+        ({"verdict": ApprovalDecision.DENY, "reason": "not now"}, (text("not now"),)),
+        ({"verdict": ApprovalDecision.DENY}, (text("no"),)),
     ],
 )
 async def test_a_question_in_words_is_answered_in_words(
@@ -494,7 +494,7 @@ def test_a_remote_agent_that_cannot_work_is_refused(fields: dict[str, Any], faul
 
 
 def test_an_address_is_shown_without_its_path_and_credentials() -> None:
-    assert RemoteAddress(url="https://A.example:443/x?token=1").place == "https://a.example"
-    assert RemoteAddress(url="http://[::1]:8000/x").place == "http://[::1]:8000"
+    assert RemoteEndpoint(url="https://A.example:443/x?token=1").place == "https://a.example"
+    assert RemoteEndpoint(url="http://[::1]:8000/x").place == "http://[::1]:8000"
     with pytest.raises(InvalidInput, match="is no URL"):
-        RemoteAddress(url=3)  # type: ignore[arg-type]
+        RemoteEndpoint(url=3)  # type: ignore[arg-type]

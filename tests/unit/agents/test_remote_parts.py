@@ -7,7 +7,7 @@ import pytest
 from remote_desk import Desk, desk, made, said, shop, status, task, text
 
 from acc import EventKind, Part, RemoteFailed, approve
-from acc.application.agents.remote_answers import beside_text
+from acc.application.agents.remote_content import beside_text
 from acc.domain.value_objects.task import ArtifactUpdate, Message, Task, TaskState
 from acc.testing import ScriptedRemote
 

@@ -10,11 +10,11 @@ from acc import (
     approve,
 )
 from acc.domain.errors import InvalidInput, NotFound, Unauthenticated
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.task import (
     Task,
     TaskState,
 )
-from acc.domain.value_objects.value import changed
 from acc.testing import ScriptedRemote
 
 
@@ -110,7 +110,7 @@ async def test_an_answer_refused_by_a_task_that_asks_no_more_fails_the_run(
 async def test_a_conversation_that_the_server_has_forgotten_begins_anew(
     refused: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = changed(task(), context_id="context-2")
+    other = replace(task(), context_id="context-2")
     office, remote = desk(shop(), "one", refused, other, "three")
     await office.say("first")
     with caplog.at_level(logging.WARNING, "acc.run"):

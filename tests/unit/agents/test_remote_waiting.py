@@ -19,7 +19,7 @@ from acc import (
     RunStatus,
     approve,
 )
-from acc.application.agents import remote_waiting
+from acc.application.agents import remote as remote_waiting
 from acc.domain.errors import StorageFailed, TaskNotCancelable
 from acc.domain.value_objects.task import Task
 from acc.testing import ScriptedModel, ScriptedRemote, call

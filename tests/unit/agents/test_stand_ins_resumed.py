@@ -16,7 +16,7 @@ from acc import (
     SequentialAgent,
     approve,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.testing import FrozenClock
 
 
@@ -37,7 +37,7 @@ def steps(done: list[str], kind: type[Any] = SequentialAgent) -> BaseAgent:
     return agent
 
 
-PRETENDING = RunConfig(stand_ins={"first": pretend, "last": pretend})
+PRETENDING = RunConfig(stubs={"first": pretend, "last": pretend})
 
 
 @pytest.mark.parametrize("kind", [SequentialAgent, ParallelAgent])
@@ -78,7 +78,7 @@ async def test_without_its_functions_a_run_is_not_resumed_and_goes_on_waiting() 
 async def test_a_text_on_record_comes_before_what_the_runner_has() -> None:
     done: list[str] = []
     runner = Runner(steps(done), config=PRETENDING)
-    mixed = RunConfig(stand_ins={"first": pretend, "last": "as it was"})
+    mixed = RunConfig(stubs={"first": pretend, "last": "as it was"})
     paused = await runner.run(**WHO, message="go", config=mixed)
     assert ((await approved(runner, paused)).text, done) == ("as it was", [])
 

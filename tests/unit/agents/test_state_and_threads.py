@@ -10,7 +10,7 @@ import pytest
 from small_agents import WHO
 
 from acc import Agent, Runner, ToolContext, tool
-from acc.application.state import State, StateView
+from acc.application.runtime.state import State, StateView
 from acc.testing import ScriptedModel, call
 
 _THREADS = 8

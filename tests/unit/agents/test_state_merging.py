@@ -7,7 +7,7 @@ import pytest
 from small_agents import Does, Writes, turn
 
 from acc import LoopAgent, ParallelAgent, RunContext
-from acc.application.state import ABSENT, MergeRule, State, StateView, merge_branches
+from acc.application.runtime.state import ABSENT, MergeRule, State, StateView, merge_branches
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 

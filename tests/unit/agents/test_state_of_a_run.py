@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_agents import WHO, Does, Writes, results, turn
 
 from acc import Agent, EventKind, RunContext, Runner, SequentialAgent, ToolContext, tool
-from acc.application.state import State
+from acc.application.runtime.state import State
 from acc.domain.errors import StateNotStorable
 from acc.domain.value_objects.session import Scope, scope_of
 from acc.testing import ScriptedModel, call

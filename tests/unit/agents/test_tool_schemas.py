@@ -127,7 +127,7 @@ def test_a_paragraph_after_the_arguments_belongs_to_the_description() -> None:
 
 def test_types_of_all_kinds_have_a_schema() -> None:
     @tool
-    def order(  # noqa: PLR0913 - one of each kind
+    def order(
         item: Annotated[str, msgspec.Meta(description="What.", max_length=20)],
         kind: Literal["new", "used"],
         level: Level,

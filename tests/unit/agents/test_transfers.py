@@ -21,7 +21,7 @@ from acc import (
     exit_loop,
     tool,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore
+from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.domain.errors import ModelOutputInvalid, TransferLoop
 from acc.testing import FrozenClock, ScriptedModel, call
 

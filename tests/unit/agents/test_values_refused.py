@@ -117,10 +117,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "tool 'a': confirm_expires cannot be 'xxx'",
     ),
     "a stand-in that is none": (
-        lambda: RunConfig(stand_ins={"a": THREE}),
+        lambda: RunConfig(stubs={"a": THREE}),
         "stand_ins maps names of agents to texts or functions, unlike {'a': 3}",
     ),
-    "stand-ins without names": (lambda: RunConfig(stand_ins=THREE), "stand_ins maps names"),
+    "stand-ins without names": (lambda: RunConfig(stubs=THREE), "stand_ins maps names"),
     "a switch that is none": (
         lambda: RunConfig(snapshots=THREE),
         "snapshots cannot be 3",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acc.adapters.chat.naming import Spoken
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

@@ -6,7 +6,7 @@ import pytest
 
 from acc.adapters.chat.turns import plain
 from acc.adapters.chat.writing import as_json, sendable, sorted_json
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult, text_part
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
 from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
 
 HALF = "caf\udce9"

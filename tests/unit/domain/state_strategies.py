@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from acc.domain.ccs_schema import LIMITS
+from acc.domain.ccs import LIMITS
 from acc.domain.language import one_line
 from acc.domain.value_objects.ccs import (
     ArtifactReference,

@@ -5,9 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_strategies import STATES
 
-from acc.domain.ccs_budget import SMALLEST_BUDGET, CountTokens, fit
-from acc.domain.ccs_schema import check_limits
-from acc.domain.ccs_text import render_state
+from acc.domain.ccs import SMALLEST_BUDGET, CountTokens, check_limits, fit, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import (
     ArtifactReference,

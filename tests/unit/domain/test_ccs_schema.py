@@ -3,7 +3,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_strategies import STATES
 
-from acc.domain.ccs_schema import LIMITS, as_payload, check_limits, parse_state
+from acc.domain.ccs import LIMITS, as_payload, check_limits, parse_state
 from acc.domain.errors import InvalidState
 from acc.domain.value_objects.ccs import (
     ArtifactReference,

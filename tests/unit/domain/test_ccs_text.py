@@ -2,8 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from state_strategies import ANY_TEXT, STATES
 
-from acc.domain.ccs_schema import LIMITS
-from acc.domain.ccs_text import parse_text, render_items, render_state
+from acc.domain.ccs import LIMITS, parse_text, render_items, render_state
 from acc.domain.errors import InvalidState
 from acc.domain.value_objects.ccs import (
     ArtifactReference,

@@ -14,13 +14,13 @@ from acc.domain import errors
             "invalid_scenario",
             "a.toml",
         ),
-        (errors.InvalidTurnOrder(2, 4), "invalid_turn_order", "expected 2, found 4"),
+        (errors.InvalidTurnOrder(2, 4), "invalid_turn_order", "expected 2, got 4"),
         (errors.InvalidGate("x"), "invalid_gate", "x"),
         (errors.JudgeContractBroken(3, {"b", "a"}, {"c"}), "judge_contract_broken", "['a', 'b']"),
         (errors.RunMismatch("out", ["seed: 0, not 1"]), "run_mismatch", "  seed: 0, not 1"),
         (errors.RunDamaged("x"), "run_damaged", "x"),
         (errors.StorageFailed("x"), "storage_failed", "x"),
-        (errors.AnswerUnreadable("x"), "answer_unreadable", "x"),
+        (errors.InvalidResponse("x"), "answer_unreadable", "x"),
         (errors.RemoteRejected("shop", "no stock"), "remote_rejected", "is rejected: no stock"),
     ],
 )
@@ -38,6 +38,6 @@ def test_scenario_error_names_the_file_before_every_fault() -> None:
 
 
 def test_a_failure_of_a_model_tells_whether_someone_must_mend_something_first() -> None:
-    assert errors.ModelFailed("no", reason="key_refused").is_mistake
-    assert not errors.ModelFailed("no", reason="rate_limit").is_mistake
-    assert not errors.ModelFailed("no").is_mistake
+    assert errors.ModelFailed("no", reason="key_refused").is_configuration_error
+    assert not errors.ModelFailed("no", reason="rate_limit").is_configuration_error
+    assert not errors.ModelFailed("no").is_configuration_error

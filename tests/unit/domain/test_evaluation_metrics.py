@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.domain.evaluation_metrics import (
+from acc.domain.metrics import (
     METRIC_NAMES,
     drift_rate,
     hallucination_rate,

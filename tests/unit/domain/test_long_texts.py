@@ -5,11 +5,19 @@ from collections.abc import Callable
 
 import pytest
 
+from acc.domain.format_rules import (
+    breach,
+    count_bullets,
+    count_words,
+    is_directive,
+    is_doubtful,
+    is_question,
+    lifts,
+    read_rule,
+)
 from acc.domain.language import contains_text, said, sentences, term_list, values
-from acc.domain.rule_checking import breach, count_bullets, count_words
-from acc.domain.rule_reading import is_directive, is_doubtful, is_question, lifts, read_rule
 from acc.domain.statements import frame
-from acc.domain.value_objects.rule import Rule, RuleKind
+from acc.domain.value_objects.format_rule import Rule, RuleKind
 
 LENGTH = 100_000
 #: Far above what linear work takes, far below what backtracking takes.

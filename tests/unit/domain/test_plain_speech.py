@@ -2,10 +2,10 @@
 
 import pytest
 
+from acc.domain.format_rules import is_question, lifted_by, lifts, read_rule
 from acc.domain.language import said, shown
-from acc.domain.rule_reading import is_question, lifted_by, lifts, read_rule
 from acc.domain.statements import frame, supersedes
-from acc.domain.value_objects.rule import RuleKind as K
+from acc.domain.value_objects.format_rule import RuleKind as K
 
 
 @pytest.mark.parametrize(

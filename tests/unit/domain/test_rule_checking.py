@@ -2,14 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.domain.rule_checking import (
-    OMISSIONS,
-    breach,
-    count_bullets,
-    count_characters,
-    count_words,
-)
-from acc.domain.value_objects.rule import NUMBERED, WORDED, Rule, RuleKind
+from acc.domain.format_rules import OMISSIONS, breach, count_bullets, count_characters, count_words
+from acc.domain.value_objects.format_rule import NUMBERED, WORDED, Rule, RuleKind
 
 
 def counted(kind: RuleKind, number: int) -> Rule:

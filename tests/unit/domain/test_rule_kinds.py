@@ -1,7 +1,7 @@
 import pytest
 
-from acc.domain.rule_reading import read_rule
-from acc.domain.value_objects.rule import RuleKind as K
+from acc.domain.format_rules import read_rule
+from acc.domain.value_objects.format_rule import RuleKind as K
 
 COUNTED = [
     ("Keep every answer under 60 words.", K.MAX_WORDS, 59),

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from state_strategies import ANY_TEXT
 
-from acc.domain.rule_reading import (
+from acc.domain.format_rules import (
     is_directive,
     is_doubtful,
     is_question,

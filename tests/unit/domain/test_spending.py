@@ -2,21 +2,21 @@
 
 import pytest
 
-from acc.domain.errors import InvalidInput
-from acc.domain.spending import (
+from acc.domain.cost import (
     Account,
     Accounts,
+    CostCategory,
     ModelCall,
-    Part,
     Price,
     dollars,
     parse_price,
     spender,
 )
+from acc.domain.errors import InvalidInput
 
 
 def call(
-    part: Part = Part.AGENT,
+    part: CostCategory = CostCategory.AGENT,
     agent: str = "acc",
     *,
     cost: float | None = 0.01,
@@ -41,8 +41,8 @@ def test_calls_are_summed_by_part_and_agent() -> None:
     accounts = Accounts(
         [
             call(agent="b"),
-            call(Part.JUDGE, "", cost=0.5),
-            call(Part.COMPRESSOR, "a", cost=0.02),
+            call(CostCategory.JUDGE, "", cost=0.5),
+            call(CostCategory.COMPRESSOR, "a", cost=0.02),
             call(agent="a", model="n"),
             call(agent="a"),
             call(agent="z"),
@@ -63,11 +63,11 @@ def test_calls_are_summed_by_part_and_agent() -> None:
     assert second.models == ["n", "m"]
     assert accounts.total.calls == 6
     assert accounts.total.cost == pytest.approx(0.56)
-    agents = accounts.of(Part.AGENT)
+    agents = accounts.of(CostCategory.AGENT)
     assert agents is not None
     assert (agents.calls, agents.input_tokens, agents.models) == (4, 400, ["m", "n"])
     assert agents.money == "$0.0400"
-    assert Accounts().of(Part.JUDGE) is None
+    assert Accounts().of(CostCategory.JUDGE) is None
 
 
 def test_a_kept_answer_costs_nothing_and_is_counted_apart() -> None:
@@ -93,10 +93,12 @@ def test_a_price_that_is_not_known_is_never_nothing() -> None:
 
 def test_the_unknown_price_of_one_agent_does_not_hide_the_known_one_of_another() -> None:
     accounts = Accounts([call(agent="a", cost=None), call(agent="b", cost=0.5)])
-    found = accounts.of(Part.AGENT)
+    found = accounts.of(CostCategory.AGENT)
     assert found is not None
     assert found.money == "$0.5000 and 1 call of unknown price"
-    unknown = Accounts([call(agent="a", cost=None), call(agent="b", cost=None)]).of(Part.AGENT)
+    unknown = Accounts([call(agent="a", cost=None), call(agent="b", cost=None)]).of(
+        CostCategory.AGENT
+    )
     assert unknown is not None
     assert unknown.money == "price not known"
 

@@ -14,14 +14,14 @@ from acc.domain.value_objects.evaluation import (
 )
 from acc.domain.value_objects.evaluation_run import (
     AgentChoice,
-    RunConfiguration,
+    EvaluationConfig,
     ScenarioChoice,
     jobs_of,
 )
+from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, WORDED, Rule, RuleKind
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
-from acc.domain.value_objects.rule import NUMBERED, SINGULAR, WORDED, Rule, RuleKind
+from acc.domain.value_objects.memory import Evidence, Source
 from acc.domain.value_objects.scenario import Expectation
-from acc.domain.value_objects.turn import Artifact, Source
 
 FULL = OutcomeScores(relevance=10, answer_quality=8, instruction_following=6, coherence=4)
 CLEAN = HallucinationAudit(supported_claims=1, unsupported_claims=0)
@@ -150,7 +150,7 @@ def test_body_is_the_content_of_a_typed_item(item: str, content: str) -> None:
 def test_only_a_users_own_words_are_trusted(
     source: Source, quoted: bool, trusted: bool, provenance: str
 ) -> None:
-    artifact = Artifact(id="a1", turn_id=3, text="x", source=source, quoted=quoted)
+    artifact = Evidence(id="a1", turn_id=3, text="x", source=source, quoted=quoted)
     assert (artifact.trusted, artifact.provenance) == (trusted, provenance)
 
 
@@ -159,7 +159,7 @@ def test_run_has_one_episode_per_scenario_and_seed_in_order() -> None:
         ScenarioChoice(reference=name, id=name, domain="d", language="en", digest="0")
         for name in ("one", "two")
     )
-    configuration = RunConfiguration(
+    configuration = EvaluationConfig(
         version="1",
         scenarios=scenarios,
         agents=(AgentChoice(name="acc", kind="acc"),),

@@ -7,9 +7,9 @@ from typing import Any
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
-from acc.application.agents.tool import tool
 from acc.application.agents.workflow import SequentialAgent
-from acc.bootstrap.parts import acc_memory
+from acc.application.tools.tool import tool
+from acc.bootstrap.memory import acc_memory
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 lone = LlmAgent(name="assistant", memory="acc")

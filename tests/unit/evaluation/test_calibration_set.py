@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from acc.adapters.evaluation.calibration_files import load_cases
-from acc.domain.calibration import CalibrationCase, CalibrationItem, Label
+from acc.adapters.evaluation.calibration import load_cases
 from acc.domain.language import is_japanese, is_negated, terms
+from acc.domain.value_objects.evaluation_run import CalibrationCase, CalibrationItem, Label
 
 CASES = load_cases()
 ITEMS = [(case, item) for case in CASES for item in case.items]

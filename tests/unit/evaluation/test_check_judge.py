@@ -6,19 +6,18 @@ from pathlib import Path
 import pytest
 from judging_model import JudgingModel
 
-from acc.adapters.evaluation.calibration_files import load_cases
+from acc.adapters.evaluation.calibration import load_cases
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
-from acc.application.use_cases.check_judge import (
+from acc.application.use_cases.calibrate_judge import (
     NO_CLAIM,
     NO_RULE,
     NOT_SUPPORTED,
     UNSCORED,
-    CheckJudgeUseCase,
+    CalibrateJudgeUseCase,
     Reading,
     figures_of,
 )
-from acc.domain.calibration import CalibrationCase, CalibrationItem, Label
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation import (
     ClaimVerdict,
@@ -27,6 +26,7 @@ from acc.domain.value_objects.evaluation import (
     HallucinationAudit,
     OutcomeScores,
 )
+from acc.domain.value_objects.evaluation_run import CalibrationCase, CalibrationItem, Label
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -98,7 +98,7 @@ class Fixed:
 
 
 async def readings_of(judge: JudgeEvaluatorPort, one: CalibrationCase) -> list[Reading]:
-    return await CheckJudgeUseCase(lambda _: judge).run([one])
+    return await CalibrateJudgeUseCase(lambda _: judge).run([one])
 
 
 async def said(judge: Fixed, one: CalibrationItem) -> str:
@@ -158,7 +158,7 @@ async def test_figures_count_what_was_scored_and_say_what_was_not() -> None:
         seen.append(one.id)
         return False
 
-    readings = await CheckJudgeUseCase(lambda _: judge).run(
+    readings = await CalibrateJudgeUseCase(lambda _: judge).run(
         [case(*examples), case(*examples)], on_case=on_case
     )
     figures = figures_of(readings)

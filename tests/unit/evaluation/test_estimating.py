@@ -2,7 +2,7 @@
 
 import pytest
 
-from acc.application.estimating import (
+from acc.application.evaluation.plan import (
     ANSWER,
     Judging,
     Sizes,

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.evaluation.remote_agents import RemoteAgentRunner, footprint
-from acc.application.serving.telling import MEMORY_FOOTPRINT
+from acc.adapters.evaluation.agents import RemoteAgentRunner, footprint
+from acc.application.a2a.projection import MEMORY_FOOTPRINT
 from acc.bootstrap.evaluation import make_agent, parse_agents
 from acc.domain.errors import InvalidInput, RemoteFailed
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
 from acc.domain.value_objects.task import Message, Role, Task, TaskState, TaskStatus
 from acc.testing import RemoteAnswer, ScriptedRemote, queries

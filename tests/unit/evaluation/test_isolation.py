@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
+from acc.adapters.evaluation.agents import MemoryAgentRunner
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.bootstrap.evaluation import load_scenario, make_agent
-from acc.bootstrap.parts import make_memory
+from acc.bootstrap.memory import make_memory
 from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
 from acc.domain.value_objects.scenario import AnswerKind, Scenario, StressTopic
 from acc.testing import ScriptedModel

@@ -7,8 +7,7 @@ import pytest
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.bootstrap import judges, models
-from acc.bootstrap.judges import JudgeOptions, judging_of, open_judge
-from acc.bootstrap.judging import reason_not_to_judge
+from acc.bootstrap.judges import JudgeOptions, judging_of, open_judge, reason_not_to_judge
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import JudgeConfiguration
 from acc.testing import ScriptedJudge, ScriptedModel

@@ -5,9 +5,9 @@ import json
 import pytest
 from judging_model import JudgingModel
 
-from acc.adapters.evaluation.judging.asking import SchemaAsker
-from acc.adapters.evaluation.judging.driving import LONGEST_QUERY, TOPICS, ModelExaminer
-from acc.adapters.evaluation.scenario_files import load
+from acc.adapters.evaluation.judge_prompts import SchemaAsker
+from acc.adapters.evaluation.model_judge import LONGEST_QUERY, TOPICS, ModelExaminer
+from acc.adapters.evaluation.scenarios import load
 from acc.domain.errors import ModelOutputInvalid
 from acc.domain.value_objects.scenario import Scenario, StressTopic
 from acc.testing import ScriptedModel

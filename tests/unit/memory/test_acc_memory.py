@@ -2,12 +2,12 @@
 
 import pytest
 
-from acc.application.memory import AccMemory, artifacts_of
-from acc.bootstrap.parts import acc_memory
-from acc.domain.ccs_text import parse_text, render_state
+from acc.application.memory.acc import AccMemory, artifacts_of
+from acc.bootstrap.memory import acc_memory
+from acc.domain.ccs import parse_text, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.turn import Decision, RefusalReason, Source, TurnSignal, TurnTrace
+from acc.domain.value_objects.memory import Decision, RefusalReason, Source, TurnSignal, TurnTrace
 
 
 async def say(

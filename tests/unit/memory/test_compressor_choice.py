@@ -7,13 +7,13 @@ import pytest
 from proposals import faithful, proposal
 
 from acc import Agent, EventKind, Runner, RunResult, acc_memory, approve, make_memory, tool
-from acc.adapters.evaluation.agent_runners import MemoryAgentRunner
+from acc.adapters.evaluation.agents import MemoryAgentRunner
 from acc.adapters.reports.page_data import list_warnings
 from acc.adapters.reports.results import record_rows
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import evaluation, models
 from acc.bootstrap.agents import make_services
-from acc.cli.evaluate import EvaluationOptions, configure
+from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import BudgetExceeded, InvalidInput
 from acc.domain.value_objects.evaluation_run import jobs_of
 from acc.domain.value_objects.event import Event

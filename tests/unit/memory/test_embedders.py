@@ -10,10 +10,11 @@ from proposals import proposal
 
 from acc import Agent, Decision, MemoryView, Runner, TurnSignal, acc_memory
 from acc.adapters.memory.hybrid import HybridEvidenceStore
-from acc.application.memory import AccMemory
-from acc.bootstrap import agents, models, parts
+from acc.application.memory.acc import AccMemory
+from acc.bootstrap import agents, models
+from acc.bootstrap import memory as parts
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.turn import Artifact
+from acc.domain.value_objects.memory import Evidence
 from acc.ports.outbound.model_ports import ModelAnswer
 from acc.testing import ScriptedModel
 
@@ -69,7 +70,7 @@ async def test_vectors_of_another_size_than_before_cost_the_meaning_alone() -> N
     found = []
     for number in range(3):
         text = f"The pager code of desk {number} is {number}."
-        await store.add([Artifact(id=f"a{number}", turn_id=number, text=text)])
+        await store.add([Evidence(id=f"a{number}", turn_id=number, text=text)])
         found.append(await store.recall("the pager code", limit=9))
     assert [len(each) for each in found] == [1, 2, 3]
     assert [note.partition(": ")[2][:32] for note in store.take_notes()] == [

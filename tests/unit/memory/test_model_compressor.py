@@ -16,15 +16,15 @@ from proposals import (
     say,
 )
 
-from acc.adapters.memory.compressor import RuleCompressor
 from acc.adapters.memory.model_compressor import ModelCompressor
+from acc.adapters.memory.rule_compressor import RuleCompressor
 from acc.adapters.providers.trying import RetryingModel
-from acc.bootstrap.parts import token_counter
-from acc.domain.ccs_schema import json_schema
+from acc.bootstrap.memory import token_counter
+from acc.domain.ccs import json_schema
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.ccs import CompressedCognitiveState, StandingConstraint
-from acc.domain.value_objects.event import Usage
-from acc.domain.value_objects.turn import Artifact, Source, TurnSignal
+from acc.domain.value_objects.content import Usage
+from acc.domain.value_objects.memory import Evidence, Source, TurnSignal
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 from acc.testing import ScriptedModel
 
@@ -272,7 +272,7 @@ async def test_a_tool_result_can_be_reported_and_nothing_more() -> None:
 
 
 async def test_evidence_is_named_as_it_is_and_not_invented() -> None:
-    known = Artifact(id="t1.1", turn_id=1, text="The lead is Bo.")
+    known = Evidence(id="t1.1", turn_id=1, text="The lead is Bo.")
     answer = proposal(
         relational_map=["fact(The lead is Bo.)", "fact(The deputy is Zoe Lind.)"],
         retrieved_artifacts=[

@@ -2,11 +2,11 @@
 
 import pytest
 
-from acc.adapters.memory.recall import Bm25EvidenceStore
-from acc.application.memory import OracleMemory, RetrievalMemory, TranscriptMemory
-from acc.bootstrap.parts import MEMORIES, make_memory
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
+from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
+from acc.bootstrap.memory import MEMORIES, make_memory
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.turn import Decision, TurnSignal
+from acc.domain.value_objects.memory import Decision, TurnSignal
 from acc.ports.outbound.memory_ports import CanonicalReaderPort, MemoryPort
 from acc.testing import WordCounter
 

@@ -6,9 +6,9 @@ from math import log
 
 import pytest
 
-from acc.adapters.memory.recall import Bm25EvidenceStore
+from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.domain.language import term_list
-from acc.domain.value_objects.turn import Artifact
+from acc.domain.value_objects.memory import Evidence
 
 THINGS = ("gateway", "ledger", "clinic", "depot", "archive", "router", "cluster", "payroll")
 JAPANESE = ("決済", "基盤", "切替", "監視", "夜間", "当番", "承認", "在庫")
@@ -45,7 +45,7 @@ async def test_what_is_left_unread_would_not_have_been_among_the_best(
     stored = texts(words, 70)
     store = Bm25EvidenceStore()
     await store.add(
-        [Artifact(id=str(place), turn_id=1, text=text) for place, text in enumerate(stored)]
+        [Evidence(id=str(place), turn_id=1, text=text) for place, text in enumerate(stored)]
     )
     for cue in texts(words, 40):
         found = await store.recall(cue, limit=limit)
@@ -55,7 +55,7 @@ async def test_what_is_left_unread_would_not_have_been_among_the_best(
 async def test_among_many_that_match_alike_the_newest_come_first() -> None:
     store = Bm25EvidenceStore()
     for number in range(900):
-        await store.add([Artifact(id=str(number), turn_id=number, text="The limit is raised.")])
+        await store.add([Evidence(id=str(number), turn_id=number, text="The limit is raised.")])
     found = await store.recall("Which limit is raised?", limit=5)
     assert [candidate.artifact.id for candidate in found] == ["899", "898", "897", "896", "895"]
 
@@ -64,7 +64,7 @@ async def test_rare_words_outweigh_common_ones_in_a_large_store() -> None:
     store = Bm25EvidenceStore()
     for number in range(1_200):
         text = f"The limit of unit-{number % 90} is raised for the night shift of the depot."
-        await store.add([Artifact(id=str(number), turn_id=number, text=text)])
+        await store.add([Evidence(id=str(number), turn_id=number, text=text)])
     found = await store.recall("Is the limit of unit-7 raised for the night shift?", limit=6)
     assert {candidate.artifact.text for candidate in found} == {
         "The limit of unit-7 is raised for the night shift of the depot."

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from acc.adapters.memory.shortening import is_part, is_statement, shortens
+from acc.adapters.memory.extracts import is_part, is_statement, shortens
+from acc.domain.format_rules import is_question
 from acc.domain.language import sentences
-from acc.domain.rule_reading import is_question
 
 GROUPS = tomllib.loads((Path(__file__).parent / "shortenings.toml").read_text(encoding="utf-8"))
 

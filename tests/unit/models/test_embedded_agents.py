@@ -5,11 +5,13 @@ from typing import Any
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
-from acc.application.agents.tool import exit_loop, tool
 from acc.application.agents.workflow import LoopAgent, SequentialAgent
-from acc.application.context import RunResult
+from acc.application.runtime.context import RunResult
+from acc.application.tools.tool import exit_loop, tool
 from acc.bootstrap.agents import Runner
-from acc.domain.value_objects.event import EventKind, RunStatus, approve, deny
+from acc.domain.value_objects.approval import approve, deny
+from acc.domain.value_objects.event import EventKind
+from acc.domain.value_objects.run import RunStatus
 
 
 def find_order(customer_email: str) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.models.embedded import EmbeddedModel
-from acc.domain.rule_checking import breach, count_bullets
-from acc.domain.value_objects.rule import Rule, RuleKind
+from acc.adapters.embedded_model.model import EmbeddedModel
+from acc.domain.format_rules import breach, count_bullets
+from acc.domain.value_objects.format_rule import Rule, RuleKind
 from acc.ports.outbound.model_ports import Prompt
 
 FACTS = """user: The incident lead is Mara Lindqvist. The rollback window is 30 minutes.

@@ -17,9 +17,9 @@ from acc.adapters.models.hosted_embeddings import (
     HostedEmbedder,
     parse_embeddings,
 )
-from acc.bootstrap.parts import make_embedder
+from acc.bootstrap.memory import make_embedder
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.turn import Artifact, Decision, TurnSignal
+from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
 
 KEY = "sk-secret-0123456789"
 
@@ -313,7 +313,7 @@ async def test_vectors_are_kept_for_the_newest_and_asked_for_again_for_the_rest(
     for number in range(6):
         first = number * 300
         await store.add(
-            [Artifact(id=f"{n}", turn_id=n, text=f"Unit u-{n}") for n in range(first, first + 300)]
+            [Evidence(id=f"{n}", turn_id=n, text=f"Unit u-{n}") for n in range(first, first + 300)]
         )
         await store.recall(f"Unit u-{first}", limit=2)
     assert len(store._vectors) <= 1_024
@@ -324,7 +324,7 @@ async def test_only_words_are_asked_for_where_only_words_count() -> None:
     embedder = _Directions()
     store = HybridEvidenceStore(embedder=embedder)
     assert await store.recall("revert", limit=3) == ()
-    await store.add([Artifact(id="1", turn_id=1, text="The rollback window is 30 minutes.")])
+    await store.add([Evidence(id="1", turn_id=1, text="The rollback window is 30 minutes.")])
     assert len(await store.recall("rollback", limit=3, by_words=True)) == 1
     assert await store.recall("rollback", limit=0) == ()
     assert embedder.asked == []

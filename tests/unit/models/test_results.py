@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tool_prompts import ask, called, done, specs
 
-from acc.adapters.models.results import tell_results
-from acc.adapters.models.schemas import accepts, empty_of, resolved
-from acc.domain.value_objects.event import ToolResult
+from acc.adapters.embedded_model.schemas import accepts, empty_of, resolved
+from acc.adapters.embedded_model.tools import tell_results
+from acc.domain.value_objects.content import ToolResult
 
 
 def look_up(question: str) -> str:

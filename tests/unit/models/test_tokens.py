@@ -1,18 +1,43 @@
-"""Counting tokens part by part gives what counting the whole gives."""
+"""Token counts are those of the reference implementation, whole or in parts."""
 
 import bpe_openai
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.bootstrap.parts import token_counter
+from acc.bootstrap.memory import token_counter
 
 PARTS = ["a", "Z9", "don't", "日本", "カ", "。", ".", "/", "'s", "é", "-", "x" * 401]
 SEAMS = [" ", "  ", "\t", "\r", "\u3000", "\n", "\n\n", "|", " | ", " |\n", ": ", " : ", "\ngoal: "]
+REFERENCE = bpe_openai.get_encoding("o200k_base")
+COUNTER = token_counter()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(PARTS + SEAMS), min_size=250, max_size=350))
 def test_a_long_text_has_as_many_tokens_as_its_parts(pieces: list[str]) -> None:
     text = "".join([*pieces, "x" * 200])
-    whole = bpe_openai.get_encoding("o200k_base").encode_ordinary(text)
-    assert token_counter().count(text) == len(whole)
+    assert COUNTER.count(text) == len(REFERENCE.encode_ordinary(text))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(max_size=120))
+def test_any_text_has_as_many_tokens_as_the_reference_counts(text: str) -> None:
+    assert COUNTER.count(text) == len(REFERENCE.encode_ordinary(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<|endoftext|> is ordinary text",
+        "a'\u017f'LLa",
+        "def f(x: int) -> int:\n\treturn x  # 数える\n",
+        "👩\u200d👩\u200d👧\u200d👦 🇯🇵 1\ufe0f\u20e3",
+        "か\u3099 が ﾊﾟ \u0301",
+        "a\ud800b",
+        "\ud83d\ude00 is a pair of surrogates",
+    ],
+)
+def test_an_unusual_text_has_as_many_tokens_as_the_reference_counts(text: str) -> None:
+    assert COUNTER.count(text) == len(REFERENCE.encode_ordinary(text))

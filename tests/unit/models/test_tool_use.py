@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_prompts import ask, called, done, said, specs, transfer
 
-from acc.adapters.models.embedded import EmbeddedModel
+from acc.adapters.embedded_model.model import EmbeddedModel
 from acc.application.agents.llm import LlmAgent
-from acc.application.agents.tool import AgentTool, exit_loop
-from acc.domain.value_objects.event import Part, ToolCall
+from acc.application.tools.tool import AgentTool, exit_loop
+from acc.domain.value_objects.content import Part, ToolCall
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 
 

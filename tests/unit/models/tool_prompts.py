@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.models.embedded import EmbeddedModel
-from acc.application.agents.tool import FunctionTool
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.adapters.embedded_model.model import EmbeddedModel
+from acc.application.tools.tool import FunctionTool
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 
 

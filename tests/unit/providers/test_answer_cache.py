@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.providers.cache import CachedModel, check_folder
-from acc.application.waiting.patience import Patience
+from acc.application.runtime.deadlines import PausableTimeout
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult, Usage
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 from acc.testing import ScriptedModel
 
@@ -309,7 +309,7 @@ async def test_who_waits_for_anothers_question_loses_no_patience(tmp_path: Path)
     model = of(inner, tmp_path)
 
     async def patient() -> str:
-        async with Patience(0.01):
+        async with PausableTimeout(0.01):
             return (await model.complete(PROMPT)).text
 
     async with asyncio.TaskGroup() as group:

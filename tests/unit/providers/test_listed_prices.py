@@ -6,7 +6,7 @@ from pydantic_ai.usage import RequestUsage
 
 from acc.adapters.providers.choice import parse_choice
 from acc.adapters.providers.pricing import Prices, call_cost, listed_cost
-from acc.domain.value_objects.event import Usage
+from acc.domain.value_objects.content import Usage
 
 
 @pytest.mark.parametrize(

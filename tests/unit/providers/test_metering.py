@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from acc.adapters.providers.metering import MeteredModel, PricedModel
+from acc.domain.cost import FREE, CostCategory, ModelCall, Price
 from acc.domain.errors import ModelFailed
-from acc.domain.spending import FREE, ModelCall, Part, Price
-from acc.domain.value_objects.event import Usage
+from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 PROMPT = Prompt(query="?")
@@ -32,7 +32,7 @@ class Teller:
 
 def metered(model: LanguageModelPort) -> tuple[MeteredModel, list[ModelCall]]:
     calls: list[ModelCall] = []
-    asked = ModelCall(part=Part.COMPRESSOR, agent="acc", model="m")
+    asked = ModelCall(part=CostCategory.COMPRESSOR, agent="acc", model="m")
     made = MeteredModel(model, asked, on_call=calls.append)
     return made, calls
 
@@ -44,7 +44,7 @@ async def test_a_call_is_told_with_its_tokens_and_its_price() -> None:
     pieces = [piece async for piece in model.stream(PROMPT)]
     assert isinstance(pieces[-1], ModelAnswer)
     expected = ModelCall(
-        part=Part.COMPRESSOR,
+        part=CostCategory.COMPRESSOR,
         agent="acc",
         model="m",
         input_tokens=1_000,

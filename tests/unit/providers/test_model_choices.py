@@ -283,7 +283,10 @@ def test_names_are_checked_without_a_key_and_without_the_library(
 
 @pytest.mark.parametrize(
     ("name", "needed"),
-    [("openai:gpt-5.2", "httpx2: pip install 'acc[providers]'"), ("ollama:a", "'acc[models]'")],
+    [
+        ("openai:gpt-5.2", "httpx2: pip install 'acc-agents[providers]'"),
+        ("ollama:a", "'acc-agents[models]'"),
+    ],
 )
 def test_what_is_not_installed_is_told_before_anything_is_asked(
     name: str, needed: str, monkeypatch: pytest.MonkeyPatch

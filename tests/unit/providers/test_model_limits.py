@@ -10,8 +10,8 @@ import pytest
 
 from acc.adapters.providers import limiting
 from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits, Seats
-from acc.application.waiting.patience import Patience
-from acc.domain.value_objects.event import Usage, text_part
+from acc.application.runtime.deadlines import PausableTimeout
+from acc.domain.value_objects.content import Usage, text_part
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
 from acc.testing import ScriptedModel
 
@@ -226,7 +226,7 @@ async def test_time_in_line_is_none_that_the_model_took() -> None:
             pass
 
     async def asked() -> ModelAnswer:
-        async with Patience(0.3):
+        async with PausableTimeout(0.3):
             return await model.complete(Prompt(query="q"))
 
     async with asyncio.TaskGroup() as group:
@@ -242,7 +242,7 @@ async def test_time_that_the_model_takes_after_the_line_counts() -> None:
 
     model = LimitedModel(Hanging(), Limiter(Limits(requests_per_minute=600)))
     with pytest.raises(TimeoutError):
-        async with Patience(0.02):
+        async with PausableTimeout(0.02):
             await model.complete(Prompt(query="q"))
 
 

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from acc import Agent, ModelAnswer, Runner, Usage
-from acc.cli.conversation import show_usage
+from acc.cli.event_view import show_usage
 from acc.testing import ScriptedModel
 
 

@@ -14,7 +14,7 @@ from acc.adapters.providers.wires.chat import CompatibleWire, OpenAIChatWire
 from acc.adapters.providers.wires.google import GoogleWire
 from acc.adapters.providers.wires.responses import ResponsesWire
 from acc.adapters.providers.wires.wire import Wire, merged
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
 
 WIRES: dict[str, Any] = {

@@ -26,7 +26,7 @@ from acc.adapters.reports.charts import (
     moving_average,
     stress_shares,
 )
-from acc.domain.evaluation_metrics import METRIC_NAMES
+from acc.domain.metrics import METRIC_NAMES
 
 
 def summary_of(

@@ -7,10 +7,10 @@ import pytest
 
 from acc.adapters.reports.costs import CostFile, account_from_fields, cost_fields
 from acc.adapters.reports.page_data import cost_rows, unmetered
+from acc.domain.cost import Accounts, CostCategory, ModelCall
 from acc.domain.errors import RunDamaged, StorageFailed
-from acc.domain.spending import Accounts, ModelCall, Part
 
-CALL = ModelCall(part=Part.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
+CALL = ModelCall(part=CostCategory.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
 
 
 def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
@@ -21,10 +21,10 @@ def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
     assert file.read() == []
     with file.appending() as record:
         record.append(CALL)
-        record.append(ModelCall(part=Part.JUDGE, failed=True))
+        record.append(ModelCall(part=CostCategory.JUDGE, failed=True))
     with file.appending() as record:
         record.append(CALL)
-    assert file.read() == [CALL, ModelCall(part=Part.JUDGE, failed=True), CALL]
+    assert file.read() == [CALL, ModelCall(part=CostCategory.JUDGE, failed=True), CALL]
 
 
 def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) -> None:
@@ -61,16 +61,16 @@ def summary(*calls: ModelCall) -> dict[str, Any]:
 def test_the_page_splits_the_cost_and_states_unknown_prices() -> None:
     found = summary(
         CALL,
-        ModelCall(part=Part.COMPRESSOR, agent="acc", model="writer", cost=0.25),
-        ModelCall(part=Part.JUDGE, model="j", input_tokens=1_234),
-        ModelCall(part=Part.AGENT, agent="gone", cost=0.0, kept=True),
+        ModelCall(part=CostCategory.COMPRESSOR, agent="acc", model="writer", cost=0.25),
+        ModelCall(part=CostCategory.JUDGE, model="j", input_tokens=1_234),
+        ModelCall(part=CostCategory.AGENT, agent="gone", cost=0.0, kept=True),
     )
     rows = cost_rows(found)
     assert [(row.part, row.agent, row.account.money) for row in rows] == [
-        (Part.AGENT, "acc", "$0.5000"),
-        (Part.COMPRESSOR, "acc", "$0.2500"),
-        (Part.AGENT, "gone", "$0.0000"),
-        (Part.JUDGE, "", "price not known"),
+        (CostCategory.AGENT, "acc", "$0.5000"),
+        (CostCategory.COMPRESSOR, "acc", "$0.2500"),
+        (CostCategory.AGENT, "gone", "$0.0000"),
+        (CostCategory.JUDGE, "", "price not known"),
     ]
     assert unmetered(found) == ["<b>theirs"]
     total = account_from_fields(found["cost"]["total"])
@@ -82,7 +82,7 @@ def test_an_evaluation_without_model_calls_has_no_cost_rows() -> None:
 
 
 def test_an_account_survives_the_summary() -> None:
-    accounts = Accounts([CALL, ModelCall(part=Part.JUDGE, input_tokens=7)])
+    accounts = Accounts([CALL, ModelCall(part=CostCategory.JUDGE, input_tokens=7)])
     fields = cost_fields(accounts, [])
     assert account_from_fields(fields["total"]) == accounts.total
-    assert account_from_fields(fields["spent"][1]) == accounts.by_spender[Part.JUDGE, ""]
+    assert account_from_fields(fields["spent"][1]) == accounts.by_spender[CostCategory.JUDGE, ""]

@@ -12,7 +12,7 @@ from acc.adapters.reports.turn_records import (
     encode_turn,
     evaluation_record,
 )
-from acc.cli.screen import agreement_lines
+from acc.cli.eval_view import agreement_lines
 from acc.domain.gates import Gate
 from acc.domain.value_objects.evaluation import JudgeVotes, OutcomeScores, TurnStatus
 

@@ -14,8 +14,8 @@ from acc.adapters.reports.costs import cost_fields
 from acc.adapters.reports.results import summarize, tally_turns
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import evaluation as bootstrap
-from acc.cli.evaluate import EvaluationOptions, configure
-from acc.domain.spending import Accounts, ModelCall, Part
+from acc.cli.eval import EvaluationOptions, configure
+from acc.domain.cost import Accounts, CostCategory, ModelCall
 
 HOSTILE = '<b onclick="x">\u202e'
 
@@ -63,10 +63,10 @@ def test_costs_are_a_table_and_name_what_is_not_included(
     run: EvaluationDirectory, summary: dict[str, Any]
 ) -> None:
     calls = [
-        ModelCall(part=Part.AGENT, agent="acc", model="<i>m", cost=0.5),
-        ModelCall(part=Part.COMPRESSOR, agent="acc", model="w", cost=0.25),
-        ModelCall(part=Part.JUDGE, model="j", input_tokens=1_234),
-        ModelCall(part=Part.AGENT, agent="gone", cost=0.0, kept=True),
+        ModelCall(part=CostCategory.AGENT, agent="acc", model="<i>m", cost=0.5),
+        ModelCall(part=CostCategory.COMPRESSOR, agent="acc", model="w", cost=0.25),
+        ModelCall(part=CostCategory.JUDGE, model="j", input_tokens=1_234),
+        ModelCall(part=CostCategory.AGENT, agent="gone", cost=0.0, kept=True),
     ]
     assert 'id="cost"' not in render(run, summary)
     summary["cost"] = cost_fields(Accounts(calls), ["acc"])

@@ -21,7 +21,7 @@ from acc.adapters.reports.turn_records import (
     result_from_record,
 )
 from acc.bootstrap import evaluation as bootstrap
-from acc.cli.evaluate import EvaluationOptions, configure
+from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, RunDamaged, StorageFailed
 from acc.domain.value_objects.live_evaluation import TurnResult
 

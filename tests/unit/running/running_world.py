@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from acc import Agent, BaseAgent, FunctionTool, Runner, RunResult, RunStatus, approve, tool
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
-from acc.application.remembering import MemoryShelf
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
+from acc.application.runtime.agent_memory import MemoryCache
 from acc.bootstrap.agents import make_services
-from acc.domain.value_objects.event import Event, EventKind, InputAnswer, InputRequest
+from acc.domain.value_objects.approval import InputAnswer, InputRequest
+from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.testing import FrozenClock, ScriptedModel
 
 APP, USER, SESSION = "desk", "ann", "s1"
@@ -26,7 +27,7 @@ class Desk:
 
     def __init__(self, world: "World", agent: BaseAgent, config: RunConfig, most: int) -> None:
         services = make_services(store=(world.sessions, world.artifacts), clock=world.clock)
-        services.shelf = MemoryShelf(most=most)
+        services.shelf = MemoryCache(most=most)
         self.runner = Runner(agent, app_name=APP, services=services, config=config)
         self._world = world
         self._most = most

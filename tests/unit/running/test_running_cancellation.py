@@ -22,7 +22,7 @@ from acc import (
     approve,
     exit_loop,
 )
-from acc.adapters.stores.sqlite import SqliteSessionStore
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.domain.errors import AgentFailed, RunTimedOut
 from acc.testing import ScriptedModel, call
 

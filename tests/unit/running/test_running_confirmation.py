@@ -10,9 +10,10 @@ import pytest
 from running_world import Desk, Till, World, check_record, clerk
 
 from acc import Agent, RunContext, RunStatus, SequentialAgent, approve, deny, tool
-from acc.application.agents.tool import Tool
+from acc.application.tools.tool import Tool
 from acc.domain.errors import AgentFailed, InvalidInput, NothingPending, SessionWaiting
-from acc.domain.value_objects.event import EventKind, InputAnswer, RequestKind, Verdict
+from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, RequestKind
+from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call
 
 PAY = call("pay", amount=12_000)
@@ -64,7 +65,7 @@ async def test_a_no_is_told_to_the_model_and_the_tool_does_not_run(world: World)
     assert (done.text, till.paid) == ("then not", [])
     assert results(model) == [{"status": "denied", "reason": "too much"}]
     answered = [e.answer for e in await desk.events() if e.kind is EventKind.INPUT]
-    assert [(a.verdict, a.by) for a in answered if a] == [(Verdict.DENY, "boss")]
+    assert [(a.verdict, a.by) for a in answered if a] == [(ApprovalDecision.DENY, "boss")]
 
 
 async def test_a_no_without_a_reason_still_gives_the_model_one(world: World) -> None:
@@ -448,7 +449,9 @@ async def test_a_verdict_can_be_handed_in_as_it_was_stored(world: World) -> None
     till, model = Till(), ScriptedModel(PAY, "no")
     desk = world.desk(clerk(model, till.tool()))
     (request,) = (await desk.say("pay")).requests
-    await desk.answer(InputAnswer(request_id=request.id, verdict=Verdict.EXPIRED, reason="closed"))
+    await desk.answer(
+        InputAnswer(request_id=request.id, verdict=ApprovalDecision.EXPIRED, reason="closed")
+    )
     assert results(model) == [{"status": "expired", "reason": "closed"}]
 
 

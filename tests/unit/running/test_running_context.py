@@ -23,8 +23,8 @@ from acc import (
 from acc.domain.errors import AgentFailed, StateNotGranted
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.memory import Decision, TurnTrace
 from acc.domain.value_objects.run import CallContext
-from acc.domain.value_objects.turn import Decision, TurnTrace
 from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedModel, call
 
@@ -228,7 +228,7 @@ async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(world: World) 
     def late(_: Any) -> str:
         raise TimeoutError("its own")
 
-    desk = world.desk(clerk(ScriptedModel()), timeout=60, stand_ins={"clerk": late})
+    desk = world.desk(clerk(ScriptedModel()), timeout=60, stubs={"clerk": late})
     with pytest.raises(AgentFailed, match="TimeoutError"):
         await desk.say("go")
     check_record(await desk.events())

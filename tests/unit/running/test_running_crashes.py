@@ -12,7 +12,7 @@ import pytest
 from running_world import Desk, Till, World, check_record, clerk, sqlite
 
 from acc import BaseAgent, RunContext, RunStatus, SequentialAgent, ToolContext, approve, deny, tool
-from acc.adapters.stores.in_memory import InMemorySessionStore
+from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.domain.errors import InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call

@@ -6,8 +6,8 @@ import time
 import pytest
 from running_world import KEY, World, no_tasks_left
 
-from acc.adapters.stores.in_memory import InMemorySessionStore
-from acc.application.holding import Holding
+from acc.adapters.storage.in_memory import InMemorySessionStore
+from acc.application.runtime.leases import SessionLeases
 from acc.domain.errors import SessionBusy
 from acc.domain.value_objects.session import Session, SessionKey
 from acc.testing import FrozenClock
@@ -41,7 +41,7 @@ class Renewing(InMemorySessionStore):
 
 
 async def test_a_session_that_stays_busy_is_given_up_after_a_while(world: World) -> None:
-    holding = Holding(world.sessions, busy_timeout=0.0)
+    holding = SessionLeases(world.sessions, busy_timeout=0.0)
     await world.sessions.open(KEY, holder="somebody else")
     with pytest.raises(SessionBusy, match="somebody else"):
         await holding.take(KEY, "me")
@@ -53,7 +53,10 @@ async def test_a_session_that_stays_busy_is_given_up_after_a_while(world: World)
 async def test_who_waits_in_line_for_too_long_gives_up_and_the_next_one_comes(
     world: World,
 ) -> None:
-    patient, holding = Holding(world.sessions), Holding(world.sessions, busy_timeout=0.01)
+    patient, holding = (
+        SessionLeases(world.sessions),
+        SessionLeases(world.sessions, busy_timeout=0.01),
+    )
     await holding.take(KEY, "me")
     with pytest.raises(SessionBusy, match=r"0\.01 seconds"):
         await holding.take(KEY, "too late")
@@ -66,7 +69,7 @@ async def test_who_waits_in_line_for_too_long_gives_up_and_the_next_one_comes(
 
 async def test_time_may_run_out_at_the_moment_the_session_gets_free() -> None:
     """Both are due in one round of the loop: the line must not wait for one who has left."""
-    holding = Holding(InMemorySessionStore(clock=FrozenClock()), busy_timeout=0.002)
+    holding = SessionLeases(InMemorySessionStore(clock=FrozenClock()), busy_timeout=0.002)
     await holding.take(KEY, "me")
 
     def give_back() -> None:
@@ -84,7 +87,7 @@ async def test_time_may_run_out_at_the_moment_the_session_gets_free() -> None:
     assert await taken(holding, "next") == "taken"
 
 
-async def taken(holding: Holding, holder: str) -> str:
+async def taken(holding: SessionLeases, holder: str) -> str:
     try:
         await holding.take(KEY, holder)
     except SessionBusy:
@@ -93,7 +96,7 @@ async def taken(holding: Holding, holder: str) -> str:
 
 
 async def test_a_session_that_gets_free_is_taken(world: World) -> None:
-    holding = Holding(world.sessions)
+    holding = SessionLeases(world.sessions)
     await world.sessions.open(KEY, holder="somebody else")
     async with asyncio.TaskGroup() as group:
         taken = group.create_task(holding.take(KEY, "me"))
@@ -106,7 +109,7 @@ async def test_a_session_that_gets_free_is_taken(world: World) -> None:
 async def test_a_silent_run_keeps_its_session_for_longer_than_a_lease() -> None:
     clock = FrozenClock()
     store = Renewing(clock)
-    holding = Holding(store, renew_every=0.001)
+    holding = SessionLeases(store, renew_every=0.001)
     await holding.take(KEY, "me")
     await holding.take(OTHER, "me too")
     for _ in range(3):
@@ -125,7 +128,7 @@ async def test_a_silent_run_keeps_its_session_for_longer_than_a_lease() -> None:
 
 async def test_a_renewal_that_is_refused_harms_nobody() -> None:
     store = Renewing(FrozenClock())
-    holding = Holding(store, renew_every=0.001)
+    holding = SessionLeases(store, renew_every=0.001)
     await holding.take(KEY, "me")
     await store.delete(KEY)
     await store.renewed.acquire()
@@ -135,7 +138,7 @@ async def test_a_renewal_that_is_refused_harms_nobody() -> None:
 
 async def test_a_renewal_under_way_is_waited_for_and_the_session_let_go() -> None:
     store = Renewing(FrozenClock())
-    holding = Holding(store, renew_every=0.001)
+    holding = SessionLeases(store, renew_every=0.001)
     await holding.take(KEY, "me")
     store.gate.clear()
     await store.asked.wait()
@@ -150,7 +153,7 @@ async def test_a_renewal_under_way_is_waited_for_and_the_session_let_go() -> Non
 
 async def test_a_session_whose_opening_was_cut_off_is_let_go() -> None:
     store = Renewing(FrozenClock())
-    holding = Holding(store)
+    holding = SessionLeases(store)
     store.gate.clear()
     async with asyncio.TaskGroup() as group:
         taking = group.create_task(holding.take(KEY, "me"))

@@ -22,7 +22,7 @@ from acc import (
     approve,
     exit_loop,
 )
-from acc.application.run import Run
+from acc.application.runtime.run import Run
 from acc.domain.errors import AgentFailed, InvalidInput, ModelFailed
 from acc.ports.outbound.memory_ports import MemoryView
 from acc.testing import ScriptedModel, WordCounter, call

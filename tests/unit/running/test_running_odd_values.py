@@ -9,7 +9,8 @@ from running_world import World, check_record, clerk
 
 from acc import BaseAgent, CallContext, ModelAnswer, RunContext, ToolCall, ToolContext, Usage, tool
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.event import EventKind, Part
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.event import EventKind
 from acc.testing import ScriptedModel, call
 
 HALF = "\ud800"

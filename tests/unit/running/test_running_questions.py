@@ -8,7 +8,7 @@ from running_world import World, check_record, clerk
 
 from acc import BaseAgent, RunContext, ToolContext, approve, deny, tool
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import RequestKind, Verdict
+from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
 from acc.testing import ScriptedModel, call
 
 
@@ -28,7 +28,7 @@ class Asking(BaseAgent):
     async def run(self, ctx: RunContext) -> str:
         ctx.state["asked"] = ctx.state.get("asked", 0) + 1
         name = await ctx.ask_person("Who?", schema={"type": "string"}, expires_after=60)
-        if name.verdict is not Verdict.APPROVE:
+        if name.verdict is not ApprovalDecision.APPROVE:
             return f"no name: {name.verdict.value}"
         colour = await ctx.ask_person(f"Which colour, {name.value}?")
         return f"{name.value} likes {colour.value}"

@@ -26,7 +26,9 @@ from acc.domain.errors import (
     NothingPending,
     SessionConflict,
 )
-from acc.domain.value_objects.event import EventKind, InputAnswer, ToolResult
+from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.content import ToolResult
+from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import CallContext
 from acc.testing import ScriptedModel, call
 

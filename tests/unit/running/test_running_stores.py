@@ -20,15 +20,15 @@ from acc import (
     RunStatus,
     SequentialAgent,
 )
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.adapters.stores.sqlite import SqliteSessionStore
-from acc.adapters.stores.sqlite_database import SqliteDatabase
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.sqlite import SqliteDatabase
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.domain.errors import (
     InvalidInput,
     StorageFailed,
 )
 from acc.domain.value_objects.session import Session, SessionKey
-from acc.ports.outbound.store_ports import AlongPort
+from acc.ports.outbound.storage_ports import AlongPort
 from acc.testing import FrozenClock, ScriptedModel, call
 
 ECHO = clerk(ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo")

@@ -4,15 +4,10 @@ import dataclasses
 
 import pytest
 
-from acc.application.control import RunPaused, paused_in_group
-from acc.domain.value_objects.event import (
-    Event,
-    EventKind,
-    InputRequest,
-    Part,
-    RequestKind,
-    ToolCall,
-)
+from acc.application.runtime.interrupts import RunPaused, paused_in_group
+from acc.domain.value_objects.approval import InputRequest, RequestKind
+from acc.domain.value_objects.content import Part, ToolCall
+from acc.domain.value_objects.event import Event, EventKind
 
 
 @pytest.mark.parametrize(

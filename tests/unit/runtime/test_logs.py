@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from acc import Agent, Runner
-from acc.adapters.runtime.logs import LOGGER, JsonLines, log_runs_to
+from acc.adapters.system.logs import LOGGER, JsonLines, log_runs_to
 from acc.testing import ScriptedModel
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from acc.adapters.runtime.machine import RandomIds, SystemClock
-from acc.adapters.runtime.threads import DaemonThreads
+from acc.adapters.system.clock import RandomIds, SystemClock
+from acc.adapters.system.threads import DaemonThreads
 
 
 def ours() -> list[threading.Thread]:
@@ -135,7 +135,7 @@ def test_a_loop_that_was_closed_meanwhile_is_no_fault_of_the_thread(
 def test_a_hung_function_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, time
-from acc.adapters.runtime.threads import DaemonThreads
+from acc.adapters.system.threads import DaemonThreads
 async def main():
     try:
         async with asyncio.timeout(0.1):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Names
 
-from acc.adapters.security.addresses import AllowList, is_public, target_of
-from acc.adapters.security.guarded_http import check_url
+from acc.adapters.http.addresses import AllowList, is_public, target_of
+from acc.adapters.http.client import check_url
 from acc.domain.errors import AddressRefused, InvalidInput
 
 PUBLIC = "93.184.215.14"

@@ -7,7 +7,7 @@ from a2a.utils._jcs import CanonicalizationError, canonicalize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.security.canonical_json import MAX_DEPTH, canonical
+from acc.adapters.auth.canonical_json import MAX_DEPTH, canonical
 from acc.domain.errors import InvalidInput
 
 VALUES = st.recursive(

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from joserfc.errors import SecurityWarning
 from joserfc.jwk import ECKey, KeySet, OctKey, OKPKey, RSAKey
 
-from acc.adapters.security.card_signatures import (
+from acc.adapters.auth.card_signatures import (
     MAX_SIGNATURES,
     canonical,
     load_key,
@@ -21,7 +21,7 @@ from acc.adapters.security.card_signatures import (
     sign,
     verify,
 )
-from acc.adapters.security.signing_keys import algorithms_of
+from acc.adapters.auth.keys import algorithms_of
 from acc.domain.errors import InvalidInput, Unauthenticated
 
 CARD: dict[str, Any] = {

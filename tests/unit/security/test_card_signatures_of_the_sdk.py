@@ -15,7 +15,7 @@ from a2a.utils.signing import (
     create_signature_verifier,
 )
 
-from acc.adapters.security.card_signatures import sign, verify
+from acc.adapters.auth.card_signatures import sign, verify
 from acc.domain.errors import Unauthenticated
 
 

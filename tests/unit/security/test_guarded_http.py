@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from loopback import Detour, Names, leads_to, says, site
 
-from acc.adapters.security.guarded_http import STREAMING, Wiring, guarded_client
+from acc.adapters.http.client import STREAMING, NetworkOptions, guarded_client
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 PUBLIC = "93.184.215.14"
@@ -47,7 +47,7 @@ async def test_a_real_name_is_resolved_and_its_addresses_checked() -> None:
 async def test_the_connection_goes_to_the_address_that_was_checked_under_the_same_name() -> None:
     async with site(says("hello")) as here:
         names, detour = Names(agent_example=[[PUBLIC]]), Detour(here.port)
-        async with guarded_client(wiring=Wiring(names, detour)) as client:
+        async with guarded_client(wiring=NetworkOptions(names, detour)) as client:
             answer = await client.get("http://agent.example/card")
     assert answer.text == "hello"
     assert names.asked == ["agent.example"]
@@ -58,12 +58,12 @@ async def test_the_connection_goes_to_the_address_that_was_checked_under_the_sam
 async def test_a_name_that_turns_bad_after_the_check_is_not_resolved_again() -> None:
     async with site(says("hello")) as here:
         names, detour = Names(agent_example=[[PUBLIC], ["127.0.0.1"]]), Detour(here.port)
-        async with guarded_client(wiring=Wiring(names, detour)) as client:
+        async with guarded_client(wiring=NetworkOptions(names, detour)) as client:
             assert (await client.get("http://agent.example/")).text == "hello"
             assert detour.dialled == [PUBLIC]
             await client.get("http://agent.example/")
             assert detour.dialled == [PUBLIC], "the open connection is used again"
-        async with guarded_client(wiring=Wiring(names, detour)) as client:
+        async with guarded_client(wiring=NetworkOptions(names, detour)) as client:
             with pytest.raises(AddressRefused):
                 await client.get("http://agent.example/")
     assert detour.dialled == [PUBLIC]
@@ -71,7 +71,7 @@ async def test_a_name_that_turns_bad_after_the_check_is_not_resolved_again() -> 
 
 async def test_one_bad_address_among_several_refuses_all() -> None:
     detour = Detour(1)
-    wiring = Wiring(Names(agent_example=[[PUBLIC, OTHER, "10.0.0.1"]]), detour)
+    wiring = NetworkOptions(Names(agent_example=[[PUBLIC, OTHER, "10.0.0.1"]]), detour)
     async with guarded_client(wiring=wiring) as client:
         with pytest.raises(AddressRefused) as caught:
             await client.get("http://agent.example/")
@@ -83,14 +83,14 @@ async def test_one_bad_address_among_several_refuses_all() -> None:
 async def test_an_address_that_never_answers_leaves_time_for_the_next() -> None:
     async with site(says("hello")) as here:
         detour = Detour(here.port, deaf=[OTHER])
-        wiring = Wiring(Names(agent_example=[[OTHER, PUBLIC]]), detour)
+        wiring = NetworkOptions(Names(agent_example=[[OTHER, PUBLIC]]), detour)
         async with guarded_client(wiring=wiring, timeout=0.5) as client:
             assert (await client.get("http://agent.example/")).text == "hello"
     assert detour.dialled == [OTHER, PUBLIC]
 
 
 async def test_a_name_without_address_cannot_be_connected_to() -> None:
-    async with guarded_client(wiring=Wiring(Names(empty_example=[[]]))) as client:
+    async with guarded_client(wiring=NetworkOptions(Names(empty_example=[[]]))) as client:
         for host in ("nowhere.example", "empty.example"):
             with pytest.raises(httpx.ConnectError, match=host):
                 await client.get(f"http://{host}/")
@@ -101,7 +101,7 @@ async def test_a_resolver_that_hangs_is_not_waited_for() -> None:
         await asyncio.sleep(60)
         return []
 
-    async with guarded_client(timeout=0.05, wiring=Wiring(hang)) as client:
+    async with guarded_client(timeout=0.05, wiring=NetworkOptions(hang)) as client:
         with pytest.raises(httpx.TimeoutException):
             await client.get("http://agent.example/")
         with pytest.raises(httpx.ConnectTimeout, match="not resolved"):
@@ -236,7 +236,7 @@ async def test_tls_checks_the_name_although_the_address_is_dialled(tmp_path: Pat
     server, trust = certificate(tmp_path, "agent.example")
     async with site(says("hello"), server) as here:
         names = Names(agent_example=[[PUBLIC]], other_example=[[PUBLIC]])
-        wiring = Wiring(names, Detour(here.port), trust)
+        wiring = NetworkOptions(names, Detour(here.port), trust)
         async with guarded_client(wiring=wiring) as client:
             assert (await client.get("https://agent.example/")).text == "hello"
             with pytest.raises(httpx.ConnectError, match="(?i)hostname mismatch"):
@@ -247,7 +247,7 @@ async def test_a_redirect_never_gives_up_encryption(tmp_path: Path) -> None:
     server, trust = certificate(tmp_path, "agent.example")
     async with site(leads_to(lambda: "http://agent.example/"), server) as here:
         detour = Detour(here.port)
-        wiring = Wiring(Names(agent_example=[[PUBLIC]]), detour, trust)
+        wiring = NetworkOptions(Names(agent_example=[[PUBLIC]]), detour, trust)
         async with guarded_client(wiring=wiring, redirects=3) as client:
             with pytest.raises(AddressRefused, match="https"):
                 await client.get("https://agent.example/")

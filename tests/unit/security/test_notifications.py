@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey, OKPKey
 
-import acc.adapters.security.notifications as notifications
-from acc.adapters.security.card_signatures import new_key, public_keys
-from acc.adapters.security.notifications import (
+import acc.adapters.auth.notification_signatures as notifications
+from acc.adapters.auth.card_signatures import new_key, public_keys
+from acc.adapters.auth.keys import trusted_keys
+from acc.adapters.auth.notification_signatures import (
     BEARER_HEADER,
     HmacSigner,
     JwtSigner,
     NotificationVerifier,
     verify_notification,
 )
-from acc.adapters.security.signing_keys import trusted_keys
 from acc.domain.errors import InvalidInput, Unauthenticated
 
 SECRET = "とても長い秘密の言葉"

@@ -5,15 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.security.tokens import (
-    PREFIX,
-    StaticTokens,
-    TokenEntry,
-    new_token,
-    token_hash,
-)
+from acc.adapters.auth.tokens import PREFIX, StaticTokens, TokenEntry, new_token, token_hash
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.principal import Principal
 
 HASH = token_hash("acc_one")
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Answer, site
 
-from acc.adapters.security.guarded_http import STREAMING, guarded_client
-from acc.adapters.security.unpacking import PIECE, Unpacker, encoding_of
-from acc.domain.errors import AnswerUnreadable
+from acc.adapters.http.client import PIECE, STREAMING, Decompressor, encoding_of, guarded_client
+from acc.domain.errors import InvalidResponse
 
 LOOPBACK = ("127.0.0.1",)
 
@@ -55,7 +54,7 @@ def sends(body: bytes, *headers: str) -> Answer:
 def test_pieces_of_any_size_are_unpacked(
     encoding: str, pack: Callable[[bytes], bytes], content: bytes, size: int
 ) -> None:
-    unpacker = Unpacker(encoding_of(encoding) or "")
+    unpacker = Decompressor(encoding_of(encoding) or "")
     packed = pack(content)
     parts = [packed[place : place + size] for place in range(0, len(packed), size)]
     assert b"".join(piece for part in parts for piece in unpacker.pieces(part)) == content
@@ -65,7 +64,7 @@ def test_pieces_of_any_size_are_unpacked(
 def test_what_comes_out_comes_a_little_at_a_time() -> None:
     content = bytes(range(256)) * 4096
     for pack in (gzip.compress, lambda content: gzip.compress(content, compresslevel=0)):
-        sizes = [len(piece) for piece in Unpacker("gzip").pieces(pack(content))]
+        sizes = [len(piece) for piece in Decompressor("gzip").pieces(pack(content))]
         assert (sum(sizes), max(sizes)) == (len(content), PIECE)
 
 
@@ -137,7 +136,7 @@ async def test_a_bomb_is_unpacked_up_to_the_bound_and_no_further(
     ):
         tracemalloc.start()
         try:
-            with pytest.raises(AnswerUnreadable, match="answered with more than 1000000 bytes"):
+            with pytest.raises(InvalidResponse, match="answered with more than 1000000 bytes"):
                 await client.get(f"http://127.0.0.1:{here.port}/", extensions=extensions)
             _, most = tracemalloc.get_traced_memory()
         finally:
@@ -152,7 +151,7 @@ async def test_what_cannot_be_unpacked_is_named_with_what_to_do(encoding: str) -
         guarded_client(allow=LOOPBACK) as client,
     ):
         url = f"http://127.0.0.1:{here.port}"
-        with pytest.raises(AnswerUnreadable) as told:
+        with pytest.raises(InvalidResponse) as told:
             await client.get(url)
         assert (await client.head(url)).status_code == 200
     named = encoding.replace("\x7f", "")[:60]
@@ -165,7 +164,7 @@ async def test_a_compressed_answer_that_is_broken_is_told() -> None:
         site(sends(b"not gzip", "Content-Encoding: gzip")) as here,
         guarded_client(allow=LOOPBACK) as client,
     ):
-        with pytest.raises(AnswerUnreadable, match="a compressed answer that is broken"):
+        with pytest.raises(InvalidResponse, match="a compressed answer that is broken"):
             await client.get(f"http://127.0.0.1:{here.port}/")
 
 

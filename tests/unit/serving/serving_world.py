@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from acc import BaseAgent, RequestKind, RunContext, Runner
-from acc.adapters.stores.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
-from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.application.serving.limits import ServeLimits
-from acc.application.serving.requests import (
+from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
+from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
     SendRequest,
+    ServerLimits,
     TaskRequest,
 )
-from acc.application.serving.streams import StreamItem, TaskStream
-from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.application.a2a.subscriptions import StreamItem, TaskStream
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import make_services
-from acc.domain.value_objects.event import Part, text_part, words
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.content import Part, text_of, text_part
+from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -34,8 +34,7 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     TaskState,
 )
-from acc.ports.outbound.store_ports import ArtifactStorePort, SessionStorePort
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort, TaskStorePort
 from acc.testing import FrozenClock
 
 APP = "desk"
@@ -154,11 +153,11 @@ class World:
         check_url: Callable[[str], Awaitable[None]] | None = None,
         open_listing: bool = False,
         **limits: Any,
-    ) -> ServeTasks:
+    ) -> ServeA2AUseCase:
         services = make_services(store=(self.sessions, self.artifacts), clock=self.clock)
         runner = Runner(agent, app_name=APP, services=services)
-        made = ServeLimits(**{"grace": 0.05, **limits})
-        return ServeTasks(
+        made = ServerLimits(**{"grace": 0.05, **limits})
+        return ServeA2AUseCase(
             runner,
             tasks=store or self.tasks,
             limits=made,
@@ -167,7 +166,7 @@ class World:
         )
 
     @asynccontextmanager
-    async def open(self, agent: BaseAgent, **options: Any) -> AsyncIterator[ServeTasks]:
+    async def open(self, agent: BaseAgent, **options: Any) -> AsyncIterator[ServeA2AUseCase]:
         """Serve an agent, and see that nothing is left of it afterwards."""
         serve, before = self.server(agent, **options), asyncio.all_tasks()
         async with serve.open():
@@ -180,13 +179,15 @@ class World:
         await self.sessions.aclose()
 
 
-def check_nobody_follows(serve: ServeTasks) -> None:
+def check_nobody_follows(serve: ServeA2AUseCase) -> None:
     assert not serve._hub.followed
     assert not serve._following._claimed
     assert not serve._following._open
 
 
-def check_nothing_left(serve: ServeTasks, before: Set["asyncio.Task[Any]"] = frozenset()) -> None:
+def check_nothing_left(
+    serve: ServeA2AUseCase, before: Set["asyncio.Task[Any]"] = frozenset()
+) -> None:
     assert not serve._execution.running
     assert asyncio.all_tasks() <= {*before, asyncio.current_task()}
 
@@ -215,30 +216,30 @@ def said(
 
 
 async def send(
-    serve: ServeTasks, text: str | Sequence[Part], who: Principal = ANN, **fields: Any
+    serve: ServeA2AUseCase, text: str | Sequence[Part], who: Principal = ANN, **fields: Any
 ) -> Task:
     found = await serve.send(who, said(text, **fields))
     assert isinstance(found, Task)
     return found
 
 
-async def start(serve: ServeTasks, text: str, who: Principal = ANN, **fields: Any) -> Task:
+async def start(serve: ServeA2AUseCase, text: str, who: Principal = ANN, **fields: Any) -> Task:
     return await send(serve, text, who, wait=False, **fields)
 
 
-async def get(serve: ServeTasks, task: Task | str, who: Principal = ANN) -> Task:
+async def get(serve: ServeA2AUseCase, task: Task | str, who: Principal = ANN) -> Task:
     return await serve.get(who, GetRequest(id=task if isinstance(task, str) else task.id))
 
 
-async def cancel(serve: ServeTasks, task: Task, who: Principal = ANN) -> Task:
+async def cancel(serve: ServeA2AUseCase, task: Task, who: Principal = ANN) -> Task:
     return await serve.cancel(who, TaskRequest(id=task.id))
 
 
-async def subscribe(serve: ServeTasks, task: Task, after: int | None = None) -> TaskStream:
+async def subscribe(serve: ServeA2AUseCase, task: Task, after: int | None = None) -> TaskStream:
     return await serve.subscribe(ANN, TaskRequest(id=task.id), after=after)
 
 
-async def listed(serve: ServeTasks, who: Principal = ANN) -> list[Task]:
+async def listed(serve: ServeA2AUseCase, who: Principal = ANN) -> list[Task]:
     return list((await serve.listed(who, ListRequest(query=TaskQuery()))).tasks)
 
 
@@ -252,7 +253,7 @@ async def until(check: Callable[[], bool | Awaitable[bool]]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def settled(serve: ServeTasks, task: Task, state: TaskState) -> Task:
+async def settled(serve: ServeA2AUseCase, task: Task, state: TaskState) -> Task:
     """Wait until a task has come to a state."""
 
     async def has_come() -> bool:
@@ -286,24 +287,24 @@ def _told(item: Any) -> str:
         case Task():
             return f"task {item.state.value}"
         case Message():
-            return f"message {words(item.parts)}"
+            return f"message {text_of(item.parts)}"
         case StatusUpdate():
             message = item.status.message
-            return f"{item.status.state.value} {words(message.parts) if message else ''}".strip()
+            return f"{item.status.state.value} {text_of(message.parts) if message else ''}".strip()
         case ArtifactUpdate():
-            return f"{item.artifact.name} {words(item.artifact.parts)}".strip()
+            return f"{item.artifact.name} {text_of(item.artifact.parts)}".strip()
     return "alive"
 
 
 def answer_of(task: Task) -> str:
     """Return the text of the answer of a task."""
     (made,) = (made for made in task.artifacts if made.artifact_id == "answer")
-    return words(made.parts)
+    return text_of(made.parts)
 
 
 def note_of(task: Task) -> str:
     """Return what the status of a task says."""
-    return "" if task.status.message is None else words(task.status.message.parts)
+    return "" if task.status.message is None else text_of(task.status.message.parts)
 
 
 def request_of(task: Task) -> dict[str, Any]:

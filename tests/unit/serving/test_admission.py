@@ -7,11 +7,11 @@ import pytest
 from serving_world import Doer, S, World, answer_of, send
 
 from acc import Agent, BaseAgent, RunContext
-from acc.application.serving.admission import media_type, output_modes, reads, wants_data
-from acc.application.serving.execution import trace_of
-from acc.application.serving.limits import ServeLimits
+from acc.application.a2a.executor import trace_of
+from acc.application.a2a.intake import media_type, output_modes, reads, wants_data
+from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import ContentTypeNotSupported, InvalidInput
-from acc.domain.value_objects.event import Part
+from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import Message, Role
 from acc.testing import ScriptedModel
 
@@ -125,7 +125,7 @@ def test_structured_answers_are_json_first() -> None:
 @pytest.mark.parametrize("value", [0, -1, True, "5", float("nan"), None])
 def test_a_limit_is_a_number_above_zero(value: Any) -> None:
     with pytest.raises(InvalidInput, match="limit parts must be"):
-        ServeLimits(parts=value)
+        ServerLimits(parts=value)
 
 
 @pytest.mark.parametrize(

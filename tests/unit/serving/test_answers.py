@@ -25,13 +25,13 @@ from serving_world import (
 )
 
 from acc import Agent, ParallelAgent, tool
-from acc.application.serving.requests import PushRequest
+from acc.application.a2a.requests import PushRequest
 from acc.domain.errors import InvalidInput, TaskNotFound, UnsupportedOperation
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import Task, TaskEvent, TaskStatus, Update
-from acc.domain.value_objects.value import changed
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort
 from acc.testing import ScriptedModel, call
 
 
@@ -374,7 +374,7 @@ async def test_an_answer_that_crosses_the_question_is_an_answer(worlds: World, d
     store: Any = Behind(worlds.tasks)
     async with worlds.open(doer, store=store) as serve:
         task = await send(serve, "confirm")
-        store.before = changed(task, status=TaskStatus(state=S.WORKING, at=1.0), seq=task.seq - 1)
+        store.before = replace(task, status=TaskStatus(state=S.WORKING, at=1.0), seq=task.seq - 1)
         assert answer_of(await send(serve, "approve", task=task)) == "approve: {}"
 
 

@@ -3,7 +3,7 @@
 from serving_world import Doer
 
 from acc import Agent, SequentialAgent, tool
-from acc.application.serving.cards import card_of, extended_card_of
+from acc.application.a2a.card_builder import card_of, extended_card_of
 from acc.testing import ScriptedModel
 
 

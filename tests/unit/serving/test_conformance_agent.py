@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from acc.application.serving.requests import SendRequest, TaskRequest
-from acc.application.use_cases.serve_tasks import ServeTasks
-from acc.bootstrap.serving import ServeOptions, make_server
+from acc.application.a2a.requests import SendRequest, TaskRequest
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
+from acc.bootstrap.a2a import ServeOptions, make_server
 from acc.domain.errors import TaskNotCancelable
-from acc.domain.value_objects.event import Part, text_part
-from acc.domain.value_objects.remote import ANONYMOUS
+from acc.domain.value_objects.content import Part, text_part
+from acc.domain.value_objects.principal import ANONYMOUS
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -37,7 +37,7 @@ def agent() -> Any:
 
 
 @pytest.fixture
-async def serve() -> AsyncIterator[ServeTasks]:
+async def serve() -> AsyncIterator[ServeA2AUseCase]:
     server = make_server(agent(), ServeOptions(push=False, knows_repeats=False))
     async with server.serve.open() as serving:
         yield serving
@@ -48,7 +48,7 @@ def request(message_id: str, *, wait: bool = True, task_id: str = "") -> SendReq
     return SendRequest(message=said, wait=wait)
 
 
-async def send(serve: ServeTasks, message_id: str, *, task_id: str = "") -> Task:
+async def send(serve: ServeA2AUseCase, message_id: str, *, task_id: str = "") -> Task:
     answer = await serve.send(ANONYMOUS, request(message_id, task_id=task_id))
     assert isinstance(answer, Task)
     return answer
@@ -68,23 +68,25 @@ FILE: dict[str, Any] = {"filename": "output.txt", "media_type": "text/plain"}
         ("tck-artifact-data", Part(data={"key": "value", "count": 42})),
     ],
 )
-async def test_a_scenario_completes_with_its_part(serve: ServeTasks, name: str, part: Part) -> None:
+async def test_a_scenario_completes_with_its_part(
+    serve: ServeA2AUseCase, name: str, part: Part
+) -> None:
     task = await send(serve, f"{name}-3f9a")
     assert task.status.state is TaskState.COMPLETED
     assert [artifact.parts for artifact in task.artifacts] == [(part,)]
 
 
-async def test_a_message_alone_is_the_answer(serve: ServeTasks) -> None:
+async def test_a_message_alone_is_the_answer(serve: ServeA2AUseCase) -> None:
     answer = await serve.send(ANONYMOUS, request("tck-message-response-1"))
     assert isinstance(answer, Message)
     assert answer.parts == text_part("Direct message response")
 
 
-async def test_a_task_is_rejected(serve: ServeTasks) -> None:
+async def test_a_task_is_rejected(serve: ServeA2AUseCase) -> None:
     assert (await send(serve, "tck-reject-task-1")).status.state is TaskState.REJECTED
 
 
-async def test_a_task_waits_until_it_is_told_to_complete(serve: ServeTasks) -> None:
+async def test_a_task_waits_until_it_is_told_to_complete(serve: ServeA2AUseCase) -> None:
     asked = await send(serve, "tck-input-required-1")
     states = [asked.status.state]
     for name in ("tck-input-required-2", "tck-complete-task-1"):
@@ -93,7 +95,7 @@ async def test_a_task_waits_until_it_is_told_to_complete(serve: ServeTasks) -> N
 
 
 async def test_an_ordinary_message_leaves_a_task_that_takes_more_and_can_be_canceled(
-    serve: ServeTasks,
+    serve: ServeA2AUseCase,
 ) -> None:
     task = await send(serve, "0b8e")
     again = await send(serve, "77d1", task_id=task.id)
@@ -117,7 +119,7 @@ async def test_an_ordinary_message_leaves_a_task_that_takes_more_and_can_be_canc
     ],
 )
 async def test_a_stream_works_hands_over_and_completes(
-    serve: ServeTasks, name: str, texts: list[str | None]
+    serve: ServeA2AUseCase, name: str, texts: list[str | None]
 ) -> None:
     stream = await serve.stream(ANONYMOUS, request(f"{name}-1"))
     try:
@@ -133,7 +135,7 @@ async def test_a_stream_works_hands_over_and_completes(
     assert set(states[:-1]) <= {TaskState.WORKING}
 
 
-async def test_the_task_to_be_subscribed_to_is_at_work_for_a_while(serve: ServeTasks) -> None:
+async def test_the_task_to_be_subscribed_to_is_at_work_for_a_while(serve: ServeA2AUseCase) -> None:
     begun = await serve.send(ANONYMOUS, request("test-resubscribe-message-id-1", wait=False))
     assert isinstance(begun, Task)
     assert not begun.is_over

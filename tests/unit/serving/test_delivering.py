@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from serving_world import ANN, BOB, Doer, S, World, any_url, push, send, until
 
-from acc.application.serving.delivering import PushDelivery, retry_delay
-from acc.application.serving.requests import PushRequest
+from acc.application.a2a.push import PushDelivery, retry_delay
+from acc.application.a2a.requests import PushRequest
 from acc.domain.errors import RemoteFailed, StorageFailed
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task
-from acc.ports.outbound.task_ports import Delivery
+from acc.ports.outbound.storage_ports import Delivery
 
 
 class Receiver:

@@ -23,7 +23,7 @@ from serving_world import (
 
 from acc.domain.errors import StorageFailed, TaskNotFound
 from acc.domain.value_objects.task import StatusUpdate, Task, TaskEvent, TaskStatus, Update
-from acc.ports.outbound.task_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort
 
 _AT = TaskStatus(state=S.SUBMITTED)
 

@@ -7,12 +7,12 @@ import pytest
 from serving_world import APP, Doer, S, World, cancel, get, send, start, until
 
 from acc import Agent, Runner
-from acc.application.serving.execution import forget
-from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.application.a2a.executor import forget
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import StorageFailed, TaskNotFound
-from acc.domain.value_objects.event import RunStatus
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.principal import Principal
+from acc.domain.value_objects.run import RunStatus
 from acc.domain.value_objects.session import SessionKey
 from acc.domain.value_objects.task import Task
 from acc.testing import ScriptedModel
@@ -26,13 +26,13 @@ async def sessions_of(world: World, user_id: str = "ann") -> set[str]:
     return {one.key.session_id for one in await world.sessions.sessions(APP, user_id)}
 
 
-async def pass_time(serve: ServeTasks, world: World, seconds: float = 10.0) -> None:
+async def pass_time(serve: ServeA2AUseCase, world: World, seconds: float = 10.0) -> None:
     """Let time pass, and forget what was over before that."""
     world.clock.time += seconds
     await forget(serve.runner, tasks=world.tasks, before=world.clock.time - seconds / 2)
 
 
-async def is_forgotten(serve: ServeTasks, task: Task) -> bool:
+async def is_forgotten(serve: ServeA2AUseCase, task: Task) -> bool:
     try:
         await get(serve, task)
     except TaskNotFound:
@@ -75,7 +75,7 @@ async def test_the_server_forgets_conversations_by_itself(worlds: World, doer: D
 async def test_forgetting_goes_on_after_a_fault(
     world: World, doer: Doer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acc.application.serving.execution._SWEEP_EVERY", 0.01)
+    monkeypatch.setattr("acc.application.a2a.executor._SWEEP_EVERY", 0.01)
     async with world.open(doer) as serve:
         task = await send(serve, "hello")
     world.clock.time += 100.0
@@ -247,7 +247,7 @@ async def test_a_process_that_dies_in_the_middle_leaves_nothing_over(
 async def test_many_tasks_are_forgotten_while_others_are_served(
     worlds: World, doer: Doer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acc.application.serving.execution._AT_ONCE", 3)
+    monkeypatch.setattr("acc.application.a2a.executor._AT_ONCE", 3)
     async with worlds.open(doer) as serve:
         for number in range(10):
             await send(serve, "hello", context=f"c{number // 2}")

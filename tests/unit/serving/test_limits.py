@@ -6,7 +6,7 @@ import pytest
 from serving_world import ANN, Doer, S, World, cancel, said, send, settled, start
 
 from acc.domain.errors import LimitExceeded
-from acc.domain.value_objects.remote import Principal
+from acc.domain.value_objects.principal import Principal
 
 INSIDE = Principal(caller="ann", tenant="acme")
 

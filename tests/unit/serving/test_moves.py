@@ -25,9 +25,9 @@ from serving_world import (
 )
 
 from acc import RemoteAgent
-from acc.application.serving.requests import TaskRequest
-from acc.domain.errors import MoveForbidden, TaskNotCancelable, TaskNotFound
-from acc.domain.value_objects.remote import Owner
+from acc.application.a2a.requests import TaskRequest
+from acc.domain.errors import InvalidTransition, TaskNotCancelable, TaskNotFound
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     MOVES,
     TERMINAL,
@@ -163,7 +163,7 @@ async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(worlds: World)
         async def move(task_id: str, state: TaskState) -> None:
             try:
                 await store.append(task_id, [StatusUpdate(status=TaskStatus(state=state, at=2.0))])
-            except MoveForbidden as error:
+            except InvalidTransition as error:
                 assert state not in MOVES[TaskState(error.state)]
 
         async with asyncio.TaskGroup() as group:

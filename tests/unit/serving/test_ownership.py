@@ -18,15 +18,15 @@ from serving_world import (
     send,
 )
 
-from acc.application.serving.ownership import user_of
-from acc.application.serving.requests import (
+from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
     PushCreateRequest,
     PushRequest,
     TaskRequest,
+    user_of,
 )
-from acc.application.use_cases.serve_tasks import ServeTasks
+from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
     AddressRefused,
@@ -37,10 +37,10 @@ from acc.domain.errors import (
     TaskNotFound,
     Unauthenticated,
 )
-from acc.domain.value_objects.remote import ANONYMOUS, Principal
+from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.domain.value_objects.task import TaskQuery, TaskState
 
-Verb = Callable[[ServeTasks, Principal, str], Awaitable[object]]
+Verb = Callable[[ServeA2AUseCase, Principal, str], Awaitable[object]]
 VERBS: dict[str, Verb] = {
     "get": lambda serve, who, id: serve.get(who, GetRequest(id=id)),
     "cancel": lambda serve, who, id: serve.cancel(who, TaskRequest(id=id)),

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from serving_world import ANN, Doer, World, any_url, push, send
 
-from acc.application.serving.requests import PushCreateRequest, PushRequest
+from acc.application.a2a.requests import PushCreateRequest, PushRequest
 from acc.domain.errors import InvalidInput, TaskNotFound
+from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.task import PushConfig
-from acc.domain.value_objects.value import changed
 
 UNSENDABLE: list[dict[str, Any]] = [
     {"token": "あ"},
@@ -33,7 +33,7 @@ async def test_a_configuration_that_no_notification_could_be_sent_by_is_refused(
 ) -> None:
     async with world.open(doer, check_url=any_url) as serve:
         task = await send(serve, "hello")
-        bad = changed(push(task_id=task.id), generation=generation, **fields)
+        bad = replace(push(task_id=task.id), generation=generation, **fields)
         with pytest.raises(InvalidInput, match="push notification config: ") as refused:
             await serve.create_push(ANN, PushCreateRequest(config=bad))
         assert "X-Evil" not in str(refused.value)
@@ -57,7 +57,7 @@ async def test_a_configuration_that_can_be_sent_by_is_kept(
 ) -> None:
     async with world.open(doer, check_url=any_url) as serve:
         task = await send(serve, "hello")
-        wanted: PushConfig = changed(push(id="p", task_id=task.id), **fields)
+        wanted: PushConfig = replace(push(id="p", task_id=task.id), **fields)
         assert await serve.create_push(ANN, PushCreateRequest(config=wanted)) == wanted
 
 
@@ -95,7 +95,7 @@ async def test_without_an_id_the_configuration_is_meant_that_nobody_named(
         task = await send(serve, "hello", push=push(id="named"))
         asked = PushRequest(task_id=task.id)
         assert (await serve.get_push(ANN, asked)).id == "named"
-        unnamed = changed(push(task_id=task.id), generation="0.3")
+        unnamed = replace(push(task_id=task.id), generation="0.3")
         made = await serve.create_push(ANN, PushCreateRequest(config=unnamed))
         assert await serve.get_push(ANN, asked) == made
         for name in ("named", made.id):

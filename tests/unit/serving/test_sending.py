@@ -23,9 +23,9 @@ from serving_world import (
     until,
 )
 
-from acc.application.serving.execution import Work
+from acc.application.a2a.executor import TaskRun
 from acc.domain.errors import LimitExceeded
-from acc.domain.value_objects.event import words
+from acc.domain.value_objects.content import text_of
 from acc.domain.value_objects.task import Task
 
 
@@ -34,7 +34,7 @@ async def test_a_blocking_send_returns_the_task_with_its_answer(worlds: World, d
         task = await send(serve, "hello こんにちは")
         assert task.state is S.COMPLETED
         assert answer_of(task) == "echo: hello こんにちは"
-        assert [words(message.parts) for message in task.history] == ["hello こんにちは"]
+        assert [text_of(message.parts) for message in task.history] == ["hello こんにちは"]
         assert all(m.task_id == task.id and m.context_id for m in task.history)
         assert await get(serve, task) == task
 
@@ -214,8 +214,8 @@ async def test_work_that_is_over_is_gone_without_a_look_for_cycles(
         gc.collect()
         gc.disable()
         try:
-            before = [one for one in gc.get_objects() if isinstance(one, Work)]
+            before = [one for one in gc.get_objects() if isinstance(one, TaskRun)]
             await send(serve, "hello")
-            assert [one for one in gc.get_objects() if isinstance(one, Work)] == before
+            assert [one for one in gc.get_objects() if isinstance(one, TaskRun)] == before
         finally:
             gc.enable()

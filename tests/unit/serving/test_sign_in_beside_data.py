@@ -2,10 +2,10 @@
 
 import pytest
 
-from acc.application.serving.answering import read_answers
-from acc.application.serving.verdicts import sign_in_of
+from acc.application.a2a.approvals import read_answers, sign_in_of
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import InputRequest, Part, RequestKind, Verdict
+from acc.domain.value_objects.approval import ApprovalDecision, InputRequest, RequestKind
+from acc.domain.value_objects.content import Part
 
 LOGIN = InputRequest(id="r", kind=RequestKind.AUTHORIZATION, agent="a", message="Sign in.")
 
@@ -13,7 +13,7 @@ LOGIN = InputRequest(id="r", kind=RequestKind.AUTHORIZATION, agent="a", message=
 def test_words_decide_where_data_leaves_it_open() -> None:
     parts = [Part(text="done"), Part(data={"status": "ok"})]
     (answer,) = read_answers(parts, [LOGIN], by="ann")
-    assert answer.verdict is Verdict.APPROVE
+    assert answer.verdict is ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize("text", ["", "I could not log in", "ログインできませんでした"])
@@ -28,4 +28,4 @@ def test_data_that_leaves_it_open_decides_nothing_by_itself(text: str) -> None:
     ["Successfully logged in", "Already signed in.", "yes I logged in", "just signed in"],
 )
 def test_a_sign_in_may_be_told_with_a_word_before_it(text: str) -> None:
-    assert sign_in_of(text) is Verdict.APPROVE
+    assert sign_in_of(text) is ApprovalDecision.APPROVE

@@ -24,9 +24,8 @@ from serving_world import (
     until,
 )
 
-from acc.application.serving.hub import Hub
-from acc.application.serving.requests import TaskRequest
-from acc.application.serving.streams import StreamItem
+from acc.application.a2a.requests import TaskRequest
+from acc.application.a2a.subscriptions import StreamItem, TaskBroker
 from acc.domain.errors import LimitExceeded, UnsupportedOperation
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
@@ -308,7 +307,7 @@ def _event(seq: int) -> TaskEvent:
 
 
 async def test_what_others_stored_is_read_from_the_store() -> None:
-    hub = Hub()
+    hub = TaskBroker()
     hub.notice("t", 5)
     hub.wake("t")
     hub.tell("t", [_event(5)])
@@ -335,7 +334,7 @@ async def test_what_others_stored_is_read_from_the_store() -> None:
 async def test_in_whatever_order_events_are_told_none_is_passed_over(
     order: tuple[int, ...], noticed: int
 ) -> None:
-    hub = Hub()
+    hub = TaskBroker()
     hub.follow("t")
     told: list[int] = []
     for seq in order:
@@ -350,7 +349,7 @@ async def test_in_whatever_order_events_are_told_none_is_passed_over(
 
 
 async def test_an_event_that_is_told_late_hides_none_behind_it() -> None:
-    hub = Hub()
+    hub = TaskBroker()
     hub.follow("t")
     for seq in (8, 10, 9):
         hub.tell("t", [_event(seq)])
@@ -360,7 +359,7 @@ async def test_an_event_that_is_told_late_hides_none_behind_it() -> None:
 
 
 async def test_waiting_for_news_ends_with_news_or_time() -> None:
-    hub = Hub()
+    hub = TaskBroker()
     hub.follow("t")
     news = hub.news("t")
     hub.wake("t")

@@ -33,10 +33,10 @@ from acc import (
     SequentialAgent,
     tool,
 )
-from acc.application.serving.requests import GetRequest
-from acc.application.serving.telling import MEMORY_FOOTPRINT
+from acc.application.a2a.projection import MEMORY_FOOTPRINT
+from acc.application.a2a.requests import GetRequest
 from acc.domain.errors import BudgetExceeded, TaskNotFound
-from acc.domain.value_objects.event import Usage, words
+from acc.domain.value_objects.content import Usage, text_of
 from acc.domain.value_objects.task import Message, Task
 from acc.ports.outbound.model_ports import ModelAnswer
 from acc.testing import FrozenClock, ScriptedModel, call
@@ -155,7 +155,7 @@ async def test_what_was_said_before_a_question_is_told(worlds: World) -> None:
 
     async with worlds.open(Talker(name="talker")) as serve:
         task = await send(serve, "go")
-        assert [words(m.parts) for m in task.history] == ["go", "here is a draft"]
+        assert [text_of(m.parts) for m in task.history] == ["go", "here is a draft"]
         assert task.history[1].metadata == {"agent": "talker"}
         assert answer_of(await send(serve, "yes", task=task)) == "final: yes"
 
@@ -297,7 +297,7 @@ async def test_an_agent_may_reply_with_a_message_alone(worlds: World, wait: bool
     async with worlds.open(Replier(name="replier")) as serve:
         reply = await serve.send(ANN, said("hi", id="m1", wait=wait))
         assert isinstance(reply, Message)
-        assert words(reply.parts) == "hello yourself"
+        assert text_of(reply.parts) == "hello yourself"
         assert await serve.send(ANN, said("hi", id="m1", wait=wait)) == reply
         again = await read(await serve.stream(ANN, said("hi", id="m1")))
         assert told(again) == ["message hello yourself"]
@@ -331,7 +331,7 @@ async def test_what_was_written_for_who_asked_is_told(world: World) -> None:
 
     async with world.open(Spender(name="spender")) as serve:
         task = await send(serve, "go")
-        told_as = "spender: the run has used up token_budget (5) (budget_exceeded)"
+        told_as = "spender: the run reached its limit of token_budget (5) (budget_exceeded)"
         assert note_of(task) == told_as
 
 
@@ -364,7 +364,7 @@ async def test_what_an_agent_raises_stays_inside(
         assert task.state is S.FAILED
         assert note_of(task) == f"the agent could not finish this task ({told_as})"
         assert "password" not in repr(task)
-        assert words(task.history[-1].parts) == "so far"
+        assert text_of(task.history[-1].parts) == "so far"
 
 
 async def test_pieces_of_an_outcome_are_joined_and_nothing_is_no_piece(worlds: World) -> None:

@@ -4,8 +4,8 @@ from time import perf_counter
 
 import pytest
 
-from acc.application.serving.verdicts import sign_in_of, verdict_of
-from acc.domain.value_objects.event import Verdict
+from acc.application.a2a.approvals import sign_in_of, verdict_of
+from acc.domain.value_objects.approval import ApprovalDecision
 
 YES = """
 yes
@@ -293,12 +293,12 @@ no way around it, pay
 
 @pytest.mark.parametrize("text", YES)
 def test_a_yes_beyond_doubt_approves(text: str) -> None:
-    assert verdict_of(text) is Verdict.APPROVE
+    assert verdict_of(text) is ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize("text", NO)
 def test_a_no_beyond_doubt_denies(text: str) -> None:
-    assert verdict_of(text) is Verdict.DENY
+    assert verdict_of(text) is ApprovalDecision.DENY
 
 
 @pytest.mark.parametrize("text", [*ASKED_AGAIN, "", "  ", "...", "👍", "yes " * 1000])
@@ -311,7 +311,7 @@ def test_what_is_in_doubt_decides_nothing(text: str) -> None:
     "turn", ["{} if it is safe", "{} but cheaper", "not {}", "{}？", "{} or not", "{}、でも半額で"]
 )
 def test_a_yes_with_a_condition_is_none(text: str, turn: str) -> None:
-    assert verdict_of(turn.format(text)) is not Verdict.APPROVE
+    assert verdict_of(turn.format(text)) is not ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ nothing is done
 
 @pytest.mark.parametrize("text", SIGNED_IN)
 def test_words_that_tell_of_a_sign_in_let_it_go_on(text: str) -> None:
-    assert sign_in_of(text) is Verdict.APPROVE
+    assert sign_in_of(text) is ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize("text", ["", " ", "…", *NOT_SIGNED_IN])
@@ -425,7 +425,7 @@ def test_words_that_tell_of_no_sign_in_decide_nothing(text: str) -> None:
     "text", ["no", "cancel", "いいえ", "No, I could not log in", "キャンセルします"]
 )
 def test_who_will_not_sign_in_says_no(text: str) -> None:
-    assert sign_in_of(text) is Verdict.DENY
+    assert sign_in_of(text) is ApprovalDecision.DENY
 
 
 @pytest.mark.parametrize("text", SIGNED_IN)
@@ -433,7 +433,7 @@ def test_who_will_not_sign_in_says_no(text: str) -> None:
     "turn", ["not {}", "{}?", "{} but it failed", "{}、でもエラーです", "{} unless I am wrong"]
 )
 def test_a_sign_in_with_a_doubt_lets_nothing_go_on(text: str, turn: str) -> None:
-    assert sign_in_of(turn.format(text)) is not Verdict.APPROVE
+    assert sign_in_of(turn.format(text)) is not ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize("piece", ["now ", "already just ", "今", "i have ", "ログイン", "done "])

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from acc.adapters.stores.sqlite import SqliteSessionStore
-from acc.adapters.stores.sqlite_database import SqliteDatabase
+from acc.adapters.storage.sqlite import SqliteDatabase
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.domain.value_objects.event import Event, EventActions, EventKind
 from acc.domain.value_objects.session import SessionKey
 from acc.testing import FrozenClock

@@ -4,10 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from acc.adapters.stores.sqlite_database import SqliteDatabase
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.remote import Owner
+from acc.adapters.storage.sqlite import SqliteDatabase
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -18,7 +18,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.task_ports import Filed, TaskStorePort
+from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 from acc.testing import FrozenClock
 
 ANN = Owner("acme", "ann")
@@ -70,7 +70,7 @@ def tasks_at(path: Path, app_name: str = "desk") -> SqliteTaskStore:
 
 async def file(
     store: TaskStorePort, number: int, *, owner: Owner = ANN, context_id: str = ""
-) -> Filed:
+) -> SubmitResult:
     status = TaskStatus(state=TaskState.SUBMITTED, at=float(number))
     name = f"t{number}"
     task = Task(id=name, context_id=context_id or f"c{number}", status=status)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from sqlite_stores import KEY, event, fill, store_at
 
-from acc.adapters.stores.processes import Process, this_process
-from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
+from acc.adapters.storage.sqlite import Process, this_process
+from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.errors import SessionBusy, SessionConflict, StorageFailed
 from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.session import SessionKey
@@ -215,7 +215,7 @@ async def test_a_store_that_is_dropped_ends_its_thread(path: Path) -> None:
 def test_a_store_that_is_not_closed_stores_everything_and_lets_the_process_end(path: Path) -> None:
     code = f"""
 import asyncio
-from acc.adapters.stores.sqlite import SqliteSessionStore
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.session import SessionKey
 from acc.testing import FrozenClock

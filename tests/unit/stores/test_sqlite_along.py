@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlite_stores import KEY, event
 
-from acc.adapters.stores.sqlite import SqliteSessionStore
-from acc.adapters.stores.sqlite_database import SqliteAlong, SqliteDatabase
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
-from acc.domain.errors import InvalidInput, MoveForbidden, SessionConflict
-from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.remote import Owner
+from acc.adapters.storage.sqlite import SqliteAlong, SqliteDatabase
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.domain.errors import InvalidInput, InvalidTransition, SessionConflict
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     Message,
     PushConfig,
@@ -89,7 +89,7 @@ async def test_events_stay_where_what_goes_along_is_refused(stores: Stores) -> N
     await stores.tasks.append("t", [moved(CANCELED)])
     along = stores.tasks.along("t", [moved(WORKING)])
     await stores.sessions.begin(KEY, lambda _: [event(1)], holder="h", along=along)
-    with pytest.raises(MoveForbidden):
+    with pytest.raises(InvalidTransition):
         along.result()
     assert len(await stores.sessions.events(KEY)) == 1
     assert await stores.state() == (CANCELED, 2)
@@ -135,7 +135,7 @@ async def test_a_task_that_others_moved_meanwhile_is_looked_up_again(
     (told,) = await stores.tasks.append("t", [moved(WORKING)])
     assert told.seq == 3
     await other.tasks.append("t", [moved(CANCELED)])
-    with pytest.raises(MoveForbidden):
+    with pytest.raises(InvalidTransition):
         await stores.tasks.append("t", [moved(COMPLETED)])
     assert await stores.state() == (CANCELED, 4)
     await other.database.aclose()

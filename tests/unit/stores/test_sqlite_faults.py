@@ -12,9 +12,10 @@ import pytest
 from sqlite_stores import KEY, event, fill, store_at
 from task_stores import make_first_version
 
-from acc.adapters.stores.sqlite import SqliteArtifactStore, SqliteSessionStore
+from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.errors import InvalidInput, StorageFailed
-from acc.domain.value_objects.event import Event, EventActions, EventKind, Part, text_part
+from acc.domain.value_objects.content import Part, text_part
+from acc.domain.value_objects.event import Event, EventActions, EventKind
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import pytest
 from sqlite_stores import KEY, event, store_at
 from task_stores import ANN, file, finish, make_first_version, moved, piece, tasks_at
 
-from acc.adapters.stores.processes import this_process
-from acc.adapters.stores.sqlite import SqliteSessionStore
-from acc.adapters.stores.tasks_sqlite import SqliteTaskStore
+from acc.adapters.storage.sqlite import this_process
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.domain.errors import InvalidInput, StorageFailed
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import Owner
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     PushConfig,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acc.adapters.stores.sqlite_database import SqliteDatabase
+from acc.adapters.storage.sqlite import SqliteDatabase
 from acc.domain.errors import InvalidInput, StorageFailed
 
 Job = Callable[[sqlite3.Connection], Any]

@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.stores.task_bookkeeping import page_token, place_of
+from acc.adapters.storage.invariants import page_token, place_of
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import Part, text_part
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, text_part
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     DirectReply,
-    Growing,
     Message,
     MessageAdded,
     Role,
     StatusUpdate,
     Task,
     TaskArtifact,
+    TaskBuilder,
     TaskEvent,
     TaskState,
     TaskStatus,
-    applied,
-    folded,
+    apply_event,
+    apply_events,
 )
-from acc.domain.value_objects.value import changed
 
 TEXTS = st.sampled_from(["", "a", "語", "two words "])
 PARTS = st.one_of(
@@ -60,15 +60,15 @@ TASK = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED)
 @given(st.lists(UPDATES, max_size=12))
 def test_folding_all_at_once_changes_nothing(updates: list[ArtifactUpdate]) -> None:
     events = [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)]
-    assert folded(TASK, events) == reduce(applied, events, TASK)
+    assert apply_events(TASK, events) == reduce(apply_event, events, TASK)
 
 
 @given(st.lists(st.tuples(UPDATES, st.booleans()), max_size=12))
 def test_a_task_can_be_looked_at_while_it_grows(story: list[tuple[ArtifactUpdate, bool]]) -> None:
-    growing, whole = Growing(TASK), TASK
+    growing, whole = TaskBuilder(TASK), TASK
     for seq, (update, is_looked_at) in enumerate(story, 2):
         growing.add(TaskEvent(seq, update))
-        whole = applied(whole, TaskEvent(seq, update))
+        whole = apply_event(whole, TaskEvent(seq, update))
         head = growing.head
         assert (head.status, head.metadata, head.reply) == (
             whole.status,
@@ -83,10 +83,10 @@ def test_a_task_can_be_looked_at_while_it_grows(story: list[tuple[ArtifactUpdate
 
 def test_artifacts_of_one_name_are_told_apart_by_their_place() -> None:
     twice = tuple(TaskArtifact(artifact_id="one", parts=text_part(word)) for word in ("a", "b"))
-    task = changed(TASK, artifacts=twice)
+    task = replace(TASK, artifacts=twice)
     more = TaskArtifact(artifact_id="one", parts=text_part("c"))
     events = [TaskEvent(2, ArtifactUpdate(artifact=more, append=True))]
-    assert folded(task, events) == reduce(applied, events, task)
+    assert apply_events(task, events) == reduce(apply_event, events, task)
 
 
 def test_what_is_said_or_made_piece_by_piece_costs_what_the_pieces_cost() -> None:
@@ -98,7 +98,7 @@ def test_what_is_said_or_made_piece_by_piece_costs_what_the_pieces_cost() -> Non
     ]
     updates: list[StatusUpdate | ArtifactUpdate] = [said, *pieces] * 30_000
     began = process_time()
-    found = folded(TASK, [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)])
+    found = apply_events(TASK, [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)])
     assert process_time() - began < 6  # it was 15 and more where each copied all before it
     assert (len(found.history), len(found.artifacts[0].parts)) == (29_999, 60_000)
 

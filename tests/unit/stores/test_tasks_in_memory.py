@@ -2,8 +2,8 @@
 
 from task_stores import ANN, file, moved
 
-from acc.adapters.stores.tasks_in_memory import InMemoryTaskStore
-from acc.domain.value_objects.event import text_part
+from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.task import DirectReply, Message, Role, TaskQuery, TaskState
 from acc.testing import FrozenClock
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from acc.adapters.chat.heard import Heard, count, spent, wanted
-from acc.domain.value_objects.event import ToolCall, Usage
+from acc.domain.value_objects.content import ToolCall, Usage
 
 _THOUGHT, _THOUGHT_ENDS = "<think>", "</think>"
 #: A thought whose beginning stands in the model's prompt, so that only its end is sent.

@@ -17,7 +17,7 @@ from acc.adapters.chat.turns import (
     turns,
     words,
 )
-from acc.domain.value_objects.event import Part, ToolCall
+from acc.domain.value_objects.content import Part, ToolCall
 from acc.ports.outbound.model_ports import Prompt, ToolSpec
 
 _ONLY_TEXT = {"role", "content"}

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from acc.adapters.chat.streams import ServerFault, Unreadable
-from acc.domain.value_objects.event import ToolCall, Usage
+from acc.domain.value_objects.content import ToolCall, Usage
 
 #: A server that tells of more tokens has miscounted.
 _MOST_TOKENS = 10**9

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.remote import without_secrets
+from acc.domain.value_objects.endpoint import redact_secrets
 
 
 def held_key(name: str, variables: Iterable[str]) -> str:
@@ -37,6 +37,6 @@ def is_clear(url: str) -> bool:
 
 def is_variable(name: str) -> bool:
     """Tell whether it names a variable; what may be a key is none, unless there is one."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) or without_secrets(name) != name:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) or redact_secrets(name) != name:
         return False
     return name.isupper() or name in os.environ

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import replace as dataclass_replace
 from hashlib import sha256
 from typing import Any
 
-from acc.domain.value_objects.event import Part, ToolCall
-from acc.domain.value_objects.value import changed
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, ToolCall
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 
 #: What all providers take as the name of an argument; some take more.
@@ -35,7 +35,7 @@ class Spoken:
             if odd:
                 self._arguments[spec.name] = odd
         if self._tools or self._arguments:
-            self.prompt = changed(
+            self.prompt = replace(
                 prompt,
                 tools=tuple(map(self._tool, prompt.tools)),
                 messages=tuple(map(self._message, prompt.messages)),
@@ -46,32 +46,38 @@ class Spoken:
         if not answer.calls or not (self._tools or self._arguments):
             return answer
         names = {alias: name for name, alias in self._tools.items()}
-        return changed(answer, calls=tuple(self._ours(call, names) for call in answer.calls))
+        return replace(answer, calls=tuple(self._ours(call, names) for call in answer.calls))
 
     def _ours(self, call: ToolCall, names: Aliases) -> ToolCall:
         name = names.get(call.name, call.name)
         own = {alias: key for key, alias in self._arguments.get(name, {}).items()}
-        return changed(call, name=name, arguments=_renamed(call.arguments, own))
+        return replace(call, name=name, arguments=_renamed(call.arguments, own))
 
     def _tool(self, spec: ToolSpec) -> ToolSpec:
         alias, odd = self._tools.get(spec.name), self._arguments.get(spec.name)
         if alias is not None:
-            spec = replace(spec, name=alias, description=_described(spec.name, spec.description))
-        return spec if odd is None else replace(spec, parameters=_plain(spec.parameters, odd))
+            spec = dataclass_replace(
+                spec, name=alias, description=_described(spec.name, spec.description)
+            )
+        return (
+            spec
+            if odd is None
+            else dataclass_replace(spec, parameters=_plain(spec.parameters, odd))
+        )
 
     def _message(self, message: PromptMessage) -> PromptMessage:
-        return changed(message, parts=tuple(map(self._part, message.parts)))
+        return replace(message, parts=tuple(map(self._part, message.parts)))
 
     def _part(self, part: Part) -> Part:
         call, result = part.call, part.result
         if call is not None:
             odd = self._arguments.get(call.name, {})
             name = self._tools.get(call.name, call.name)
-            return changed(
-                part, call=changed(call, name=name, arguments=_renamed(call.arguments, odd))
+            return replace(
+                part, call=replace(call, name=name, arguments=_renamed(call.arguments, odd))
             )
         if result is not None and result.name in self._tools:
-            return changed(part, result=changed(result, name=self._tools[result.name]))
+            return replace(part, result=replace(result, name=self._tools[result.name]))
         return part
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from acc.adapters.chat.writing import as_json
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import Prompt, ToolSpec
 
 # What a memory shows is made of people's words: it must not become an instruction.

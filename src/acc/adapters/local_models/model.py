@@ -17,7 +17,7 @@ from acc.adapters.local_models.shared_files import Address
 from acc.adapters.local_models.starting import ServerLease
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
-from acc.ports.outbound.runtime_ports import ThreadsPort
+from acc.ports.outbound.system_ports import ThreadsPort
 
 log = logging.getLogger("acc.run")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from acc.adapters.memory.recall import Bm25EvidenceStore, Found
+from acc.adapters.memory.bm25 import Bm25EvidenceStore, Found
 from acc.domain.errors import AccError, ModelFailed
 from acc.domain.language import one_line, term_list
-from acc.domain.value_objects.turn import Candidate
+from acc.domain.value_objects.memory import Candidate
 from acc.ports.outbound.model_ports import EmbedderPort
 
 log = logging.getLogger("acc.memory")

@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from acc.adapters.memory.vouching import Turn, turn_of, vouched, wrong_language
-from acc.application.waiting.patience import Patience
-from acc.domain.ccs_schema import as_payload, json_schema, parse_state
-from acc.domain.errors import InvalidInput, InvalidState, whole_data
+from acc.adapters.memory.grounding import Turn, turn_of, vouched, wrong_language
+from acc.application.runtime.deadlines import PausableTimeout
+from acc.domain.ccs import as_payload, json_schema, parse_state
+from acc.domain.errors import InvalidInput, InvalidState
 from acc.domain.language import one_line, within_reach
+from acc.domain.text import replace_surrogates_in_data
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.event import NO_USAGE, Usage, text_part
-from acc.domain.value_objects.turn import Artifact, Compression, TurnSignal
+from acc.domain.value_objects.content import NO_USAGE, Usage, text_part
+from acc.domain.value_objects.memory import Compression, Evidence, TurnSignal
 from acc.ports.outbound.memory_ports import CompressorPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
@@ -96,7 +97,7 @@ class ModelCompressor:
         self,
         signal: TurnSignal,
         state: CompressedCognitiveState,
-        evidence: Sequence[Artifact],
+        evidence: Sequence[Evidence],
     ) -> Compression:
         """Return the state that is to replace `state`."""
         ruled = await self._rules.compress(signal, state, evidence)
@@ -134,7 +135,7 @@ class ModelCompressor:
 
     async def _ask(self, prompt: Prompt) -> ModelAnswer:
         try:
-            async with Patience(self._timeout):
+            async with PausableTimeout(self._timeout):
                 answer = await self._model.complete(prompt)
         except TimeoutError:
             raise _Failed(f"no answer within {self._timeout:g} s") from None
@@ -196,7 +197,7 @@ def _document(turn: Turn) -> str:
         ],
         "turn": told,
     }
-    written = msgspec.json.encode(whole_data(document)).decode()
+    written = msgspec.json.encode(replace_surrogates_in_data(document)).decode()
     return f"{written}\n\nWrite the next state."
 
 

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from acc.domain.format_rules import is_directive, is_question, read_rule
 from acc.domain.language import said, terms, values
-from acc.domain.rule_reading import is_directive, is_question, read_rule
 from acc.domain.statements import frame, same_subject, supersedes
 from acc.domain.value_objects.ccs import CompressedCognitiveState, body
-from acc.domain.value_objects.turn import (
-    Artifact,
+from acc.domain.value_objects.memory import (
     Candidate,
+    Evidence,
     Qualification,
     Refusal,
     RefusalReason,
@@ -52,7 +52,7 @@ class RuleQualifier:
         held |= {_key(sentence) for sentence in stated}
         best = max((candidate.score for candidate in candidates), default=0.0)
         trusted = [c.artifact for c in candidates if c.artifact.trusted]
-        qualified: list[Artifact] = []
+        qualified: list[Evidence] = []
         refused: list[Refusal] = []
         for candidate in candidates:
             artifact = candidate.artifact
@@ -81,7 +81,7 @@ def _asked_terms(stated: Sequence[str], state: CompressedCognitiveState) -> froz
     return wanted or terms(f"{state.semantic_gist} {state.goal_orientation}")
 
 
-def _untrusted(artifact: Artifact, signal: TurnSignal, trusted: Sequence[Artifact]) -> _Reason:
+def _untrusted(artifact: Evidence, signal: TurnSignal, trusted: Sequence[Evidence]) -> _Reason:
     if artifact.trusted:
         return None
     what = "pasted text" if artifact.quoted else f"{artifact.source.value} output"
@@ -108,7 +108,7 @@ def _untrusted(artifact: Artifact, signal: TurnSignal, trusted: Sequence[Artifac
 
 
 def _superseded(
-    candidate: Candidate, stated: Sequence[str], trusted: Sequence[Artifact]
+    candidate: Candidate, stated: Sequence[str], trusted: Sequence[Evidence]
 ) -> _Reason:
     artifact, newer = candidate.artifact, candidate.superseded_by
     if newer is not None:
@@ -127,7 +127,7 @@ def _superseded(
     return None
 
 
-def _duplicate(artifact: Artifact, held: set[str]) -> _Reason:
+def _duplicate(artifact: Evidence, held: set[str]) -> _Reason:
     if _key(artifact.text) in held:
         return RefusalReason.DUPLICATE, "the state or the turn says this already"
     return None

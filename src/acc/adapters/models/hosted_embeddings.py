@@ -13,9 +13,10 @@ import httpx
 import msgspec
 
 from acc.adapters.chat.keys import held_key, is_clear, is_variable
-from acc.domain.errors import InvalidInput, ModelFailed, whole
+from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.language import one_line
-from acc.domain.value_objects.remote import without_secrets
+from acc.domain.text import replace_surrogates
+from acc.domain.value_objects.endpoint import redact_secrets
 
 #: Where a provider's embeddings are, and which variables may hold its key.
 PROVIDERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -196,7 +197,7 @@ class HostedEmbedder:
 
     def _refused(self, response: httpx.Response, data: bytes, key: str) -> Exception:
         choice, status = self._choice, response.status_code
-        told = without_secrets(_told(data), [key])[:_MOST_TOLD]
+        told = redact_secrets(_told(data), [key])[:_MOST_TOLD]
         if status in _WORTH_RETRYING:
             return _Passing(f"HTTP {status}: {told}", _seconds(response.headers))
         if status in (401, 403):
@@ -260,7 +261,7 @@ class _Passing(Exception):
 
 
 def _sendable(text: str) -> str:
-    cut = whole(text[:_MOST_CHARACTERS])
+    cut = replace_surrogates(text[:_MOST_CHARACTERS])
     return cut if cut.strip() else "-"
 
 

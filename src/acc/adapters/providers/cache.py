@@ -14,10 +14,10 @@ import msgspec
 
 from acc.adapters.chat.writing import as_json, sorted_json
 from acc.adapters.providers.trying import close, streamed
-from acc.application.waiting.patience import held
+from acc.application.runtime.deadlines import pause_deadlines
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.value_objects.event import ToolCall, Usage
-from acc.domain.value_objects.value import changed
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import ToolCall, Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 #: Raised when what is kept, or what an answer depends on, changes its form.
@@ -129,7 +129,7 @@ class CachedModel:
     async def _known(self, key: str) -> ModelAnswer | None:
         """Return the answer that is kept, or that another gets who has asked already."""
         place = (asyncio.get_running_loop(), key)
-        waiting: AbstractContextManager[object] = held()
+        waiting: AbstractContextManager[object] = pause_deadlines()
         while place in self._questions:
             question = self._questions[place]
             with waiting:
@@ -222,14 +222,14 @@ class CachedModel:
         except OSError:  # there is one, or links are not to be had here
             before = self._read(key)
             if before is not None:
-                return changed(before, usage=answer.usage)  # it was asked for, and is paid for
+                return replace(before, usage=answer.usage)  # it was asked for, and is paid for
             written.replace(path)
         return answer
 
 
 def _for_nothing(answer: ModelAnswer) -> ModelAnswer:
     """Return an answer as one that nobody was asked for now."""
-    return changed(answer, usage=changed(answer.usage, cost=0.0, priced_calls=1), kept=True)
+    return replace(answer, usage=replace(answer.usage, cost=0.0, priced_calls=1), kept=True)
 
 
 def _is_empty(said: _Said) -> bool:

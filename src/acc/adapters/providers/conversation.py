@@ -34,7 +34,7 @@ from acc.adapters.chat.turns import (
     unfolded,
     words,
 )
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import Prompt, ToolSpec
 
 _READABLE = ("image/", "application/pdf", "audio/", "video/", "text/")

@@ -29,8 +29,8 @@ from acc.adapters.providers.wires.google import GoogleWire
 from acc.adapters.providers.wires.responses import ResponsesWire
 from acc.adapters.providers.wires.wire import Wire, merged
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.event import ToolCall
-from acc.domain.value_objects.value import changed
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import ToolCall
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 log = logging.getLogger("acc.run")
@@ -206,7 +206,7 @@ class DirectModel:
             )
         if heard.finish == "length":
             log.warning("%s used up max_tokens: its answer is cut off", self.choice.name)
-            cut = [changed(call, arguments={}, fault=_CUT_OFF) for call in calls[-1:]]
+            cut = [replace(call, arguments={}, fault=_CUT_OFF) for call in calls[-1:]]
             calls = (*calls[:-1], *cut)
         elif calls:
             *_, place = _places(prompt, to_the_end=True)
@@ -218,7 +218,7 @@ class DirectModel:
         if cost is None:
             cost = call_cost(self.choice, usage, heard.written)
         if cost is not None:
-            usage = changed(usage, cost=cost, priced_calls=1)
+            usage = replace(usage, cost=cost, priced_calls=1)
         return ModelAnswer(text=text, calls=calls, usage=usage)
 
     def _failed(self, error: Exception) -> ModelFailed:

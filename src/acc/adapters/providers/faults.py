@@ -2,7 +2,7 @@
 
 from acc.adapters.providers.choice import ModelChoice
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.remote import origin_of, without_secrets
+from acc.domain.value_objects.endpoint import origin_of, redact_secrets
 
 _MOST = 300
 _WORTH_RETRYING = frozenset({408, 409, 425, 500, 502, 503, 504, 520, 522, 524, 529})
@@ -99,7 +99,7 @@ class Faults:
 
     def cleaned(self, text: str) -> str:
         """Return a text without the key, and without what looks like one."""
-        return without_secrets(text, self._hidden)
+        return redact_secrets(text, self._hidden)
 
     def _filled(self, advice: str) -> str:
         choice = self._choice

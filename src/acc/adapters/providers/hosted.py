@@ -28,7 +28,7 @@ from acc.adapters.providers.opening import open_model
 from acc.adapters.providers.pricing import Prices
 from acc.adapters.providers.reasons import failure
 from acc.domain.errors import ModelFailed
-from acc.domain.value_objects.event import Usage
+from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 #: What goes wrong in a call, by whoever's hand; anything else is a mistake of ours.

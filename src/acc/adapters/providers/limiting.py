@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from acc.adapters.chat.writing import as_json
 from acc.adapters.providers.trying import close, streamed
-from acc.application.waiting.patience import held
-from acc.domain.value_objects.event import Usage
+from acc.application.runtime.deadlines import pause_deadlines
+from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 _MINUTE = 60.0
@@ -187,7 +187,7 @@ class Limiter:
                     self._tokens.give(guess - told)
 
         with ExitStack() as clocks:
-            clocks.enter_context(held())
+            clocks.enter_context(pause_deadlines())
             async with nullcontext() if self._seats is None else self._seats.one():
                 await self._admitted(guess)
                 clocks.close()

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Callable
 
 from acc.adapters.providers.trying import close, streamed
-from acc.domain.spending import ModelCall, Price
-from acc.domain.value_objects.event import Usage
-from acc.domain.value_objects.value import changed
+from acc.domain.cost import ModelCall, Price
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 OnCall = Callable[[ModelCall], None]
@@ -64,7 +64,7 @@ class MeteredModel:
         await close(self._model)
 
     def _failed(self) -> None:
-        self._on_call(changed(self._call, failed=True))
+        self._on_call(replace(self._call, failed=True))
 
     def _told(self, answer: ModelAnswer) -> None:
         # A model may be anyone's code; what it returns is checked by who asked.
@@ -73,7 +73,7 @@ class MeteredModel:
             self._failed()
             return
         self._on_call(
-            changed(
+            replace(
                 self._call,
                 input_tokens=usage.input_tokens,
                 output_tokens=usage.output_tokens,
@@ -109,5 +109,5 @@ class PricedModel:
         told = usage.input_tokens or usage.output_tokens
         free = not (self._price.input or self._price.output)
         cost = self._price.cost(usage.input_tokens, usage.output_tokens) if told or free else None
-        priced = changed(usage, cost=cost, priced_calls=0 if cost is None else 1)
-        return changed(answer, usage=priced)
+        priced = replace(usage, cost=cost, priced_calls=0 if cost is None else 1)
+        return replace(answer, usage=priced)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from acc.adapters.providers.choice import ModelChoice
-from acc.domain.value_objects.event import Usage
+from acc.domain.value_objects.content import Usage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse

@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from acc.application.waiting.patience import held
+from acc.application.runtime.deadlines import pause_deadlines
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
@@ -102,7 +102,7 @@ class RetryingModel:
         backoff = min(_LONGEST_BACKOFF, self._max_wait, _FIRST_WAIT * 2 ** (attempt - 1))
         # Clients that failed together must not come back together.
         backoff *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, protects nothing
-        with held():
+        with pause_deadlines():
             await self._sleep(max(backoff, wanted or 0.0))
 
 

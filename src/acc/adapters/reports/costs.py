@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from acc.adapters.reports.run_directory import EvaluationDirectory, JsonLinesFile
-from acc.domain.spending import Account, Accounts, ModelCall
+from acc.domain.cost import Account, Accounts, ModelCall
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
 _FOLDER = "spending"

@@ -1,10 +1,16 @@
-"""Write the report page: one HTML file that needs no network, and its charts as SVG files."""
+"""Write the report page: one HTML file that needs no network, and its charts as SVG files.
+
+This module imports jinja2; `bootstrap` imports it only when a report is written.
+"""
 
 import hashlib
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from acc.adapters.reports import page_data
 from acc.adapters.reports.chart_svg import inline_svg, palette_css, standalone_svg
@@ -12,9 +18,6 @@ from acc.adapters.reports.charts import Chart, assign_slots, build_charts, chart
 from acc.adapters.reports.results import describe_policy
 from acc.adapters.reports.run_directory import EvaluationDirectory, write_atomically
 from acc.domain.errors import StorageFailed
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 DEFAULT_DETAILED_EPISODES = 10
 _TEMPLATE, _STYLE, _SCRIPT = "report.html", "report.css", "report.js"
@@ -41,8 +44,6 @@ def render_page(
     run: EvaluationDirectory, summary: Mapping[str, Any], charts: list[Chart], *, detail: int
 ) -> str:
     """Return the HTML of the page."""
-    from markupsafe import Markup
-
     environment = _environment()
     slots = assign_slots(summary["configuration"]["agents"])
     focus = page_data.focus_agent(summary)
@@ -76,11 +77,7 @@ def render_page(
     )
 
 
-def _environment() -> "Environment":
-    # Imported on use: only commands that write a report need jinja2.
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
+def _environment() -> Environment:
     def finalize(value: object) -> object:
         return value if isinstance(value, Markup) else show_hidden(str(value))
 
@@ -102,7 +99,7 @@ def _environment() -> "Environment":
     return environment
 
 
-def _source(environment: "Environment", name: str) -> str:
+def _source(environment: Environment, name: str) -> str:
     assert environment.loader is not None  # noqa: S101 - set by _environment
     return environment.loader.get_source(environment, name)[0]
 
@@ -112,8 +109,6 @@ def _csp_hash(text: str) -> str:
 
 
 def _chart_context(chart: Chart) -> dict[str, Any]:
-    from markupsafe import Markup
-
     # The drawing is serialized by ElementTree, which escapes its text.
     svg = Markup(inline_svg(chart)) if chart.plot is not None else None  # noqa: S704
     return {"chart": chart, "svg": svg, "table": chart_table(chart)}

@@ -12,7 +12,7 @@ from acc.adapters.reports.costs import account_from_fields
 from acc.adapters.reports.results import claimless_notes, fallback_notes
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
-from acc.domain.spending import Account, Part
+from acc.domain.cost import Account, CostCategory
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, ClaimVerdict, TurnStatus
 from acc.domain.value_objects.evaluation_run import EpisodeJob
 
@@ -122,7 +122,7 @@ class WorstTurn:
 class CostRow:
     """Cost of one agent, compressor or judge; `agent` is empty for the judge."""
 
-    part: Part
+    part: CostCategory
     agent: str
     account: Account
 
@@ -321,7 +321,9 @@ def _is_worse(metric: str, pair: tuple[float, float] | None) -> bool:
 def cost_rows(summary: Mapping[str, Any]) -> list[CostRow]:
     """Return the costs per agent, compressor and judge; empty if no model was called."""
     return [
-        CostRow(part=Part(row["part"]), agent=row["agent"], account=account_from_fields(row))
+        CostRow(
+            part=CostCategory(row["part"]), agent=row["agent"], account=account_from_fields(row)
+        )
         for row in summary.get("cost", {}).get("spent", ())
     ]
 

@@ -13,7 +13,7 @@ from acc.adapters.reports.costs import cost_fields, load_costs
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
 from acc.domain.errors import InvalidInput
-from acc.domain.evaluation_metrics import METRIC_NAMES, spread
+from acc.domain.metrics import METRIC_NAMES, spread
 from acc.domain.statistics import (
     PairedDifference,
     interval_alpha,

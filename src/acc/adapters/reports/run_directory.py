@@ -22,7 +22,7 @@ from acc.adapters.reports.turn_records import (
     result_from_record,
 )
 from acc.domain.errors import InvalidInput, RunDamaged, RunMismatch, StorageFailed
-from acc.domain.value_objects.evaluation_run import EpisodeJob, RunConfiguration, jobs_of
+from acc.domain.value_objects.evaluation_run import EpisodeJob, EvaluationConfig, jobs_of
 from acc.domain.value_objects.live_evaluation import TurnResult
 from acc.domain.value_objects.scenario import Scenario
 
@@ -38,12 +38,12 @@ T = TypeVar("T")
 class EvaluationDirectory:
     """The directory of a new or existing evaluation."""
 
-    def __init__(self, path: Path, configuration: RunConfiguration) -> None:
+    def __init__(self, path: Path, configuration: EvaluationConfig) -> None:
         self.path = path
         self.configuration = configuration
 
     @classmethod
-    def create(cls, path: Path, configuration: RunConfiguration) -> "EvaluationDirectory":
+    def create(cls, path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
         """Create the directory, or open it if it contains the same configuration.
 
         A directory with other files or another configuration is not modified.
@@ -75,7 +75,7 @@ class EvaluationDirectory:
         """Open an existing evaluation."""
         file = path / _CONFIGURATION_FILE
         try:
-            configuration = msgspec.json.decode(file.read_bytes(), type=RunConfiguration)
+            configuration = msgspec.json.decode(file.read_bytes(), type=EvaluationConfig)
         except FileNotFoundError:
             raise InvalidInput(
                 f"{path} contains no evaluation: {_CONFIGURATION_FILE} is missing"
@@ -295,7 +295,7 @@ def _storage_error(path: Path, error: OSError) -> StorageFailed:
     return StorageFailed(f"cannot write {path}: {error.strerror or error}; earlier turns are safe")
 
 
-def _differences(recorded: RunConfiguration, requested: RunConfiguration) -> list[str]:
+def _differences(recorded: EvaluationConfig, requested: EvaluationConfig) -> list[str]:
     one, other = msgspec.to_builtins(recorded), msgspec.to_builtins(requested)
     return [
         f"{name}: {_abbreviate(one[name])} recorded, {_abbreviate(other[name])} requested"

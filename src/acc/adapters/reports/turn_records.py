@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from acc.domain.errors import whole
-from acc.domain.evaluation_metrics import drift_rate, hallucination_rate
+from acc.domain.metrics import drift_rate, hallucination_rate
+from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
     ClaimVerdict,
@@ -25,7 +25,7 @@ from acc.domain.value_objects.live_evaluation import (
     EvaluationTurnQuery,
     TurnResult,
 )
-from acc.domain.value_objects.scenario import Turn
+from acc.domain.value_objects.scenario import ScenarioTurn
 
 
 class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,16 +70,16 @@ def encode_turn(record: TurnRecord) -> bytes:
         return _ENCODER.encode(record) + b"\n"
     except UnicodeEncodeError:
         # JSON cannot represent unpaired surrogates.
-        return _ENCODER.encode(_replace_surrogates(msgspec.to_builtins(record))) + b"\n"
+        return _ENCODER.encode(_encodable(msgspec.to_builtins(record))) + b"\n"
 
 
-def _replace_surrogates(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     if isinstance(value, str):
-        return whole(value)
+        return replace_surrogates(value)
     if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_replace_surrogates(item) for item in value]
+        return [_encodable(item) for item in value]
     return value
 
 
@@ -89,7 +89,7 @@ def decode_turn(data: bytes) -> TurnRecord:
 
 
 def record_from_result(
-    result: TurnResult, turn: Turn | None, previous_memory: Mapping[str, object]
+    result: TurnResult, turn: ScenarioTurn | None, previous_memory: Mapping[str, object]
 ) -> TurnRecord:
     """Return the record of a turn; the canonical memory is stored as a difference."""
     records = {record.agent_name: record for record in result.records}

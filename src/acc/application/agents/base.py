@@ -7,10 +7,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from acc.application.context import RunContext
-from acc.application.control import RunRejected, must_pass, paused_in_group
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.interrupts import RunRejected, is_control_flow, paused_in_group
 from acc.domain.errors import AccError, AgentFailed, InvalidTree
-from acc.domain.value_objects.event import EventKind, RequestKind, Verdict
+from acc.domain.value_objects.approval import ApprovalDecision, RequestKind
+from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import Grant
 
 log = logging.getLogger("acc.run")
@@ -134,7 +135,7 @@ class BaseAgent:
     async def _execute(self, ctx: RunContext) -> None:
         config = ctx.run.config
         try:
-            if (config.stand_ins or config.debug) and await _said_instead(ctx, _stand_in):
+            if (config.stubs or config.debug) and await _said_instead(ctx, _stand_in):
                 ctx.run.give_up(ctx.path)
                 return
             if self.confirm:
@@ -151,7 +152,7 @@ class BaseAgent:
         except AccError:
             raise
         except BaseException as error:
-            if must_pass(error):
+            if is_control_flow(error):
                 raise
             failed = AgentFailed(self.name, f"{type(error).__name__}: {error}")
             raise (paused_in_group(error) or failed) from error
@@ -289,15 +290,15 @@ async def confirm_step(ctx: RunContext) -> None:
             return
     words = needed if isinstance(needed, str) else f"May {agent.name!r} go ahead?"
     answer = await scope.ask_person(words, kind=RequestKind.CONFIRMATION)
-    if answer.verdict is not Verdict.APPROVE:
+    if answer.verdict is not ApprovalDecision.APPROVE:
         raise RunRejected(agent.name, answer.reason or answer.verdict.value)
 
 
 def _stand_in(ctx: RunContext) -> Any:
     config = ctx.config
     agent = ctx.agent
-    if agent.name in config.stand_ins:
-        stand_in = config.stand_ins[agent.name]
+    if agent.name in config.stubs:
+        stand_in = config.stubs[agent.name]
         return stand_in if isinstance(stand_in, str) else stand_in(ctx)
     reasons = not agent.sub_agents or hasattr(agent, "instruction")
     if config.debug and agent is not ctx.run.root and reasons:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from acc.application.agents.base import BaseAgent, called, check_count, refuse_unless
 from acc.application.agents.workflow import Branches, check_branching, check_has_steps, report_fault
-from acc.application.context import RunContext
-from acc.application.control import OF_THE_RUN
-from acc.application.state import MergeRule
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS
+from acc.application.runtime.state import MergeRule
 from acc.domain.errors import (
     AccError,
     BranchFailed,
@@ -162,7 +162,7 @@ class GraphAgent(BaseAgent):
         try:
             return await self._alone(ctx, agent), None
         except AccError as error:
-            if isinstance(error, OF_THE_RUN):
+            if isinstance(error, RUN_LEVEL_ERRORS):
                 raise
             await report_fault(fault, agent, error, branch=ctx.branch)
             lost = {one.name for one in agent.walk()}

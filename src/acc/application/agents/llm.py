@@ -1,5 +1,6 @@
 """The agent that reasons with a model: ask, use tools, ask again, answer."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,16 +15,17 @@ from acc.application.agents.base import (
     check_model,
     refuse_unless,
 )
-from acc.application.agents.instruction import Instruction, resolve
-from acc.application.agents.tool import AgentTool, Tool, as_data, as_model, as_tool, json_schema
-from acc.application.agents.tool_calls import Outcome, ToolCalls
-from acc.application.agents.toolset import OfferedTools, Toolset, check_toolsets
-from acc.application.agents.transfer import TRANSFER, TransferTool
-from acc.application.asking import ask_model
-from acc.application.context import RunContext
-from acc.application.remembering import MemoryChoice, Remembering
-from acc.domain.errors import InvalidTree, ModelOutputInvalid
-from acc.domain.value_objects.event import Event, EventKind, Part, ToolCall, Usage, text_part
+from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.model_call import call_model
+from acc.application.tools.execution import Outcome, ToolCalls
+from acc.application.tools.tool import AgentTool, Tool, as_data, as_model, as_tool, json_schema
+from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
+from acc.application.tools.transfer import TRANSFER, TransferTool
+from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
+from acc.domain.value_objects.content import Part, ToolCall, Usage, text_part
+from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.session import StoredArtifact
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
@@ -32,6 +34,74 @@ from acc.ports.outbound.model_ports import (
     PromptMessage,
     ToolSpec,
 )
+
+#: A text, or a function from the context to one.
+Instruction = str | Callable[[RunContext], Any]
+_PLACEHOLDER = re.compile(
+    r"\{\{|\}\}|\{(?:artifact\.([^{}?]+)|((?:(?:app|user|temp):)?[^\W\d]\w*))(\?)?\}"
+)
+
+
+def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:
+    """Return the state keys that an instruction asks for, and whether each may be absent."""
+    if not isinstance(instruction, str) or "{" not in instruction:
+        return ()
+    found = _PLACEHOLDER.finditer(instruction)
+    return tuple((match[2], bool(match[3])) for match in found if match[2])
+
+
+async def resolve(ctx: RunContext, instruction: Instruction) -> str:
+    """Return the instruction with its placeholders filled from state and artifacts."""
+    if not isinstance(instruction, str):
+        found = await called(instruction, ctx)
+        if not isinstance(found, str):
+            kind = type(found).__name__
+            raise TypeError(f"its instruction is a function, which returned a {kind} and no text")
+        return found
+    pieces: list[str] = []
+    end = opened = 0
+    for match in _PLACEHOLDER.finditer(instruction):
+        pieces.append(instruction[end : match.start()])
+        end = match.end()
+        if match[0] == "{{":
+            opened += 1
+            pieces.append("{")
+        elif match[0] == "}}":
+            # What nobody opened is no escape: two things end here, as in JSON.
+            pieces.append("}" if opened else "}}")
+            opened = max(opened - 1, 0)
+        else:
+            pieces.append(await _filled(ctx, match))
+    pieces.append(instruction[end:])
+    return "".join(pieces)
+
+
+async def _filled(ctx: RunContext, match: re.Match[str]) -> str:
+    if match[1] is not None:
+        stored = await ctx.artifacts.load(match[1])
+        if stored is not None:
+            return _text_of(stored)
+        if match[3]:
+            return ""
+        raise StateMissing(ctx.agent.name, f"artifact.{match[1]}", await ctx.artifacts.names())
+    key = match[2]
+    if key not in ctx.state:
+        if match[3]:
+            return ""
+        raise StateMissing(ctx.agent.name, key, list(ctx.state))
+    value = ctx.state[key]
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _text_of(stored: StoredArtifact) -> str:
+    try:
+        return stored.text
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{{artifact.{stored.name}}} in an instruction stands for text, and the file is "
+            f"{stored.media_type} that is none"
+        ) from None
+
 
 _FENCE = "```"
 _BYTE_ORDER_MARK = "\ufeff"
@@ -223,13 +293,13 @@ class _Reasoning:
             transfer = TransferTool(ctx, targets)
             self._tools = {**self._tools, TRANSFER: transfer}
             self._specs = (*self._specs, transfer.spec)
-        self._offered: OfferedTools | None = None
+        self._offered: DynamicTools | None = None
         if agent.toolsets:
-            self._offered = OfferedTools(ctx, agent.toolsets, frozenset(self._tools))
+            self._offered = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
         self._heard = tuple(ctx.line.thread)
         self._steps: list[PromptMessage] = []
         self._faults = 0
-        self._memory: Remembering | None = None
+        self._memory: TurnMemory | None = None
 
     async def run(self) -> None:
         agent, ctx = self._agent, self._ctx
@@ -298,7 +368,7 @@ class _Reasoning:
         if answer is None:
             tokens = 0 if self._memory is None else self._memory.tokens
             held = agent.after_model_callback is not None or agent.after_agent_callback is not None
-            answer, usage = await ask_model(
+            answer, usage = await call_model(
                 ctx, self._model, prompt, memory_tokens=tokens, in_pieces=not held
             )
         if agent.after_model_callback is not None:
@@ -421,7 +491,7 @@ def can_keep(agent: BaseAgent) -> bool:
     return isinstance(agent, LlmAgent)
 
 
-def remembers(root: BaseAgent) -> bool:
+def has_memory(root: BaseAgent) -> bool:
     """Tell whether an agent of a tree keeps a memory, whose size can then be told."""
     return any(isinstance(one, LlmAgent) and one.memory is not None for one in root.walk())
 

@@ -1,15 +1,17 @@
 """Agents of other servers, as agents of one's own tree."""
 
+import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from acc.application.a2a.projection import ANSWER
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.remote_answers import (
+from acc.application.agents.remote_content import (
     Asked,
     answer_artifact,
     answer_parts,
@@ -21,9 +23,10 @@ from acc.application.agents.remote_answers import (
     parts_text,
     status_text,
 )
-from acc.application.context import RunContext
-from acc.application.control import RunPaused
-from acc.application.serving.telling import ANSWER
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.interrupts import RunPaused
+from acc.application.runtime.run import Run
+from acc.application.tools.tool import AgentTool
 from acc.domain.errors import (
     AccError,
     AddressRefused,
@@ -32,16 +35,11 @@ from acc.domain.errors import (
     RemoteFailed,
     RemoteRejected,
 )
-from acc.domain.value_objects.event import (
-    Event,
-    EventKind,
-    InputAnswer,
-    InputRequest,
-    Part,
-    text_part,
-    words,
-)
-from acc.domain.value_objects.remote import RemoteAddress
+from acc.domain.value_objects.approval import InputAnswer, InputRequest
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, text_of, text_part
+from acc.domain.value_objects.endpoint import RemoteEndpoint
+from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.task import (
     INTERRUPTED,
     ArtifactUpdate,
@@ -52,11 +50,9 @@ from acc.domain.value_objects.task import (
     TaskArtifact,
     TaskState,
 )
-from acc.domain.value_objects.value import changed
 from acc.ports.outbound.remote_ports import NotificationReceiverPort, RemoteAgentPort
 
 log = logging.getLogger("acc.run")
-
 #: Where it is on record what came of a message to a remote agent.
 MARK = "remote"
 _MOST_NAME = 256
@@ -86,7 +82,7 @@ class RemoteAgent(BaseAgent):
     retries: int = 5
     mode: Literal["stream", "poll", "push"] | None = None
     receiver: NotificationReceiverPort | None = field(default=None, repr=False)
-    _address: RemoteAddress = field(init=False, repr=False)
+    _address: RemoteEndpoint = field(init=False, repr=False)
 
     def check(self) -> None:
         """Refuse what cannot work."""
@@ -97,7 +93,7 @@ class RemoteAgent(BaseAgent):
         if (self.mode == "push") is not (self.receiver is not None):
             raise InvalidTree(f'{self.name!r}: mode="push" and a receiver go together')
         try:
-            self._address = RemoteAddress(
+            self._address = RemoteEndpoint(
                 url=self.url,
                 token=self.token or "",
                 allow=self.allow,
@@ -110,7 +106,7 @@ class RemoteAgent(BaseAgent):
             raise InvalidTree(f"{self.name!r}: {error}") from None
 
     @property
-    def address(self) -> RemoteAddress:
+    def address(self) -> RemoteEndpoint:
         """Return where the agent is and on which terms it is called."""
         return self._address
 
@@ -233,7 +229,7 @@ class _Leg:
                 extra={"run_id": self._ctx.run_id, "trace_id": self._ctx.call.trace_id},
             )
         self._agent.drop_context(self._ctx)
-        return await self._send(changed(message, context_id=""))
+        return await self._send(replace(message, context_id=""))
 
     async def _send(self, message: Message) -> Task | Message:
         port, receiver = self._agent.port(self._ctx), self._agent.receiver
@@ -263,7 +259,7 @@ class _Leg:
             return await self._note(text=status_text(task), state=task.state, task=task.id)
         answer = answer_artifact(task)
         fresh = tuple(made for made in task.artifacts if not self._is_published(made))
-        published = await self._publish(beside_text(changed(task, artifacts=fresh), answer))
+        published = await self._publish(beside_text(replace(task, artifacts=fresh), answer))
         text = answer_text(task, answer)
         return await self._note(text=text, state=task.state, task=task.id, names=published)
 
@@ -308,10 +304,14 @@ class _Leg:
         ctx = self._ctx
         if isinstance(update, StatusUpdate):
             said = update.status.message
-            if update.status.state is TaskState.WORKING and said is not None and words(said.parts):
-                await ctx.progress(words(said.parts), remote=task.id)
+            if (
+                update.status.state is TaskState.WORKING
+                and said is not None
+                and text_of(said.parts)
+            ):
+                await ctx.progress(text_of(said.parts), remote=task.id)
             return
-        text = words([part for part in update.artifact.parts if is_speech(part)])
+        text = text_of([part for part in update.artifact.parts if is_speech(part)])
         if not ctx.run.streaming or not text:
             return
         if not update.append and self._is_published(update.artifact):
@@ -332,7 +332,7 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
 
     What came before its own last answer it knows already.
     """
-    heard = [_Spoken(one.author, words(one.parts)) for one in ctx.line.thread]
+    heard = [_Spoken(one.author, text_of(one.parts)) for one in ctx.line.thread]
     own = [place for place, one in enumerate(heard) if one.author == ctx.agent.name]
     since = heard[own[-1] + 1 :] if own else heard
     others = [f"[{one.author}]\n{one.text}" for one in since if one.text]
@@ -340,7 +340,7 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
         return text_part("\n\n".join(others))
     text = text_part("\n\n".join([ctx.message, *others]))
     message = ctx.run.message
-    if ctx.message != words(message):
+    if ctx.message != text_of(message):
         return text
     return (*text, *(part for part in message if part.text is None))
 
@@ -402,3 +402,65 @@ def _check_length(ctx: RunContext, text: str) -> None:
             f"agent {ctx.agent.name!r}: the remote answer has more than {most} characters",
             remote_code="too_large",
         )
+
+
+_TO_CANCEL = 5.0
+Reach = Callable[[RemoteEndpoint], RemoteAgentPort]
+
+
+async def cancel_waiting(run: Run) -> None:
+    """Cancel the remote tasks that a run which is over leaves waiting, whichever process asked.
+
+    What cannot be done in a moment is told in the log and left undone: the run is over anyway.
+    """
+    remotes = list(_remotes(run.root))
+    reach = run.services.remote
+    if reach is None or not remotes:
+        return
+    try:
+        events = await run.services.sessions.events(run.key, run_id=run.run_id)
+    except AccError as error:
+        log.warning("what waits at remote agents cannot be read: %s", error, extra=_extra(run))
+        return
+    waiting = _waiting(events)
+    async with asyncio.TaskGroup() as group:
+        for agent in remotes:
+            for task_id in waiting.pop((agent.name, agent.url), ()):
+                group.create_task(_cancel(run, agent, reach, task_id))
+
+
+async def _cancel(run: Run, agent: RemoteAgent, reach: Reach, task_id: str) -> None:
+    try:
+        async with asyncio.timeout(_TO_CANCEL):
+            await reach(agent.address).cancel(task_id)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run has ended
+        why = str(error) or f"no answer within {_TO_CANCEL:g} seconds"
+        log.warning("task of %r was not canceled: %s", agent.name, why, extra=_extra(run))
+
+
+def _remotes(root: BaseAgent) -> Iterator[RemoteAgent]:
+    """Give the remote agents of a tree, and those that stand in it as tools."""
+    for agent in root.walk():
+        if isinstance(agent, RemoteAgent):
+            yield agent
+        for tool in getattr(agent, "own_tools", {}).values():
+            if isinstance(tool, AgentTool):
+                yield from _remotes(tool.agent)
+
+
+def _waiting(events: Iterable[Event]) -> dict[tuple[str, str], list[str]]:
+    """Return the tasks that asked something and did not go on since, by agent and address."""
+    asking: dict[tuple[str, str, str], bool] = {}
+    for event in events:
+        mark = event.detail.get(MARK)
+        if event.kind is EventKind.STATE and isinstance(mark, Mapping) and "url" in mark:
+            asking[event.author, mark["url"], mark["task"]] = mark["asked"] is not None
+    found: dict[tuple[str, str], list[str]] = {}
+    for (name, url, task_id), is_asking in asking.items():
+        if is_asking:
+            found.setdefault((name, url), []).append(task_id)
+    return found
+
+
+def _extra(run: Run) -> dict[str, str]:
+    return {"run_id": run.run_id, "trace_id": run.call.trace_id}

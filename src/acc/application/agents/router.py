@@ -7,11 +7,12 @@ from typing import Any
 
 from acc.application.agents.base import BaseAgent, called, check_model, refuse_unless
 from acc.application.agents.workflow import check_has_steps
-from acc.application.asking import ask_model
-from acc.application.context import RunContext
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.model_call import call_model
 from acc.domain.errors import InvalidTree, NoRoute
 from acc.domain.language import terms
-from acc.domain.value_objects.event import NO_USAGE, EventKind, Part, Usage
+from acc.domain.value_objects.content import NO_USAGE, Part, Usage
+from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt, PromptMessage
 
 _LEAST_COVERED = 0.34
@@ -138,7 +139,7 @@ class RouterAgent(BaseAgent):
                 messages=said,
                 output_schema={"type": "string", "enum": names},
             )
-            found, usage = await ask_model(ctx, ctx.services.model(self.model), prompt)
+            found, usage = await call_model(ctx, ctx.services.model(self.model), prompt)
             answer, spent = found.text.strip(), spent + usage
             named = names_in(answer, names)
             if len(named) == 1:

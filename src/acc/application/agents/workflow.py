@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from acc.application.agents.base import BaseAgent, check_count, refuse_unless
-from acc.application.context import RunContext
-from acc.application.control import OF_THE_RUN, RunPaused, RunRejected
-from acc.application.run import Line
-from acc.application.state import MergeRule, check_merge_rule, merge_branches
+from acc.application.runtime.context import RunContext
+from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS, RunPaused, RunRejected
+from acc.application.runtime.run import Branch
+from acc.application.runtime.state import MergeRule, check_merge_rule, merge_branches
 from acc.domain.errors import AccError, BranchFailed, InvalidTree
-from acc.domain.value_objects.event import EventKind, InputRequest, text_part
+from acc.domain.value_objects.approval import InputRequest
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.event import EventKind
 
 
 @dataclass(kw_only=True, eq=False)
@@ -174,7 +176,7 @@ class Branches:
             except RunRejected as rejected:
                 self._rejected = rejected
             except AccError as error:
-                if not self._collect or isinstance(error, OF_THE_RUN):
+                if not self._collect or isinstance(error, RUN_LEVEL_ERRORS):
                     raise
                 self._errors[name] = BranchFailed(name, str(error))
                 await report_fault(fault, context.agent, error, branch=context.branch)
@@ -189,14 +191,14 @@ class Branches:
             context.leave_with(left)
         return context
 
-    def _line(self, agent: BaseAgent) -> Line:
+    def _line(self, agent: BaseAgent) -> Branch:
         ctx = self._ctx
         outer = ctx.branch
         if not outer:
             outer = ctx.agent.name
         elif not outer.endswith(f".{ctx.agent.name}"):
             outer = f"{outer}.{ctx.agent.name}"
-        return Line(
+        return Branch(
             ctx.line.state.branch(),
             branch=f"{outer}.{agent.name}",
             path=ctx.path,

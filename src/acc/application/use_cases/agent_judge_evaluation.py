@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from acc.domain.evaluation_metrics import summarize
+from acc.domain.metrics import summarize
 from acc.domain.value_objects.evaluation import AgentEvaluationSummary, AgentTurnEvaluationRecord
 
 

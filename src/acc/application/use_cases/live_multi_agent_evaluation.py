@@ -5,8 +5,8 @@ import copy
 import marshal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from acc.application.runtime.deadlines import PausableTimeout
 from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
-from acc.application.waiting.patience import Patience
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import AgentTurnEvaluationRecord, TurnStatus
 from acc.domain.value_objects.live_evaluation import (
@@ -108,9 +108,9 @@ class LiveMultiAgentEvaluationUseCase:
         stuck: set[_Answering] = set()
         try:
             async with asyncio.TaskGroup() as group:
-                tasks: dict[_Answering, Patience] = {}
+                tasks: dict[_Answering, PausableTimeout] = {}
                 for agent in self._agents:
-                    patience = Patience(self._agent_timeout)
+                    patience = PausableTimeout(self._agent_timeout)
                     answering = self._answer(agent, query, copy_of_memory(), patience)
                     tasks[group.create_task(answering)] = patience
                 if self._agent_timeout is not None:
@@ -145,7 +145,7 @@ class LiveMultiAgentEvaluationUseCase:
         agent: AgentRunnerPort,
         query: EvaluationTurnQuery,
         memory: Mapping[str, object],
-        patience: Patience,
+        patience: PausableTimeout,
     ) -> AgentTurnResponse:
         name = agent.agent_name
         error = ""
@@ -255,7 +255,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _overstaying(tasks: Mapping[_Answering, Patience]) -> set[_Answering]:
+async def _overstaying(tasks: Mapping[_Answering, PausableTimeout]) -> set[_Answering]:
     """Wait for all tasks but those that do not stop when their time is up, and return these."""
     waiting = set(tasks)
     while waiting and (left := max(tasks[task].left for task in waiting) + _GRACE) > 0:

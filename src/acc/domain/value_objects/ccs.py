@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from acc.domain.value_objects.value import Value
+from acc.domain.value_objects.base import Value
 
 _TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)\Z")
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.value import Value, settle
+from acc.domain.value_objects.base import Value, set_field
 
-StandIn = str | Callable[[Any], str | Awaitable[str]]
+Stub = str | Callable[[Any], str | Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """The limits of one run; everything it delegates draws on the same budget.
 
-    `stand_ins` answer in place of the named agents, and `debug=True` in place of every agent that
+    `stubs` answer in place of the named agents, and `debug=True` in place of every agent that
     something is delegated to. `snapshots` shows the state before and after each agent.
     """
 
@@ -29,7 +30,7 @@ class RunConfig:
     max_answer_characters: int = 1_000_000
     snapshots: bool = False
     debug: bool = False
-    stand_ins: Mapping[str, StandIn] = field(default_factory=dict)
+    stubs: Mapping[str, Stub] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -43,16 +44,16 @@ class RunConfig:
         for name in ("snapshots", "debug"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(f"{name} cannot be {getattr(self, name)!r}")
-        found = self.stand_ins.values() if isinstance(self.stand_ins, Mapping) else (None,)
+        found = self.stubs.values() if isinstance(self.stubs, Mapping) else (None,)
         if not all(isinstance(one, str) or callable(one) for one in found):
             raise InvalidInput(
-                f"stand_ins maps names of agents to texts or functions, unlike {self.stand_ins!r}"
+                f"stand_ins maps names of agents to texts or functions, unlike {self.stubs!r}"
             )
 
 
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
 _MAY_BE_ABSENT = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
-_OTHERS = frozenset({"snapshots", "debug", "stand_ins"})
+_OTHERS = frozenset({"snapshots", "debug", "stubs"})
 
 
 class CallContext(Value, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ class CallContext(Value, frozen=True, kw_only=True):
         except (TypeError, UnicodeEncodeError):
             raise InvalidInput(f"a call is told apart by texts, not by {told!r}") from None
         if self.permissions is not None and not isinstance(self.permissions, frozenset):
-            settle(self, "permissions", _names("permissions", self.permissions))
+            set_field(self, "permissions", _names("permissions", self.permissions))
 
     def allows(self, permission: str) -> bool:
         """Tell whether a permission is held; None holds all of them."""
@@ -114,3 +115,14 @@ def _names(what: str, given: object) -> frozenset[str]:
     if not all(isinstance(name, str) for name in given):
         raise InvalidInput(f"{what} takes texts, not {given!r}")
     return frozenset(given)
+
+
+class RunStatus(StrEnum):
+    """Where a run stands. A run that was killed is found as `working` and closed as failed."""
+
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+    REJECTED = "rejected"

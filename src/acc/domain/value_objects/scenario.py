@@ -7,7 +7,7 @@ import contract says so.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acc.domain.value_objects.rule import Rule
+from acc.domain.value_objects.format_rule import Rule
 
 
 class StressTopic(StrEnum):
@@ -63,7 +63,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class ScenarioTurn:
     """One rendered turn: the query as agents see it, and what the judge knows of it."""
 
     turn_id: int
@@ -96,4 +96,4 @@ class Scenario:
     domain: str
     language: str
     seed: int
-    turns: tuple[Turn, ...]
+    turns: tuple[ScenarioTurn, ...]

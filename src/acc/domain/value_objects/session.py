@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.event import RunStatus
-from acc.domain.value_objects.value import Value
+from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.run import RunStatus
 
 _MOST_ID = 256
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.value import Value, changed
+from acc.domain.value_objects.base import Value, replace
+from acc.domain.value_objects.content import Part
 
 
 class TaskState(StrEnum):
@@ -150,7 +150,7 @@ class Task(Value, frozen=True, kw_only=True):
 _DONE_DIRECTLY = TaskStatus(state=TaskState.COMPLETED)
 
 
-def may_happen(task_state: TaskState, update: Update) -> bool:
+def is_valid_transition(task_state: TaskState, update: Update) -> bool:
     """Tell whether a task in some state can take an update."""
     if isinstance(update, StatusUpdate):
         return update.status.state in MOVES[task_state]
@@ -159,30 +159,30 @@ def may_happen(task_state: TaskState, update: Update) -> bool:
     return task_state not in TERMINAL
 
 
-def applied(task: Task, event: TaskEvent) -> Task:
+def apply_event(task: Task, event: TaskEvent) -> Task:
     """Return a task as it is after an event, which the table of moves has allowed already."""
     seq, update = event
     if isinstance(update, ArtifactUpdate):
-        return changed(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
+        return replace(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
     said = [task.status.message] if task.status.message is not None else []
     if isinstance(update, MessageAdded):
         said.append(update.message)
     task = _moved(task, event)
     is_said = said and not isinstance(update, DirectReply)
-    return changed(task, history=(*task.history, *said)) if is_said else task
+    return replace(task, history=(*task.history, *said)) if is_said else task
 
 
 def _moved(task: Task, event: TaskEvent) -> Task:
     """Return where a task stands after an event."""
     seq, update = event
     if isinstance(update, ArtifactUpdate):
-        return changed(task, seq=seq)
+        return replace(task, seq=seq)
     if isinstance(update, DirectReply):
-        return changed(task, status=_DONE_DIRECTLY, reply=update.message, seq=seq)
+        return replace(task, status=_DONE_DIRECTLY, reply=update.message, seq=seq)
     if isinstance(update, MessageAdded):
-        return changed(task, status=changed(task.status, message=None), seq=seq)
+        return replace(task, status=replace(task.status, message=None), seq=seq)
     metadata = {**task.metadata, **update.metadata} if update.metadata else task.metadata
-    return changed(task, status=update.status, metadata=metadata, seq=seq)
+    return replace(task, status=update.status, metadata=metadata, seq=seq)
 
 
 def _with_artifact(
@@ -192,7 +192,7 @@ def _with_artifact(
     for place, held in enumerate(artifacts):
         if held.artifact_id == made.artifact_id:
             if update.append:
-                made = changed(held, parts=_joined(held.parts, made.parts))
+                made = replace(held, parts=_joined(held.parts, made.parts))
             return (*artifacts[:place], made, *artifacts[place + 1 :])
     return (*artifacts, made)
 
@@ -209,7 +209,7 @@ def _is_plain(part: Part) -> bool:
     return part.text is not None and not part.metadata and not part.filename
 
 
-def folded(task: Task, events: Iterable[TaskEvent]) -> Task:
+def apply_events(task: Task, events: Iterable[TaskEvent]) -> Task:
     """Return a task as it is after events, one after another, at a cost that is that of the events.
 
     Messages and the pieces of artifacts are collected and joined once: what came in ten thousand
@@ -228,11 +228,11 @@ def folded(task: Task, events: Iterable[TaskEvent]) -> Task:
                 said.append(status.message)  # what was said with a status that is left behind
             if isinstance(update, MessageAdded):
                 said.append(update.message)
-                status = changed(status, message=None)
+                status = replace(status, message=None)
             else:
                 status = update.status
                 metadata = {**metadata, **update.metadata} if update.metadata else metadata
-    return changed(
+    return replace(
         task,
         status=status,
         metadata=metadata,
@@ -281,7 +281,7 @@ class _Pieces:
         """Return the artifact with all its pieces."""
         assert self._artifact is not None  # noqa: S101 - one that is missing gets a piece at once
         self._join()
-        return changed(self._artifact, parts=tuple(self._parts))
+        return replace(self._artifact, parts=tuple(self._parts))
 
     def _join(self) -> None:
         if self._texts:
@@ -302,7 +302,7 @@ def _with_all(artifacts: tuple[TaskArtifact, ...], made: _Made) -> tuple[TaskArt
     return tuple([one.whole() if isinstance(one, _Pieces) else one for one in found])
 
 
-class Growing:
+class TaskBuilder:
     """A task that events are added to one by one, and that is put together when it is asked for."""
 
     __slots__ = ("_events", "_head", "_known", "_seen")
@@ -328,7 +328,7 @@ class Growing:
     def whole(self) -> Task:
         """Return the task with all that was added."""
         if self._events:
-            self._head = self._known = folded(self._known, self._events)
+            self._head = self._known = apply_events(self._known, self._events)
             self._events, self._seen = [], 0
         return self._known
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from acc.domain.value_objects.remote import McpAddress, McpAnswer, McpToolInfo
+from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
 
 #: Hears how far a call has come, in the server's words.
 HearProgress = Callable[[str], Awaitable[None]]
@@ -26,7 +26,7 @@ class McpServerPort(Protocol):
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
-    ) -> McpAnswer:
+    ) -> McpToolResult:
         """Return what a tool gave; whoever cancels this tells the server so.
 
         A call is sent once: where its connection is lost, nobody knows what came of it.
@@ -37,7 +37,7 @@ class McpServerPort(Protocol):
 class McpConnectionsPort(Protocol):
     """The MCP servers that a runner uses, one connection to each."""
 
-    def server(self, address: McpAddress) -> McpServerPort:
+    def server(self, address: McpEndpoint) -> McpServerPort:
         """Return the server at an address; nothing is opened yet."""
         ...
 

@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.event import NO_USAGE, Usage
-from acc.domain.value_objects.turn import (
-    Artifact,
+from acc.domain.value_objects.content import NO_USAGE, Usage
+from acc.domain.value_objects.memory import (
     Candidate,
     Compression,
     Decision,
+    Evidence,
     Qualification,
     TurnSignal,
     TurnTrace,
 )
-from acc.domain.value_objects.value import Value
 
 
 class MemoryView(Value, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class CanonicalReaderPort(Protocol):
 class EvidenceStorePort(Protocol):
     """Keeps artifacts and finds them again."""
 
-    async def add(self, artifacts: Sequence[Artifact]) -> None:
+    async def add(self, artifacts: Sequence[Evidence]) -> None:
         """Keep artifacts; an id that is known already is left as it is."""
         ...
 
@@ -114,7 +114,7 @@ class CompressorPort(Protocol):
         self,
         signal: TurnSignal,
         state: CompressedCognitiveState,
-        evidence: Sequence[Artifact],
+        evidence: Sequence[Evidence],
     ) -> Compression:
         """Return the state that is to replace `state`."""
         ...

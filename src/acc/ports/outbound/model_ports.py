@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from acc.domain.value_objects.event import NO_USAGE, Part, ToolCall, Usage, words
-from acc.domain.value_objects.value import Value
+from acc.domain.value_objects.base import Value
+from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class PromptMessage(Value, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Return the message's words."""
-        return words(self.parts)
+        return text_of(self.parts)
 
 
 class Prompt(Value, frozen=True, kw_only=True):

@@ -1,24 +1,18 @@
 """Agents that run elsewhere and are called over a network."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from acc.domain.value_objects.card import AgentCard
-from acc.domain.value_objects.event import Part
-from acc.domain.value_objects.remote import FileTerms
-from acc.domain.value_objects.task import (
-    ArtifactUpdate,
-    Message,
-    PushConfig,
-    StatusUpdate,
-    Task,
-)
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.endpoint import DownloadLimits
+from acc.domain.value_objects.task import ArtifactUpdate, Message, PushConfig, StatusUpdate, Task
 
 #: Returns the file at a URL, as raw bytes. AddressRefused if it must not be called from here,
 #: RemoteFailed if it is not there or not within the terms.
-FetchFile = Callable[[str, FileTerms], Awaitable[Part]]
-
+FetchFile = Callable[[str, DownloadLimits], Awaitable[Part]]
 #: Hears what happens to a remote task, and where it stands then; what it has made by then, and its
 #: history, are put together at the end.
 Hear = Callable[[Task, StatusUpdate | ArtifactUpdate], Awaitable[None]]
@@ -73,4 +67,55 @@ class RemoteAgentPort(Protocol):
 
     def notified(self, task_id: str) -> None:
         """Take note that the server has news of a task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRequest:
+    """A request as it goes out."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeAnswer:
+    """What came back; the names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeEvent:
+    """One server-sent event."""
+
+    data: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeStream:
+    """An answer that may be a stream: then its body is empty and `events` tells the rest."""
+
+    answer: ProbeAnswer
+    events: AsyncIterator[ProbeEvent]
+
+
+class HttpProbePort(Protocol):
+    """Sends requests as they are and judges nothing.
+
+    Both raise RemoteFailed if there is no answer, or not in time, AnswerUnreadable for one that
+    cannot be taken, and AddressRefused for an address that must not be called.
+    """
+
+    async def exchange(self, request: ProbeRequest) -> ProbeAnswer:
+        """Return the whole answer to a request."""
+        ...
+
+    def stream(self, request: ProbeRequest) -> AbstractAsyncContextManager[ProbeStream]:
+        """Return the answer to a request while it is still coming."""
         ...

@@ -24,7 +24,7 @@ from acc.adapters.chat.turns import (
 )
 from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.wires.wire import Settings, Shape, as_they_are
-from acc.domain.value_objects.event import Part, ToolCall, ToolResult, Usage
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage
 from acc.ports.outbound.model_ports import Prompt, ToolSpec
 
 _READABLE = ("image/", "application/pdf", "audio/", "video/")

@@ -23,7 +23,7 @@ from acc.adapters.providers.choice import ModelChoice
 from acc.adapters.providers.wires.chat import EFFORTS, OPENAI, openai_headers
 from acc.adapters.providers.wires.schemas import strict
 from acc.adapters.providers.wires.wire import Settings, Shape, as_they_are
-from acc.domain.value_objects.event import Part, ToolCall, Usage
+from acc.domain.value_objects.content import Part, ToolCall, Usage
 from acc.ports.outbound.model_ports import Prompt, ToolSpec
 
 #: Models that think, of which the thoughts are asked for, sealed, to be sent back with calls.

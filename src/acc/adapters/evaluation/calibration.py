@@ -1,0 +1,119 @@
+"""Labelled examples in TOML: one language and domain a file, several answers a case."""
+
+import tomllib
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.evaluation_run import (
+    CLAIM_LABELS,
+    RULE_LABELS,
+    CalibrationCase,
+    CalibrationItem,
+    Label,
+)
+
+
+class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    kind: str
+    verdict: str
+    text: str
+    evidence: str = ""
+    answer: str = ""
+
+
+class _Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    context: tuple[str, ...]
+    question: str
+    claims: tuple[_Item, ...] = ()
+    answers: tuple[_Item, ...] = ()
+    language: str = ""
+    domain: str = ""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    case: tuple[_Case, ...]
+    language: str = ""
+    domain: str = ""
+
+
+def load_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:
+    """Return the cases of a file or of all .toml files of a folder; without a path, ours."""
+    if path is None:
+        shipped = files("acc.calibration")
+        texts = {
+            entry.name: entry.read_text(encoding="utf-8")
+            for entry in sorted(shipped.iterdir(), key=lambda entry: entry.name)
+            if entry.name.endswith(".toml")
+        }
+    else:
+        texts = {str(file): _text(file) for file in _files(path)}
+    cases = [case for name, text in texts.items() for case in _cases(name, text)]
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise InvalidInput(f"two cases have the id {case.id!r}")
+        seen.add(case.id)
+    return tuple(cases)
+
+
+def _files(path: Path) -> list[Path]:
+    found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    if not found:
+        raise InvalidInput(f"{path} holds no .toml file")
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file} is not UTF-8: {error}") from error
+
+
+def _cases(name: str, text: str) -> Iterable[CalibrationCase]:
+    try:
+        found = msgspec.convert(tomllib.loads(text), _File)
+        return [_case(found, case) for case in found.case]
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(
+            f"{name} cannot be read: {error}; labelled examples are TOML, as docs/calibration.md "
+            "shows"
+        ) from error
+    except (msgspec.ValidationError, ValueError) as error:
+        raise InvalidInput(f"{name}: {error}") from error
+
+
+def _case(file: _File, case: _Case) -> CalibrationCase:
+    items = [_item(f"{case.id}.{n}", item, True) for n, item in enumerate(case.claims, start=1)]
+    items += [_item(f"{case.id}.r{n}", item, False) for n, item in enumerate(case.answers, start=1)]
+    return CalibrationCase(
+        id=case.id,
+        language=case.language or file.language or "en",
+        domain=case.domain or file.domain or "none",
+        context=case.context,
+        question=case.question,
+        items=tuple(items),
+    )
+
+
+def _item(name: str, item: _Item, is_claim: bool) -> CalibrationItem:
+    allowed = CLAIM_LABELS if is_claim else RULE_LABELS
+    if item.verdict not in allowed:
+        raise ValueError(
+            f"{name}: verdict must be one of {', '.join(allowed)}, not {item.verdict!r}"
+        )
+    return CalibrationItem(
+        id=name,
+        kind=item.kind,
+        label=Label(item.verdict),
+        text=item.text,
+        answer=item.answer or item.text,
+        evidence=item.evidence,
+    )

@@ -1,0 +1,344 @@
+"""Reading rules, questions, goals and doubts out of plain sentences, English and Japanese."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from acc.domain import rule_patterns as patterns
+from acc.domain.language import (
+    LONGEST_SENTENCE,
+    clean,
+    contains_text,
+    identifiers,
+    one_line,
+    sentences,
+    terms,
+)
+from acc.domain.value_objects.format_rule import WORDED, Rule, RuleKind
+
+_CACHE = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRule:
+    """A rule found in a sentence, and whether it holds for one answer only."""
+
+    rule: Rule
+    text: str
+    once: bool
+
+
+@lru_cache(maxsize=_CACHE)
+def read_rule(sentence: str) -> ReadRule | None:
+    """Return the rule that a sentence states, or None."""
+    sentence = one_line(sentence[:LONGEST_SENTENCE])
+    if patterns.ASKS_ABOUT.search(sentence) or patterns.HEARSAY.search(sentence):
+        return None
+    rule = _form_rule(sentence)
+    if rule is None:
+        # A question may speak of rules without setting one; "could you always …?" sets one.
+        asks = patterns.QUESTION.search(sentence) and not patterns.POLITE.match(sentence)
+        if asks or not patterns.DIRECTIVE.search(sentence):
+            return None
+        rule = Rule(kind=RuleKind.POLICY)
+    return ReadRule(rule=rule, text=sentence, once=_is_once(sentence))
+
+
+def _is_once(sentence: str) -> bool:
+    if patterns.LASTING.search(sentence):
+        return False
+    if patterns.ONCE.search(sentence):
+        return True
+    # "Summarise X in three bullets" is about this answer; "answer in three bullets" is not.
+    asks = is_question(sentence) and not patterns.EVERY.search(sentence)
+    only_form = terms(sentence) <= _FORM_WORDS and not patterns.QUESTION.search(sentence)
+    return asks and not only_form
+
+
+_FORM_WORDS = terms(
+    "answer answers reply respond write give in one two three four five word words sentence"
+    " sentences bullet bullets json only short please use format always 1 2 3 4 5"
+    " 敬語 簡潔 答 回答 英語 日本 本語 税込 表記 金額 返信"
+)
+
+
+@lru_cache(maxsize=_CACHE)
+def _form_rule(sentence: str) -> Rule | None:
+    if patterns.DESCRIPTION.search(sentence) and not (
+        patterns.EVERY.search(sentence) or patterns.ONCE.search(sentence)
+    ):
+        return _secret_rule(sentence)
+    for kind, pattern in patterns.COUNTED:
+        match = pattern.search(sentence)
+        if match is not None:
+            return _counted_rule(kind, sentence, match)
+    if patterns.JSON.search(sentence) and not patterns.NO_JSON.search(sentence):
+        keys = patterns.JSON_KEYS.search(sentence)
+        return Rule(kind=RuleKind.JSON, words=_keys(keys[1]) if keys else ())
+    quoted = _quotations(sentence)
+    found = _quoted_rule(sentence, quoted) if quoted else None
+    return found or _secret_rule(sentence) or _code_rule(sentence)
+
+
+def _counted_rule(kind: RuleKind, sentence: str, match: re.Match[str]) -> Rule | None:
+    lead = sentence[: match.start()]
+    if patterns.NEGATED.search(lead) or lead.casefold().endswith(("no ", "not ")):
+        return None
+    if patterns.NEGATED_JAPANESE.search(sentence) and "超えない" not in match[0]:
+        return None
+    found = next(group for group in match.groups() if group).casefold()
+    number = patterns.COUNT_WORDS.get(found) or int(found)
+    exclusive = re.search(r"under|fewer than|less than|below|未満", match[0], re.I)
+    return Rule(kind=kind, number=max(1, number - 1 if exclusive else number))
+
+
+def _secret_rule(sentence: str) -> Rule | None:
+    if not patterns.SECRET.search(sentence):
+        return None
+    return Rule(kind=RuleKind.REFUSE, words=(_secret(sentence),))
+
+
+def _code_rule(sentence: str) -> Rule | None:
+    """Return the rule that every answer shall carry an identifier, or shall not."""
+    if not (patterns.EVERY.search(sentence) and patterns.REQUIRE.search(sentence)):
+        return None
+    named = re.findall(r"[A-Za-z]+-[\w-]*\d\w*", sentence)
+    codes = tuple(code for code in named if code.casefold() in identifiers(sentence))
+    if not codes:
+        return None
+    denied = patterns.NEGATED.search(sentence) or patterns.NEGATED_JAPANESE.search(sentence)
+    return Rule(kind=RuleKind.REFUSE if denied else RuleKind.REQUIRE, words=codes)
+
+
+def _quoted_rule(sentence: str, quoted: tuple[str, ...]) -> Rule | None:
+    quotation = patterns.QUOTED.search(sentence)
+    lead = sentence[: quotation.start()] if quotation else ""
+    denied = patterns.NEGATED.search(lead) or patterns.NEGATED_JAPANESE.search(sentence)
+    if patterns.HEADING.search(sentence):
+        return None if denied else Rule(kind=RuleKind.HEADINGS, words=quoted)
+    if patterns.FORBID.search(sentence):
+        return Rule(kind=RuleKind.FORBID, words=quoted)
+    if denied:
+        about = patterns.REQUIRE.search(sentence) and patterns.EVERY.search(sentence)
+        return Rule(kind=RuleKind.FORBID, words=quoted) if about else None
+    if patterns.ENDING.search(sentence):
+        return Rule(kind=RuleKind.ENDS_WITH, words=quoted[-1:])
+    if patterns.OPENING.search(sentence):
+        return Rule(kind=RuleKind.STARTS_WITH, words=quoted[:1])
+    if patterns.REQUIRE.search(sentence) and (
+        patterns.EVERY.search(sentence) or patterns.ONCE.search(sentence)
+    ):
+        return Rule(kind=RuleKind.REQUIRE, words=quoted)
+    return None
+
+
+def _quotations(text: str) -> tuple[str, ...]:
+    found = (next(filter(None, groups)) for groups in patterns.QUOTED.findall(text))
+    return tuple(words for words in found if words.strip())
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    if quoted := _quotations(text):
+        return quoted
+    listed = re.match(
+        r"\W*(?:are|as|:|が|は|を)?\W*((?:[a-z][a-z0-9_]*(?:\s+and\s+|[\s,、・と]+)?)+)", text
+    )
+    words = re.findall(r"[a-z][a-z0-9_]*", listed[1]) if listed else []
+    return tuple(word for word in words if word not in patterns.KEY_NOISE)
+
+
+def _secret(sentence: str) -> str:
+    match = (
+        patterns.SECRET_TAIL.match(sentence.rstrip(". "))
+        or patterns.SECRET_SUBJECT.match(sentence)
+        or patterns.SECRET_TOPIC_JAPANESE.match(sentence)
+    )
+    return one_line(match[1]) if match and match[1].strip() else one_line(sentence)
+
+
+@lru_cache(maxsize=_CACHE)
+def lifts(sentence: str) -> bool:
+    """Tell whether a sentence ends a rule, and does not only speak of it."""
+    sentence = sentence[:LONGEST_SENTENCE]
+    if patterns.QUESTION.search(sentence) and not patterns.POLITE.match(sentence):
+        return False
+    return patterns.LIFT.search(sentence) is not None and not patterns.NOT_LIFTED.search(sentence)
+
+
+@lru_cache(maxsize=_CACHE)
+def lifted_by(sentence: str, rule_text: str) -> bool:
+    """Tell whether a sentence that ends a rule means the rule stated by `rule_text`."""
+    sentence = sentence[:LONGEST_SENTENCE]
+    if patterns.ALL_RULES.search(sentence):
+        return True
+    named = (*_quotations(sentence), *re.findall(r"\b[A-Za-z]+-\d[A-Za-z0-9]*", sentence))
+    if named and not all(contains_text(rule_text, name) for name in named):
+        return False
+    read = read_rule(rule_text)
+    if named and read is not None and read.rule.kind in WORDED:
+        return True
+    if read is not None and any(
+        kind is read.rule.kind and hint.search(sentence) for kind, hint in patterns.KIND_HINTS
+    ):
+        return True
+    wanted = terms(sentence) - _LIFT_WORDS
+    return bool(wanted) and len(wanted & terms(rule_text)) * 2 >= len(wanted)
+
+
+@lru_cache(maxsize=_CACHE)
+def may_lift(sentence: str, rule_text: str) -> bool:
+    """Tell whether a sentence ends some rule and names anything that `rule_text` speaks of.
+
+    This is a weaker sign than `lifted_by`: it takes a reader to say that this rule is meant.
+    """
+    return lifts(sentence) and bool((terms(sentence) - _LIFT_WORDS) & terms(rule_text))
+
+
+@lru_cache(maxsize=_CACHE)
+def is_hearsay(sentence: str) -> bool:
+    """Tell whether a sentence passes on what somebody else says or wants."""
+    return patterns.HEARSAY.search(one_line(sentence[:LONGEST_SENTENCE])) is not None
+
+
+_LIFT_WORDS = terms(
+    """
+    lift lifted drop dropped remove removed cancel cancelled withdraw withdrawn retire retired
+    forget scrap waive waived revoke revoked stop end ended rescinded rule rules limit constraint
+    requirement restriction cap ban longer applies apply needed required need holds force
+    necessary skip leave omit anymore allowed again more answer answers reply replies today now
+    解除 撤回 廃止 不要 終了 規則 制限 制約 指定 必要 適用 回答 許可 構
+    """
+)
+
+
+@lru_cache(maxsize=_CACHE)
+def is_question(sentence: str) -> bool:
+    """Tell whether a sentence asks for something.
+
+    In Japanese the same polite ending asks for an answer and sets a rule; it is a rule where it
+    speaks of form, forbids something, or is meant to last.
+    """
+    if patterns.QUESTION.search(sentence[-LONGEST_SENTENCE:]):
+        return True
+    sentence = sentence[:LONGEST_SENTENCE]
+    if patterns.REQUEST.match(sentence):
+        return True
+    return patterns.POLITE_JAPANESE.search(sentence) is not None and not (
+        patterns.NEGATIVE_JAPANESE.search(sentence)
+        or patterns.REMEMBER_JAPANESE.search(sentence)
+        or patterns.EVERY.search(sentence)
+        or _is_about_form(sentence)
+    )
+
+
+def _is_about_form(sentence: str) -> bool:
+    # "Summarise the impact in three bullets" asks; "three bullets at most, please" only limits.
+    return _form_rule(sentence) is not None and not patterns.CONTENT_JAPANESE.search(sentence)
+
+
+@lru_cache(maxsize=_CACHE)
+def is_directive(sentence: str) -> bool:
+    """Tell whether a sentence orders or forbids something, or sets a goal."""
+    sentence = sentence[:LONGEST_SENTENCE]
+    return (
+        patterns.DIRECTIVE.search(sentence) is not None
+        or _form_rule(sentence) is not None
+        or states_goal(sentence)
+    )
+
+
+@lru_cache(maxsize=_CACHE)
+def states_goal(sentence: str) -> bool:
+    """Tell whether a sentence sets a lasting objective."""
+    return patterns.GOAL.search(sentence[:LONGEST_SENTENCE]) is not None
+
+
+@lru_cache(maxsize=_CACHE)
+def is_doubtful(sentence: str) -> bool:
+    """Tell whether a sentence says of itself that it is not certain."""
+    return patterns.DOUBT.search(sentence[:LONGEST_SENTENCE]) is not None
+
+
+#: Broken by leaving something out, rather than by doing something.
+OMISSIONS = frozenset(
+    {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON, RuleKind.REQUIRE}
+)
+_WORD = re.compile(r"[^\W_]+(?:(?:['’.:/@_-]|(?<=\d),(?=\d))[^\W_]+)*")
+_BULLET = re.compile(r"^[^\S\n]*(?:[-*•・]|\d{1,2}[.)])[^\S\n]+\S", re.M)
+
+
+def count_words(text: str) -> int:
+    """Return the words of a text."""
+    return len(_WORD.findall(text))
+
+
+def count_bullets(text: str) -> int:
+    """Return the bulleted lines of a text."""
+    return len(_BULLET.findall(text))
+
+
+def count_characters(text: str) -> int:
+    """Return the characters of a text, spaces and line ends left out."""
+    return len("".join(clean(text).split()))
+
+
+_COUNTED = {
+    RuleKind.MAX_WORDS: (count_words, "words"),
+    RuleKind.MAX_CHARACTERS: (count_characters, "characters"),
+    RuleKind.MAX_SENTENCES: (lambda text: len(sentences(text)), "sentences"),
+    RuleKind.MAX_BULLETS: (count_bullets, "bullets"),
+    RuleKind.EXACT_BULLETS: (count_bullets, "bullets"),
+}
+
+
+@lru_cache(maxsize=4_096)
+def breach(rule: Rule, answer: str) -> str:
+    """Return how `answer` breaks `rule`, or nothing."""
+    counted = _COUNTED.get(rule.kind)
+    if counted is not None:
+        count, unit = counted[0](answer), counted[1]
+        if rule.kind is RuleKind.EXACT_BULLETS:
+            return "" if count == rule.number else f"{count} {unit}, not {rule.number}"
+        return "" if count <= rule.number else f"{count} {unit}, the limit is {rule.number}"
+    return _worded_breach(rule, answer)
+
+
+def _worded_breach(rule: Rule, answer: str) -> str:
+    lines = [line.strip() for line in clean(answer).strip().splitlines() if line.strip()] or [""]
+    if rule.kind is RuleKind.ENDS_WITH:
+        kept = _bare(lines[-1]).endswith(_bare(rule.words[0]))
+        return "" if kept else f"does not end with {rule.words[0]!r}"
+    if rule.kind is RuleKind.STARTS_WITH:
+        kept = _bare(lines[0]).startswith(_bare(rule.words[0]))
+        return "" if kept else f"does not start with {rule.words[0]!r}"
+    if rule.kind is RuleKind.HEADINGS:
+        found = {_bare(line.strip("#*【】 ")) for line in lines}
+        missing = [word for word in rule.words if _bare(word) not in found]
+        return f"lacks the heading {', '.join(map(repr, missing))}" if missing else ""
+    if rule.kind is RuleKind.JSON:
+        return _json_breach(rule, answer)
+    if rule.kind is RuleKind.REQUIRE:
+        missing = [word for word in rule.words if not contains_text(answer, word)]
+        return f"lacks {', '.join(map(repr, missing))}" if missing else ""
+    found_words = [word for word in rule.words if contains_text(answer, word)]
+    return f"contains {', '.join(map(repr, found_words))}" if found_words else ""
+
+
+def _bare(text: str) -> str:
+    return clean(text).casefold().rstrip(".。:： \"'”’」』").lstrip("\"'“‘「『 ")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _json_breach(rule: Rule, answer: str) -> str:
+    try:
+        value = json.loads(answer, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return "is not valid JSON"
+    if not isinstance(value, dict):
+        return "is not a JSON object"
+    missing = [key for key in rule.words if key not in value]
+    return f"lacks the key {', '.join(map(repr, missing))}" if missing else ""
