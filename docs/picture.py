@@ -1,4 +1,4 @@
-"""Make the README's picture: the report of a run, as a browser shows it.
+"""Render the report of an evaluation to docs/images/report.png, which the README shows.
 
 Run it: python docs/picture.py RUN_DIRECTORY
 """

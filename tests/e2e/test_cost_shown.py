@@ -66,7 +66,7 @@ def test_the_page_shows_the_cost_at_any_width_and_in_both_schemes(
         ["baseline", "$0.0480", "4", "0", "0", "4,000"],
         ["acc", "$0.0480", "4", "0", "0", "4,000"],
         ["acc, its compressor", "$0.0960", "8", "0", "0", "8,000"],
-        ["together", "$0.1920", "16", "0", "0", "16,000"],
+        ["total", "$0.1920", "16", "0", "0", "16,000"],
     ]
     assert page.evaluate("document.documentElement.scrollWidth") == width
     cost = rows.last.locator("td").first.bounding_box()

@@ -106,7 +106,7 @@ def test_another_configuration_on_the_same_directory_is_refused_with_the_differe
     before = recorded(run)
     done = acc("eval", *SMALL, "--budget", "256", "--agents", "acc,oracle", "--out", run)
     assert done.returncode == 2
-    assert "budget: 512 there, 256 now" in done.stderr
+    assert "budget: 512 recorded, 256 requested" in done.stderr
     assert "agents: [baseline=transcript" in done.stderr
     assert recorded(run) == before
 

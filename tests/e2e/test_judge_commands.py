@@ -30,7 +30,7 @@ def test_a_model_judges_a_run_with_votes_in_both_orders(here: Path) -> None:
     judging = json.loads((here / "run" / "run.json").read_text())["judging"]
     assert judging["votes"] == 2
     assert len(judging["prompts"]) == 16
-    assert "The judge against itself" in (here / "run" / "report.html").read_text()
+    assert "Agreement of the judge with itself" in (here / "run" / "report.html").read_text()
     other = acc(*again, "--judge-votes", "3", "--judge-both-orders", cwd=here)
     assert other.returncode == 2
     assert "votes=2" in other.stderr

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from acc.adapters.runs.page.turns import embedded, shown_jobs
-from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.reports.page_data import json_for_script, select_episodes
+from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import evaluation as bootstrap
 from acc.bootstrap.memory import version
 from acc.domain.value_objects.evaluation_run import EvaluationConfig, jobs_of
@@ -42,7 +43,7 @@ class Hostile:
 """
 
 
-def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> RunDirectory:
+def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> EvaluationDirectory:
     configuration = EvaluationConfig(
         version=version(),
         scenarios=bootstrap.choose_scenarios("it-operations"),
@@ -55,7 +56,7 @@ def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> Run
         budget=512,
         timeout=60.0,
     )
-    run = RunDirectory.create(path, configuration)
+    run = EvaluationDirectory.create(path, configuration)
     with ThreadPoolExecutor(1) as thread:
         # Playwright's synchronous interface keeps an event loop in this thread.
         outcome = thread.submit(
@@ -109,7 +110,6 @@ def test_page_shows_charts_tables_and_what_was_run(page: Page, folder: Path) -> 
     for svg in page.locator("figure.chart").all():
         name = (svg.get_attribute("id") or "").removeprefix("chart-")
         assert (folder / "charts" / f"{name}.svg").read_bytes().startswith(b"<svg")
-        assert (folder / "charts" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     text = page.inner_text("main")
     assert "claims nothing about any language model" in text
     assert "Not reported by foe." in text
@@ -128,7 +128,7 @@ def test_opening_a_turn_shows_claims_with_words_and_what_changed(page: Page, fol
     expect(turn.locator(".card")).to_have_count(4)
     expect(turn.locator(".supported .word").first).to_have_text("✓ supported")
     expect(turn.locator(".unsupported .word").first).to_have_text("✕ unsupported")
-    expect(turn.locator(".memory h4").first).to_contain_text("since the turn before")
+    expect(turn.locator(".memory h4").first).to_contain_text("since the previous turn")
     assert turn.locator(".fields .added").count() > 0
     page.keyboard.press("ArrowRight")
     expect(turn.locator("h3")).to_contain_text("Turn 3")
@@ -182,6 +182,69 @@ def test_dark_mode_is_dark_and_charts_follow(page: Page, folder: Path) -> None:
     assert light[0] != dark[0] and light[1] != dark[1]
 
 
+def test_a_chart_shows_its_values_to_pointer_and_keyboard(page: Page, folder: Path) -> None:
+    page.goto((folder / "report.html").as_uri())
+    chart = page.locator("#chart-hallucination-by-turn")
+    tooltip = chart.locator(".tooltip")
+    expect(tooltip).to_be_hidden()
+    chart.locator(".hit").nth(1).hover()
+    expect(tooltip).to_contain_text("turn 2")
+    expect(tooltip).to_contain_text(re.compile(r"acc: \d+\.\d %"))
+    page.mouse.move(0, 0)
+    expect(tooltip).to_be_hidden()
+    chart.locator(".plot").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    expect(tooltip).to_contain_text("turn 6")
+    page.keyboard.press("ArrowLeft")
+    expect(tooltip).to_contain_text("turn 5")
+    expect(page.locator("article.turn h3")).to_contain_text("Turn 1")
+    page.keyboard.press("Escape")
+    expect(tooltip).to_be_hidden()
+
+
+def test_tooltips_stay_inside_a_narrow_page(page: Page, folder: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((folder / "report.html").as_uri())
+    plot = page.locator("#chart-drift-by-turn .plot")
+    plot.focus()
+    for key in ("ArrowRight", "End"):
+        page.keyboard.press(key)
+        box = plot.locator(".tooltip").bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_chart_has_its_values_as_a_table(page: Page, folder: Path) -> None:
+    page.goto((folder / "report.html").as_uri())
+    chart = page.locator("#chart-memory-by-turn")
+    chart.get_by_text("Values as a table").click()
+    expect(chart.locator("thead th")).to_have_text(["turn", "baseline", "acc", "oracle"])
+    expect(chart.locator("tbody tr")).to_have_count(6)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_chart_is_saved_as_png_on_white(
+    browser: Browser, folder: Path, scheme: Literal["light", "dark"], tmp_path: Path
+) -> None:
+    context = browser.new_context(color_scheme=scheme, accept_downloads=True)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto((folder / "report.html").as_uri())
+    with page.expect_download() as download:
+        page.locator("#chart-scores").get_by_role("button", name="PNG").click()
+    assert download.value.suggested_filename == "scores.png"
+    download.value.save_as(tmp_path / "scores.png")
+    data = (tmp_path / "scores.png").read_bytes()
+    assert data.startswith(b"\x89PNG")
+    assert int.from_bytes(data[16:20]) == 880
+    # The whole drawing must be in the image, not only the white background.
+    assert len(data) > 10_000
+    assert complaints == []
+    context.close()
+
+
 def test_without_javascript_everything_but_the_turns_is_there(
     browser: Browser, folder: Path
 ) -> None:
@@ -190,7 +253,9 @@ def test_without_javascript_everything_but_the_turns_is_there(
     page.goto((folder / "report.html").as_uri())
     assert page.locator("figure.chart svg").count() == 7
     assert page.locator("#paired tbody tr").count() > 0
-    assert page.locator("noscript").inner_text().startswith("Opening single turns needs JavaScript")
+    assert (
+        page.locator("noscript").inner_text().startswith("Opening single turns requires JavaScript")
+    )
     context.close()
 
 
@@ -205,7 +270,7 @@ def test_one_agent_and_one_turn_make_a_page(page: Page, tmp_path: Path) -> None:
 def test_no_agent_called_acc_gives_neutral_words(page: Page, tmp_path: Path) -> None:
     run = record(tmp_path / "run", "retrieval,other=acc", turns=2)
     page.goto(bootstrap.write_results(run).report.as_uri())
-    assert "On the mean, highest outcome:" in page.inner_text("#summary")
+    assert "On average, highest outcome:" in page.inner_text("#summary")
     assert page.locator("#worse").count() == 0
 
 
@@ -214,7 +279,7 @@ def test_fewer_episodes_than_there_are_is_said_and_worst_turns_still_open(
 ) -> None:
     run = record(tmp_path / "run", "mine=acc,acc=retrieval", turns=12, episodes=2)
     page.goto(bootstrap.write_results(run, detail=1).report.as_uri())
-    assert "1 of 2 episodes are here" in page.inner_text("#turns")
+    assert "1 of 2 episodes are listed" in page.inner_text("#turns")
     links = page.locator(".worst a")
     assert links.count() > 0
     for link in links.all():
@@ -225,13 +290,13 @@ def test_fewer_episodes_than_there_are_is_said_and_worst_turns_still_open(
 
 def test_a_run_without_turns_makes_a_page_that_says_so(page: Page, tmp_path: Path) -> None:
     configuration = record(tmp_path / "first", "baseline,acc", turns=1).configuration
-    run = RunDirectory.create(tmp_path / "second", configuration)
+    run = EvaluationDirectory.create(tmp_path / "second", configuration)
     page.goto(bootstrap.write_results(run).report.as_uri())
-    assert "No turn is on record yet." in page.inner_text("main")
+    assert "No turn is recorded yet." in page.inner_text("main")
 
 
-def test_embedded_data_cannot_end_its_element_and_reads_back() -> None:
-    text = embedded({"a": "</script>&\u2028\u2029<!--"})
+def test_json_for_scripts_cannot_end_its_element_and_reads_back() -> None:
+    text = json_for_script({"a": "</script>&\u2028\u2029<!--"})
     assert not re.search("[<>&\u2028\u2029]", text)
     assert msgspec.json.decode(text) == {"a": "</script>&\u2028\u2029<!--"}
 
@@ -249,5 +314,5 @@ def test_shown_episodes_are_one_of_each_scenario_first() -> None:
         budget=512,
         timeout=None,
     )
-    names = [job.name for job in shown_jobs(jobs_of(configuration), 3)]
+    names = [job.name for job in select_episodes(jobs_of(configuration), 3)]
     assert names == ["it-operations.000000", "it-operations.000001", "it-operations-ja.000000"]

@@ -44,7 +44,7 @@ def test_a_folder_with_other_peoples_files_is_not_taken_over(tmp_path: Path) -> 
     (tmp_path / "thesis.txt").write_text("years of work")
     done = acc("eval", *SMALL, "--out", tmp_path)
     assert done.returncode == 2
-    assert "is not empty and holds no run: thesis.txt" in done.stderr
+    assert "is not empty and contains no evaluation; it contains thesis.txt" in done.stderr
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -64,6 +64,6 @@ def test_reporting_on_something_that_is_no_run_says_so(tmp_path: Path) -> None:
     for arguments in (("report", tmp_path), ("compare", tmp_path, tmp_path)):
         done = acc(*arguments)
         assert done.returncode == 2
-        assert "holds no run" in done.stderr
+        assert "contains no evaluation" in done.stderr
     (tmp_path / "run.json").write_text("{")
     assert "cannot be read" in acc("report", tmp_path).stderr

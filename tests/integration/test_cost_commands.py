@@ -319,7 +319,7 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     assert rows["compressor desk"]["models"] == ["anthropic:writer"]
     assert rows["compressor desk"]["calls"] >= 4
     assert "agent other" not in rows
-    assert "Not seen: what other may have spent" in (tmp_path / "run/report.html").read_text()
+    assert "Not included: costs that other may cause" in (tmp_path / "run/report.html").read_text()
     assert acc([*arguments, "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["unseen"] == ["other"]
@@ -412,7 +412,7 @@ def test_a_plan_of_a_run_that_was_begun_is_of_what_is_left(
     assert plan["parts"][0]["calls"] == {"low": 3, "high": 3}
     assert plan["spent"] == pytest.approx(AGENT_CALL, abs=1e-6)
     assert acc([*arguments, "--dry-run", "--seed", "5"]) == 2
-    assert "seed: 0 there, 5 now" in capsys.readouterr().err
+    assert "seed: 0 recorded, 5 requested" in capsys.readouterr().err
 
 
 def test_a_run_without_a_model_of_a_provider_says_nothing_of_cost(

@@ -308,9 +308,9 @@ def _agents_in(module: str) -> str:
 def draw_tree(agent: BaseAgent, form: str) -> str:
     """Return a drawing of a tree as Mermaid text or as SVG."""
     if form == "svg":
-        from acc.adapters.drawing.svg import svg
+        from acc.adapters.diagrams.svg import svg
 
         return svg(agent)
-    from acc.adapters.drawing.mermaid import mermaid
+    from acc.adapters.diagrams.graph import mermaid
 
     return mermaid(agent)

@@ -33,7 +33,7 @@ from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import AgentChoice, EvaluationConfig
 
 if TYPE_CHECKING:
-    from acc.adapters.runs.run_directory import RunDirectory
+    from acc.adapters.reports.run_directory import EvaluationDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,8 +248,8 @@ def limit_note(limit: float | None, configuration: EvaluationConfig) -> str:
     return f"--max-cost does not cover what {', '.join(unseen)} may spend, which cannot be seen"
 
 
-def spent_so_far(run: "RunDirectory") -> Accounts:
+def spent_so_far(run: "EvaluationDirectory") -> Accounts:
     """Return what is on record of a run's cost."""
-    from acc.adapters.runs.spending import accounts_of
+    from acc.adapters.reports.costs import load_costs
 
-    return accounts_of(run)
+    return load_costs(run)

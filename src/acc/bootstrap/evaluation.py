@@ -37,7 +37,7 @@ from acc.ports.outbound.model_ports import LanguageModelPort
 
 if TYPE_CHECKING:
     from acc.adapters.evaluation.scenarios import ScenarioTemplate
-    from acc.adapters.runs.run_directory import RunDirectory
+    from acc.adapters.reports.run_directory import EvaluationDirectory
     from acc.application.agents.base import BaseAgent
     from acc.domain.value_objects.scenario import Scenario
 
@@ -234,13 +234,13 @@ def choose_scenarios(reference: str) -> tuple[ScenarioChoice, ...]:
 
 def compose_episode(
     configuration: EvaluationConfig,
-    run: "RunDirectory",
+    run: "EvaluationDirectory",
     job: EpisodeJob,
     stack: ExitStack,
     models: EpisodeModels,
 ) -> Episode:
     """Return the parts of one episode; `stack` closes its journal."""
-    from acc.adapters.runs.recorded_episode import RecordedEpisode
+    from acc.adapters.reports.run_directory import RecordedEpisode
 
     scenario = load_scenario(job.scenario.reference).render(job.seed)
     turns = scenario.turns[: configuration.turns]
@@ -307,7 +307,7 @@ OnTurn = Callable[[str, TurnResult], None]
 class _Desk:
     """Where a process runs episodes: with what, who hears of them, and whether it may go on."""
 
-    run: "RunDirectory"
+    run: "EvaluationDirectory"
     means: ModelResources
     on_turn: OnTurn
     on_call: Callable[[ModelCall], None]
@@ -316,11 +316,11 @@ class _Desk:
 
     async def work(self, job: EpisodeJob) -> EpisodeEnd:
         """Run one episode; what its models cost is on record before anyone hears of it."""
-        from acc.adapters.runs.spending import spending_of
+        from acc.adapters.reports.costs import cost_file
 
         configuration = self.run.configuration
         with ExitStack() as stack:
-            spending = stack.enter_context(spending_of(self.run, job).appending())
+            spending = stack.enter_context(cost_file(self.run, job).appending())
 
             def told(call: ModelCall) -> None:
                 try:
@@ -356,7 +356,7 @@ class _Desk:
 
 
 def run_evaluation(
-    run: "RunDirectory",
+    run: "EvaluationDirectory",
     jobs: Sequence[EpisodeJob],
     *,
     workers: int,
@@ -390,7 +390,7 @@ def run_evaluation(
 
 
 async def _run_here(
-    run: "RunDirectory",
+    run: "EvaluationDirectory",
     jobs: Sequence[EpisodeJob],
     on_turn: OnTurn,
     outcome: EvaluationOutcome,
@@ -411,7 +411,7 @@ async def _run_here(
 
 
 def _run_in_workers(
-    run: "RunDirectory",
+    run: "EvaluationDirectory",
     jobs: Sequence[EpisodeJob],
     workers: int,
     on_turn: OnTurn,
@@ -448,7 +448,7 @@ def _run_in_workers(
 def _serve_jobs(connection: Connection, path: Path, means: ModelResources) -> None:
     """Run in a worker process: take jobs until there are none."""
     from acc.adapters.evaluation.workers import WorkerFault, WorkerSeat
-    from acc.adapters.runs.run_directory import RunDirectory
+    from acc.adapters.reports.run_directory import EvaluationDirectory
     from acc.domain.errors import AccError
 
     # Next to nothing of ours is cyclic, so there is little to collect.
@@ -456,7 +456,7 @@ def _serve_jobs(connection: Connection, path: Path, means: ModelResources) -> No
     sys.stdout = sys.stderr  # what an agent prints is not our output
     seat = WorkerSeat(connection)
     desk = _Desk(
-        run=RunDirectory.open(path),
+        run=EvaluationDirectory.open(path),
         means=means,
         on_turn=lambda name, result: seat.tell((name, slim(result))),
         on_call=seat.tell,
@@ -515,7 +515,7 @@ def run_name(configuration: EvaluationConfig) -> str:
 
 
 def write_results(
-    run: "RunDirectory",
+    run: "EvaluationDirectory",
     *,
     gates: Sequence[Gate] | None = None,
     errors: Mapping[str, str] | None = None,
@@ -527,28 +527,30 @@ def write_results(
     """
     import msgspec
 
-    from acc.adapters.runs import junit, report, results
+    from acc.adapters.reports import junit, page, results
 
-    earlier = results.last_summary(run)
+    earlier = results.read_summary(run)
     if gates is None:
         gates = [Gate.parse(gate["gate"]) for gate in earlier.get("gates", [])]
     if errors is None:
         errors = earlier.get("errors", {})
-    tally = results.tally_of(run)
-    summary = results.summary_of(run, tally, errors)
+    tally = results.tally_turns(run)
+    summary = results.summarize(run, tally, errors)
     judged = tuple(gate.judge(results.gate_measures(summary)) for gate in gates)
     summary["gates"] = [msgspec.to_builtins(gate) for gate in judged]
     written = msgspec.json.format(msgspec.json.encode(summary), indent=2)
     run.write("summary.json", written + b"\n")
     results.write_records(run)
     failed = {name: found["failed"] for name, found in summary["agents"].items()}
-    run.write("junit.xml", junit.junit_of(summary, judged, failed))
-    page = report.write_report(run, summary, detail=detail)
-    return Results(summary=summary, gates=judged, first_errors=tally.first_errors, report=page)
+    run.write("junit.xml", junit.junit_xml(summary, judged, failed))
+    report = page.write_report(run, summary, detail=detail)
+    return Results(summary=summary, gates=judged, first_errors=tally.first_errors, report=report)
 
 
-def compare_runs(first: "RunDirectory", second: "RunDirectory") -> list[dict[str, Any]]:
+def compare_runs(
+    first: "EvaluationDirectory", second: "EvaluationDirectory"
+) -> list[dict[str, Any]]:
     """Return two runs side by side."""
-    from acc.adapters.runs.comparison import compare
+    from acc.adapters.reports.results import compare
 
     return compare(first, second)

@@ -100,11 +100,11 @@ def _begun(configuration: EvaluationConfig, path: Path) -> tuple[dict[str, int],
 
     Another run at the same place is refused.
     """
-    from acc.adapters.runs.run_directory import RunDirectory
+    from acc.adapters.reports.run_directory import EvaluationDirectory
 
     if not (path / "run.json").exists():
         return {}, 0.0
-    run = RunDirectory.create(path, configuration)
+    run = EvaluationDirectory.create(path, configuration)
     recorded = {job.name: len(run.lines(job)) for job in run.jobs()}
     return recorded, spent_so_far(run).total.money_known
 

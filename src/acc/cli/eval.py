@@ -12,9 +12,13 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from acc.adapters.runs.results import GATE_METRICS, claimless_notes, fallback_notes
-from acc.adapters.runs.run_directory import RunDirectory
-from acc.adapters.runs.votes import policy_of
+from acc.adapters.reports.results import (
+    GATE_METRICS,
+    claimless_notes,
+    describe_policy,
+    fallback_notes,
+)
+from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import cost as spending
 from acc.bootstrap import evaluation, judges
 from acc.bootstrap.a2a_client import also_allowed, check_remotes
@@ -224,7 +228,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     spending.check_ready(used, how.cache)
     if not place.exists():
         _check_remotes(configuration, how)
-    directory = RunDirectory.create(place, configuration)
+    directory = EvaluationDirectory.create(place, configuration)
     with directory.locked():
         outcome = _run_episodes(directory, how, prices)
         if not how.quiet and sys.stderr.isatty():
@@ -344,7 +348,7 @@ def _planned(job: EpisodeJob, turns: int | None) -> int:
 
 
 def _run_episodes(
-    directory: RunDirectory, how: RunOptions, prices: Mapping[str, Price]
+    directory: EvaluationDirectory, how: RunOptions, prices: Mapping[str, Price]
 ) -> evaluation.EvaluationOutcome:
     configuration = directory.configuration
     planned = {job: _planned(job, configuration.turns) for job in directory.jobs()}
@@ -377,7 +381,7 @@ def _run_episodes(
         )
 
 
-def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
+def _show(directory: EvaluationDirectory, results: "evaluation.Results") -> None:
     screen = console()
     summary = results.summary
     episodes = summary["episodes"]
@@ -405,7 +409,7 @@ def _show(directory: RunDirectory, results: "evaluation.Results") -> None:
         screen.print(f"{agent}: {count} turns without a score, the first: {error}", markup=False)
     for line in agreement_lines(summary):
         screen.print(line, markup=False)
-    screen.print(policy_of(summary), style="dim", markup=False)
+    screen.print(describe_policy(summary), style="dim", markup=False)
     if results.report:
         screen.print(
             "report: ", results.report.resolve().as_uri(), sep="", soft_wrap=True, markup=False
@@ -419,7 +423,7 @@ def report(directory: Path, /, *, detail: int = 10) -> int:
         directory: The run directory.
         detail: Episodes to show turn by turn on the page.
     """
-    run_directory = RunDirectory.open(directory)
+    run_directory = EvaluationDirectory.open(directory)
     results = evaluation.write_results(run_directory, detail=detail)
     _show(run_directory, results)
     return 0
@@ -433,7 +437,9 @@ def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
         second: Another one.
         json: Print the comparison as JSON.
     """
-    rows = evaluation.compare_runs(RunDirectory.open(first), RunDirectory.open(second))
+    rows = evaluation.compare_runs(
+        EvaluationDirectory.open(first), EvaluationDirectory.open(second)
+    )
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return 0

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from acc.adapters.runs.spending import account_of
+from acc.adapters.reports.costs import account_from_fields
 from acc.bootstrap.evaluation_plan import Plan, PlannedPart, plan_of, span_text, total_of
 from acc.domain.cost import Account, Accounts, CostCategory, ModelCall, Price, dollars, spender
 from acc.domain.metrics import metric
@@ -216,9 +216,10 @@ def summary_table(summary: Mapping[str, Any]) -> Table | None:
     if not cost:
         return None
     rows = [
-        (spender(CostCategory(row["part"]), row["agent"]), account_of(row)) for row in cost["spent"]
+        (spender(CostCategory(row["part"]), row["agent"]), account_from_fields(row))
+        for row in cost["spent"]
     ]
-    return spent_table(rows, account_of(cost["total"]))
+    return spent_table(rows, account_from_fields(cost["total"]))
 
 
 def _any(total: Account, title: str) -> bool:

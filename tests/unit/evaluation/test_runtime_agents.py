@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.bootstrap import evaluation as bootstrap
 from acc.bootstrap.evaluation import load_scenario, make_agent
@@ -194,8 +194,8 @@ AGENTS = "acc,lone=python:agents_under_test:lone,tree=python:agents_under_test:t
 OPTIONS = EvaluationOptions(scenario="it-operations", episodes=1, turns=8, agents=AGENTS)
 
 
-def run_all(folder: Path) -> RunDirectory:
-    run = RunDirectory.create(folder, configure(OPTIONS))
+def run_all(folder: Path) -> EvaluationDirectory:
+    run = EvaluationDirectory.create(folder, configure(OPTIONS))
     outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
     assert outcome.errors == {}
     return run
@@ -214,7 +214,7 @@ def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> 
     whole = whole_run()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
-        run = RunDirectory.create(folder, configure(OPTIONS))
+        run = EvaluationDirectory.create(folder, configure(OPTIONS))
         journal = run.journal(run.jobs()[0])
         journal.path.write_bytes(whole[: int(share * len(whole))])
         assert run_all(folder).journal(run.jobs()[0]).path.read_bytes() == whole

@@ -8,9 +8,9 @@ from proposals import faithful, proposal
 
 from acc import Agent, EventKind, Runner, RunResult, acc_memory, approve, make_memory, tool
 from acc.adapters.evaluation.agents import MemoryAgentRunner
-from acc.adapters.runs.page.sections import warnings_of
-from acc.adapters.runs.results import record_rows
-from acc.adapters.runs.run_directory import RunDirectory
+from acc.adapters.reports.page_data import list_warnings
+from acc.adapters.reports.results import record_rows
+from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import evaluation, models
 from acc.bootstrap.agents import make_services
 from acc.cli.eval import EvaluationOptions, configure
@@ -180,7 +180,7 @@ def test_turns_left_to_the_rules_are_counted(
         models, "_core", lambda name, *given: writer if name == "writer" else real(name)
     )
     configuration = configure(options(agents="acc,model=acc:writer"))
-    run = RunDirectory.create(tmp_path / "run", configuration)
+    run = EvaluationDirectory.create(tmp_path / "run", configuration)
     with run.locked():
         evaluation.run_evaluation(
             run, jobs_of(configuration), workers=1, on_turn=lambda name, result: None
@@ -190,4 +190,5 @@ def test_turns_left_to_the_rules_are_counted(
     assert (agents["acc"]["fallbacks"], agents["model"]["fallbacks"]) == (0, count)
     told = [row["fallback"] for row in record_rows(run) if row["agent"] == "model"]
     assert sum(map(bool, told)) == count
-    assert ("the rules wrote the memory of 4 turns" in warnings_of(results.summary)) is bool(count)
+    warnings = "\n".join(list_warnings(results.summary))
+    assert ("the rules wrote the memory of 4 turns" in warnings) is bool(count)

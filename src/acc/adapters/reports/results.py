@@ -1,0 +1,446 @@
+"""Results of an evaluation: summary, flat records, judge agreement, comparison of two."""
+
+import csv
+import io
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from acc.adapters.reports.costs import cost_fields, load_costs
+from acc.adapters.reports.run_directory import EvaluationDirectory
+from acc.adapters.reports.turn_records import AgentRecord, TurnRecord
+from acc.domain.errors import InvalidInput
+from acc.domain.metrics import METRIC_NAMES, spread
+from acc.domain.statistics import (
+    PairedDifference,
+    interval_alpha,
+    nominal_alpha,
+    paired_difference,
+)
+from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes, Spread, TurnStatus
+from acc.domain.value_objects.evaluation_run import EpisodeJob
+
+GATE_METRICS = (
+    *METRIC_NAMES,
+    "last_memory_tokens",
+    "scored",
+    "failed",
+    "unscored",
+    "fallbacks",
+    "flagged",
+)
+#: Metrics that are compared between agents on the same turns.
+PAIRED_METRICS = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
+_RECORD_FIELDS = (
+    "scenario",
+    "domain",
+    "seed",
+    "turn",
+    "topic",
+    "agent",
+    "status",
+    *METRIC_NAMES,
+    "fallback",
+    "error",
+    "flags",
+)
+
+
+#: A cell that starts with one of these would be evaluated as a formula by a spreadsheet.
+_FORMULA_PREFIXES = frozenset("=+-@\t\r")
+
+
+def turn_metrics(agent: AgentRecord) -> tuple[float, ...]:
+    """Return the metrics of a turn in the order of METRIC_NAMES, NaN if not measured."""
+    if agent.status is not TurnStatus.SCORED or agent.outcome is None:
+        return (math.nan,) * len(METRIC_NAMES)
+    scores = [getattr(agent.outcome, name) for name in OUTCOME_NAMES]
+    rest = (agent.hallucination, agent.drift, agent.memory_tokens)
+    return (agent.outcome.mean, *scores, *(math.nan if v is None else float(v) for v in rest))
+
+
+def fallback_reason(agent: AgentRecord) -> str:
+    """Return why rules replaced the model of a compressor in a turn, or an empty string."""
+    trace = agent.trace.get("compressor")
+    return str(trace.get("fallback", "")) if isinstance(trace, dict) else ""
+
+
+class Tally:
+    """The metrics of all recorded turns, stored compactly per agent."""
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        self.agents = tuple(agents)
+        self.values = {name: array("d") for name in agents}
+        self.statuses: dict[str, dict[str, int]] = {name: {} for name in agents}
+        self.last_tokens: dict[str, list[float]] = {name: [] for name in agents}
+        #: Episode index, turn number and topic of each turn.
+        self.turns: list[tuple[int, int, str]] = []
+        self.episodes: list[EpisodeJob] = []
+        self.first_errors: dict[str, str] = {}
+        #: Turns in which rules replaced the model of a compressor.
+        self.fallbacks = dict.fromkeys(agents, 0)
+        self.flagged: dict[str, int] = dict.fromkeys(agents, 0)
+        self.claims: dict[str, int] = dict.fromkeys(agents, 0)
+        self.agreement = Agreement()
+
+    def add(self, job: EpisodeJob, records: Sequence[TurnRecord]) -> None:
+        """Add the turns of an episode."""
+        episode = len(self.episodes)
+        self.episodes.append(job)
+        for record in records:
+            self.turns.append((episode, record.turn, record.topic))
+            for agent in record.agents:
+                self.values[agent.name].extend(turn_metrics(agent))
+                counts = self.statuses[agent.name]
+                counts[agent.status] = counts.get(agent.status, 0) + 1
+                self.fallbacks[agent.name] += bool(fallback_reason(agent))
+                self.flagged[agent.name] += bool(agent.flags)
+                self.claims[agent.name] += sum(agent.counts)
+                if agent.votes is not None:
+                    self.agreement.add(agent.votes)
+                if agent.error:
+                    self.first_errors.setdefault(agent.name, agent.error)
+        if records:
+            for agent in records[-1].agents:
+                if agent.memory_tokens is not None:
+                    self.last_tokens[agent.name].append(float(agent.memory_tokens))
+
+    def column(self, agent: str, metric: str) -> "array[float]":
+        """Return one metric of one agent for all turns, NaN if not measured."""
+        return self.values[agent][METRIC_NAMES.index(metric) :: len(METRIC_NAMES)]
+
+    def domains(self) -> tuple[str, ...]:
+        """Return the domains in order of appearance."""
+        return tuple(dict.fromkeys(job.scenario.domain for job in self.episodes))
+
+    def turns_by_domain(self) -> Mapping[str, list[int]]:
+        """Return the indexes of the turns of each domain."""
+        indexes: dict[str, list[int]] = {domain: [] for domain in self.domains()}
+        for index, (episode, _, _) in enumerate(self.turns):
+            indexes[self.episodes[episode].scenario.domain].append(index)
+        return indexes
+
+
+def _measured(values: Sequence[float], indexes: Sequence[int] | None = None) -> list[float]:
+    chosen = values if indexes is None else [values[index] for index in indexes]
+    return [value for value in chosen if not math.isnan(value)]
+
+
+def _spread_fields(value: Spread | None) -> dict[str, float | int] | None:
+    if value is None:
+        return None
+    return {
+        "mean": round(value.mean, 6),
+        "deviation": round(value.deviation, 6),
+        "count": value.count,
+    }
+
+
+def measures(tally: Tally, indexes: Sequence[int] | None = None) -> dict[str, dict[str, Any]]:
+    """Return mean, deviation and count of every metric of every agent."""
+    return {
+        agent: {
+            name: _spread_fields(spread(_measured(tally.column(agent, name), indexes)))
+            for name in METRIC_NAMES
+        }
+        for agent in tally.agents
+    }
+
+
+def by_turn(tally: Tally) -> dict[str, Any]:
+    """Return the mean of every metric per turn, and the topics of the episodes in that turn."""
+    indexes: dict[int, list[int]] = {}
+    topics: dict[int, dict[str, int]] = {}
+    for index, (_, turn, topic) in enumerate(tally.turns):
+        indexes.setdefault(turn, []).append(index)
+        counts = topics.setdefault(turn, {})
+        counts[topic] = counts.get(topic, 0) + 1
+    turns = sorted(indexes)
+    columns: dict[str, dict[str, list[float | None]]] = {}
+    for agent in tally.agents:
+        columns[agent] = {}
+        for name in METRIC_NAMES:
+            column = tally.column(agent, name)
+            spreads = [spread(_measured(column, indexes[turn])) for turn in turns]
+            columns[agent][name] = [None if s is None else round(s.mean, 6) for s in spreads]
+    return {"turns": turns, "topics": [topics[turn] for turn in turns], "agents": columns}
+
+
+def paired_differences(tally: Tally, seed: int) -> list[dict[str, Any]]:
+    """Return the paired differences of every pair of agents, later minus earlier agent."""
+    rows: list[dict[str, Any]] = []
+    for number, versus in enumerate(tally.agents):
+        for agent in tally.agents[number + 1 :]:
+            for name in PAIRED_METRICS:
+                difference = paired_difference(_differences(tally, agent, versus, name), seed=seed)
+                if difference is not None:
+                    fields = _difference_fields(difference)
+                    rows.append({"metric": name, "agent": agent, "versus": versus, **fields})
+    return rows
+
+
+def _difference_fields(difference: PairedDifference) -> dict[str, Any]:
+    fields = msgspec.to_builtins(difference)
+    rounded = {k: round(v, 6) if isinstance(v, float) else v for k, v in fields.items()}
+    return {**rounded, "clear": difference.clear}
+
+
+def _differences(tally: Tally, agent: str, versus: str, metric: str) -> dict[str, list[float]]:
+    """Return the differences of two agents on the same turns, per episode."""
+    one, other = tally.column(agent, metric), tally.column(versus, metric)
+    differences: dict[str, list[float]] = {job.name: [] for job in tally.episodes}
+    for index, (episode, _, _) in enumerate(tally.turns):
+        difference = one[index] - other[index]
+        if not math.isnan(difference):
+            differences[tally.episodes[episode].name].append(difference)
+    return differences
+
+
+def tally_turns(run: EvaluationDirectory) -> Tally:
+    """Return the metrics of all recorded turns."""
+    tally = Tally([agent.name for agent in run.configuration.agents])
+    for job in run.jobs():
+        if records := run.lines(job):
+            tally.add(job, records)
+    return tally
+
+
+def summarize(run: EvaluationDirectory, tally: Tally, errors: Mapping[str, str]) -> dict[str, Any]:
+    """Return the content of summary.json; the same turns give the same bytes."""
+    overall = measures(tally)
+    for agent in tally.agents:
+        counts = tally.statuses[agent]
+        last = spread(tally.last_tokens[agent])
+        overall[agent]["last_memory_tokens"] = _spread_fields(last)
+        for status in TurnStatus:
+            overall[agent][status.value] = counts.get(status, 0)
+        overall[agent]["fallbacks"] = tally.fallbacks[agent]
+        overall[agent]["flagged"] = tally.flagged[agent]
+        overall[agent]["claims"] = tally.claims[agent]
+    accounts = load_costs(run)
+    cost = {"cost": cost_fields(accounts, tally.agents)} if accounts.by_spender else {}
+    return {
+        "configuration": msgspec.to_builtins(run.configuration),
+        "episodes": {"planned": len(run.jobs()), "recorded": len(tally.episodes)},
+        "turns": len(tally.turns),
+        "errors": dict(errors),
+        "agents": overall,
+        "domains": {
+            domain: measures(tally, indexes) for domain, indexes in tally.turns_by_domain().items()
+        },
+        "by_turn": by_turn(tally),
+        "paired": paired_differences(tally, run.configuration.seed),
+        "agreement": tally.agreement.measured(),
+        **cost,
+    }
+
+
+def fallback_notes(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for every agent whose memory could not use its model."""
+    counts = {agent: measures.get("fallbacks", 0) for agent, measures in summary["agents"].items()}
+    return [
+        f"{agent}: the rules wrote the memory of {count} turns because its model failed."
+        for agent, count in counts.items()
+        if count
+    ]
+
+
+def claimless_notes(summary: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for every agent in whose answers the judge found no claim."""
+    return [
+        f"{agent}: the judge found no claim in any of {measures['scored']} answers; its "
+        "hallucination of 0 % is not meaningful."
+        for agent, measures in summary["agents"].items()
+        if measures["scored"] and measures.get("claims") == 0
+    ]
+
+
+def read_summary(run: EvaluationDirectory) -> dict[str, Any]:
+    """Return the existing summary.json, or an empty mapping if it cannot be read."""
+    try:
+        summary = msgspec.json.decode((run.path / "summary.json").read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return {}
+    return summary if isinstance(summary, dict) else {}
+
+
+def gate_measures(summary: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """Return the values that gates may refer to."""
+    values: dict[str, dict[str, float | None]] = {}
+    for agent, metrics in summary["agents"].items():
+        values[agent] = {}
+        for name in GATE_METRICS:
+            value = metrics.get(name)
+            values[agent][name] = value["mean"] if isinstance(value, dict) else value
+    return values
+
+
+def record_rows(run: EvaluationDirectory) -> Iterator[dict[str, Any]]:
+    """Yield one flat row for each agent and turn, in order of recording."""
+    for job in run.jobs():
+        for record in run.lines(job):
+            for agent in record.agents:
+                numbers = (None if math.isnan(v) else round(v, 6) for v in turn_metrics(agent))
+                yield {
+                    "scenario": job.scenario.id,
+                    "domain": job.scenario.domain,
+                    "seed": job.seed,
+                    "turn": record.turn,
+                    "topic": record.topic,
+                    "agent": agent.name,
+                    "status": agent.status.value,
+                    **dict(zip(METRIC_NAMES, numbers, strict=True)),
+                    "fallback": fallback_reason(agent),
+                    "error": agent.error,
+                    "flags": "; ".join(agent.flags),
+                }
+
+
+def write_records(run: EvaluationDirectory) -> None:
+    """Write records.jsonl and records.csv."""
+    lines = bytearray()
+    table = io.StringIO()
+    writer = csv.DictWriter(table, _RECORD_FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for row in record_rows(run):
+        lines += msgspec.json.encode(row) + b"\n"
+        texts = {name: _safe_cell(row[name]) for name in ("fallback", "error")}
+        writer.writerow({**row, **texts})
+    run.write("records.jsonl", bytes(lines))
+    run.write("records.csv", table.getvalue().encode())
+
+
+def _safe_cell(text: str) -> str:
+    return f"'{text}" if text[:1] in _FORMULA_PREFIXES else text
+
+
+def compare(first: EvaluationDirectory, second: EvaluationDirectory) -> list[dict[str, Any]]:
+    """Return a row for each agent and metric of both evaluations, second minus first."""
+    one, other = tally_turns(first), tally_turns(second)
+    agents = [agent for agent in one.agents if agent in other.agents]
+    if not agents:
+        raise InvalidInput(
+            "the evaluations have no agent in common: the first has "
+            f"{', '.join(one.agents)}, the second {', '.join(other.agents)}"
+        )
+    first_measures, second_measures = measures(one), measures(other)
+    rows: list[dict[str, Any]] = []
+    for agent in agents:
+        for name in METRIC_NAMES:
+            row: dict[str, Any] = {
+                "agent": agent,
+                "metric": name,
+                "first": _mean(first_measures[agent][name]),
+                "second": _mean(second_measures[agent][name]),
+            }
+            difference = paired_difference(
+                _common_differences(one, other, agent, name), seed=first.configuration.seed
+            )
+            if difference is not None:
+                row |= {"difference": difference.mean, "low": difference.low}
+                row |= {"high": difference.high, "pairs": difference.pairs}
+                row |= {"unit": difference.unit, "clear": difference.clear}
+            rows.append(row)
+    return rows
+
+
+def _mean(spread_fields: dict[str, Any] | None) -> float | None:
+    return None if spread_fields is None else float(spread_fields["mean"])
+
+
+def _values_by_turn(tally: Tally, agent: str, metric: str) -> dict[tuple[str, int], float]:
+    values = tally.column(agent, metric)
+    return {
+        (tally.episodes[episode].name, turn): values[index]
+        for index, (episode, turn, _) in enumerate(tally.turns)
+    }
+
+
+def _common_differences(
+    one: Tally, other: Tally, agent: str, metric: str
+) -> dict[str, list[float]]:
+    before = _values_by_turn(one, agent, metric)
+    differences: dict[str, list[float]] = {}
+    for (episode, turn), value in _values_by_turn(other, agent, metric).items():
+        difference = value - before.get((episode, turn), math.nan)
+        if not math.isnan(difference):
+            differences.setdefault(episode, []).append(difference)
+    return differences
+
+
+class Agreement:
+    """Measures the agreement of a judge with itself: over votes, and over the answer order."""
+
+    def __init__(self) -> None:
+        self._claims: list[tuple[str, ...]] = []
+        self._constraints: list[tuple[str, ...]] = []
+        self._scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in OUTCOME_NAMES}
+        self._order_differences: dict[str, list[float]] = {name: [] for name in OUTCOME_NAMES}
+
+    def add(self, votes: JudgeVotes) -> None:
+        """Add the votes on one answer."""
+        self._claims += votes.claims
+        self._constraints += votes.constraints
+        for name in OUTCOME_NAMES:
+            for sheets in (votes.scores, votes.turned):
+                self._scores[name].append(tuple(getattr(sheet, name) for sheet in sheets))
+            if votes.scores and votes.turned:
+                given, reversed_order = (
+                    sum(getattr(sheet, name) for sheet in sheets) / len(sheets)
+                    for sheets in (votes.scores, votes.turned)
+                )
+                self._order_differences[name].append(given - reversed_order)
+
+    def measured(self) -> dict[str, Any]:
+        """Return alpha of claims and scores, and the effect of the order; empty without votes."""
+        fields: dict[str, Any] = {}
+        if any(len(unit) > 1 for unit in (*self._claims, *self._scores[OUTCOME_NAMES[0]])):
+            fields["alpha"] = {
+                "claims": _alpha_fields(nominal_alpha(self._claims), self._claims),
+                "constraints": _alpha_fields(nominal_alpha(self._constraints), self._constraints),
+                **{
+                    name: _alpha_fields(interval_alpha(self._scores[name]), self._scores[name])
+                    for name in OUTCOME_NAMES
+                },
+            }
+        if self._order_differences[OUTCOME_NAMES[0]]:
+            fields["order"] = {
+                name: _order_fields(self._order_differences[name]) for name in OUTCOME_NAMES
+            }
+        return fields
+
+
+def _alpha_fields(value: float | None, units: Sequence[Sequence[object]]) -> dict[str, Any]:
+    counted = sum(len(unit) > 1 for unit in units)
+    return {"value": None if value is None else round(value, 6), "units": counted}
+
+
+def _order_fields(differences: Sequence[float]) -> dict[str, Any]:
+    absolute = spread([abs(value) for value in differences])
+    return {
+        "answers": len(differences),
+        "mean_absolute": round(absolute.mean, 6) if absolute else None,
+        "mean": round(sum(differences) / len(differences), 6),
+        "changed": sum(value != 0 for value in differences),
+    }
+
+
+def describe_policy(summary: Mapping[str, Any]) -> str:
+    """Return which model answered and which judge scored, and what the results can show."""
+    judge = summary["configuration"]["judge"]
+    model = summary["configuration"].get("model", "embedded")
+    if judge == "rubric" and model == "embedded":
+        return (
+            "Embedded model and rubric judge: this shows how memories behave under one fixed "
+            "policy, and claims nothing about any language model."
+        )
+    answered = "" if model == "embedded" else f"The built-in agents answered with {model}. "
+    if judge == "rubric":
+        return f"{answered}The rubric judge scored the answers by fixed rules."
+    return (
+        f"{answered}Judged by {judge}, which can be wrong; acc judge check --judge {judge} "
+        "measures how often, on labelled examples."
+    )

@@ -1,0 +1,88 @@
+"""Costs of an evaluation: files, summary fields, and rows of the page."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acc.adapters.reports.costs import CostFile, account_from_fields, cost_fields
+from acc.adapters.reports.page_data import cost_rows, unmetered
+from acc.domain.cost import Accounts, CostCategory, ModelCall
+from acc.domain.errors import RunDamaged, StorageFailed
+
+CALL = ModelCall(part=CostCategory.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
+
+
+def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
+    file = CostFile(tmp_path / "spending" / "one.jsonl")
+    with file.appending():
+        pass
+    assert not file.path.parent.exists()
+    assert file.read() == []
+    with file.appending() as record:
+        record.append(CALL)
+        record.append(ModelCall(part=CostCategory.JUDGE, failed=True))
+    with file.appending() as record:
+        record.append(CALL)
+    assert file.read() == [CALL, ModelCall(part=CostCategory.JUDGE, failed=True), CALL]
+
+
+def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) -> None:
+    file = CostFile(tmp_path / "spending" / "one.jsonl")
+    with file.appending() as record:
+        record.append(CALL)
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole + b'{"part":"agent","cost":99')
+    assert file.read() == [CALL]
+    with file.appending() as record:
+        record.append(CALL)
+    assert file.path.read_bytes() == whole * 2
+    file.path.write_bytes(b'{"part":"nobody"}\n' + whole)
+    with pytest.raises(RunDamaged, match="line 1"):
+        file.read()
+
+
+def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "spending").write_text("in the way")
+    file = CostFile(tmp_path / "spending" / "one.jsonl")
+    with pytest.raises((StorageFailed, RunDamaged)), file.appending() as record:
+        record.append(CALL)
+
+
+def summary(*calls: ModelCall) -> dict[str, Any]:
+    agents = [
+        {"name": "acc", "kind": "acc"},
+        {"name": "<b>theirs", "kind": "a2a:https://x"},
+    ]
+    cost = cost_fields(Accounts(calls), ["acc"])
+    return {"configuration": {"agents": agents}, "cost": cost}
+
+
+def test_the_page_splits_the_cost_and_states_unknown_prices() -> None:
+    found = summary(
+        CALL,
+        ModelCall(part=CostCategory.COMPRESSOR, agent="acc", model="writer", cost=0.25),
+        ModelCall(part=CostCategory.JUDGE, model="j", input_tokens=1_234),
+        ModelCall(part=CostCategory.AGENT, agent="gone", cost=0.0, kept=True),
+    )
+    rows = cost_rows(found)
+    assert [(row.part, row.agent, row.account.money) for row in rows] == [
+        (CostCategory.AGENT, "acc", "$0.5000"),
+        (CostCategory.COMPRESSOR, "acc", "$0.2500"),
+        (CostCategory.AGENT, "gone", "$0.0000"),
+        (CostCategory.JUDGE, "", "price not known"),
+    ]
+    assert unmetered(found) == ["<b>theirs"]
+    total = account_from_fields(found["cost"]["total"])
+    assert total.money == "$0.7500 and 1 call of unknown price"
+
+
+def test_an_evaluation_without_model_calls_has_no_cost_rows() -> None:
+    assert cost_rows({}) == []
+
+
+def test_an_account_survives_the_summary() -> None:
+    accounts = Accounts([CALL, ModelCall(part=CostCategory.JUDGE, input_tokens=7)])
+    fields = cost_fields(accounts, [])
+    assert account_from_fields(fields["total"]) == accounts.total
+    assert account_from_fields(fields["spent"][1]) == accounts.by_spender[CostCategory.JUDGE, ""]

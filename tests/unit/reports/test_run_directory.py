@@ -1,0 +1,125 @@
+"""An evaluation on disk: resumption after any cut, records, locks and storage errors."""
+
+import json
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acc.adapters.reports.run_directory import EvaluationDirectory
+from acc.adapters.reports.turn_records import (
+    apply_changes,
+    decode_turn,
+    diff_mappings,
+    encode_turn,
+    evaluation_record,
+    result_from_record,
+)
+from acc.bootstrap import evaluation as bootstrap
+from acc.cli.eval import EvaluationOptions, configure
+from acc.domain.errors import InvalidInput, RunDamaged, StorageFailed
+from acc.domain.value_objects.live_evaluation import TurnResult
+
+KEYS = st.text(max_size=4)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+MEMORIES = st.dictionaries(KEYS, PLAIN, max_size=5)
+
+
+@given(MEMORIES, MEMORIES)
+def test_changes_lead_from_any_memory_to_any_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    found = diff_mappings(before, after)
+    assert json.dumps(apply_changes(before, found)) == json.dumps(after), "in the same order, too"
+    assert diff_mappings(after, after) == []
+
+
+def run_all(folder: Path, *, turns: int = 5) -> EvaluationDirectory:
+    options = EvaluationOptions(scenario="it-operations", episodes=1, turns=turns)
+    run = EvaluationDirectory.create(folder, configure(options))
+    outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
+    assert outcome.errors == {}
+    return run
+
+
+@lru_cache(maxsize=1)
+def whole_run() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        run = run_all(Path(folder) / "run")
+        return run.journal(run.jobs()[0]).path.read_bytes()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(0, 1))
+def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
+    whole = whole_run()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        options = EvaluationOptions(scenario="it-operations", episodes=1, turns=5)
+        run = EvaluationDirectory.create(folder, configure(options))
+        journal = run.journal(run.jobs()[0])
+        journal.path.write_bytes(whole[: int(share * len(whole))])
+        assert run_all(folder).journal(run.jobs()[0]).path.read_bytes() == whole
+
+
+def test_a_line_reads_back_as_it_was_written() -> None:
+    memory: dict[str, object] = {}
+    for raw in whole_run().splitlines(keepends=True):
+        line = decode_turn(raw)
+        assert encode_turn(line) == raw
+        result: TurnResult = result_from_record(line, memory)
+        memory = dict(result.canonical_memory)
+        assert [evaluation_record(line.turn, agent) for agent in line.agents] == list(
+            result.records
+        )
+
+
+def test_a_finished_evaluation_calls_no_agent_again(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run")
+    seen: list[str] = []
+    bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda name, _: seen.append(name))
+    assert seen == []
+
+
+def test_a_turn_out_of_order_is_damage(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run", turns=3)
+    journal = run.journal(run.jobs()[0])
+    lines = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(lines[0] + lines[2])
+    with pytest.raises(RunDamaged, match="line 2: contains turn 3"):
+        journal.read()
+
+
+def test_a_directory_that_takes_no_writes_is_named(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run", turns=1)
+    gone = EvaluationDirectory(tmp_path / "gone", run.configuration)
+    with pytest.raises(StorageFailed, match="cannot write to .*gone"), gone.locked():
+        pass
+    with pytest.raises(StorageFailed, match="summary.json: .*; earlier turns are safe"):
+        gone.write("summary.json", b"{}")
+    with (
+        pytest.raises(StorageFailed, match="cannot write"),
+        gone.journal(run.jobs()[0]).appending(),
+    ):
+        pass
+
+
+def test_an_unpaired_surrogate_is_written_as_a_question_mark() -> None:
+    line = decode_turn(whole_run().splitlines(keepends=True)[0])
+    odd = msgspec.structs.replace(line, query="half \ud800 pair")
+    assert decode_turn(encode_turn(odd)).query == "half ? pair"
+
+
+def test_a_second_owner_of_a_run_is_refused(tmp_path: Path) -> None:
+    run = run_all(tmp_path / "run", turns=1)
+    with run.locked(), pytest.raises(InvalidInput, match="another process"), run.locked():
+        pass
