@@ -77,7 +77,7 @@ PUBLIC = {
     "TransferLoop",
     "TurnSignal",
     "Usage",
-    "Verdict",
+    "ApprovalDecision",
     "acc_memory",
     "approve",
     "deny",
