@@ -337,9 +337,9 @@ async def test_several_servers_keep_their_tools_apart() -> None:
 
 def test_a_run_that_ends_with_its_loop_leaves_no_server() -> None:
     code = (
-        "import asyncio, sys\nfrom acc import Agent, McpTools, Runner\n"
+        "import asyncio, sys\nfrom acc import Agent, McpToolset, Runner\n"
         "from acc.testing import ScriptedModel, call\n"
-        f"source = McpTools(command={SHOP!r})\n"
+        f"source = McpToolset(command={SHOP!r})\n"
         "model = ScriptedModel(call('pid'), 'one', call('pid'), 'two')\n"
         "runner = Runner(Agent(name='a', model=model, tools=[source]))\n"
         "for _ in range(2):\n"

@@ -17,9 +17,9 @@ PRELUDE = """
 import asyncio, sys
 from acc.adapters.system.clock import SystemClock
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
-from acc.domain.errors import MoveForbidden
-from acc.domain.value_objects.event import text_part
-from acc.domain.value_objects.endpoint import Owner
+from acc.domain.errors import InvalidTransition
+from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import *
 
 path, name = sys.argv[1:]
@@ -54,7 +54,7 @@ async def main():
     while task_id := wait().strip():
         try:
             await store.append(task_id, [StatusUpdate(status=status(name, 2.0))])
-        except MoveForbidden:
+        except InvalidTransition:
             print("lost", flush=True)
         else:
             print("won", flush=True)

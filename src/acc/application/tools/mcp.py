@@ -70,7 +70,7 @@ class McpToolset:
                 max_bytes=self.max_bytes,
             )
         except InvalidInput as error:
-            raise InvalidTree(f"McpTools: {error}") from None
+            raise InvalidTree(f"McpToolset: {error}") from None
         if isinstance(self.only, str):
             raise InvalidTree(f'only takes several patterns, such as ("{self.only}",)')
         if self.max_characters <= 0:
