@@ -13,7 +13,7 @@ from acc.bootstrap.models import (
     ProviderModel,
     check_cache,
     check_model_ready,
-    choice_of,
+    hosted_model_name,
     model_cache,
     names_of,
     plain_name,
@@ -181,7 +181,7 @@ def cost_of(
     name: str, prices: Mapping[str, Price], input_tokens: int, output_tokens: int
 ) -> float | None:
     """Return what a call of so many tokens costs in US dollars, or None where nobody knows."""
-    choice = choice_of(name)
+    choice = hosted_model_name(name)
     if choice is None:
         return FREE.cost(input_tokens, output_tokens)
     price = price_for(choice, prices)
@@ -191,7 +191,7 @@ def cost_of(
 
     if find_spec("genai_prices") is None:
         return None
-    from acc.adapters.providers.pricing import listed_cost
+    from acc.adapters.models.prices import listed_cost
 
     return listed_cost(choice, input_tokens, output_tokens)
 
@@ -199,7 +199,9 @@ def cost_of(
 def parse_prices(texts: Sequence[str], used: Sequence[UsedModel]) -> dict[str, Price]:
     """Return the prices that `--price` gives, or say which model none of them is for."""
     found = dict(parse_price(text) for text in texts)
-    choices = [choice for choice in (choice_of(one.name) for one in used) if choice is not None]
+    choices = [
+        choice for choice in (hosted_model_name(one.name) for one in used) if choice is not None
+    ]
     for name, price in found.items():
         if not any(price_for(choice, {name: price}) for choice in choices):
             names = ", ".join(dict.fromkeys(choice.name for choice in choices)) or "none"
@@ -233,7 +235,7 @@ def check_ready(used: Sequence[UsedModel], cache: Path | None) -> None:
     """Refuse models that could not be asked; with a cache, which must be of use, they may do."""
     folder = cache or model_cache()
     if folder is not None:
-        if any(choice_of(one.name) for one in used):
+        if any(hosted_model_name(one.name) for one in used):
             check_cache(folder)
         return
     for name in dict.fromkeys(one.name for one in used if not one.held):

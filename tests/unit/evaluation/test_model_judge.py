@@ -13,7 +13,7 @@ from acc.adapters.evaluation.judge_memory import QuotedMemory
 from acc.adapters.evaluation.judge_prompts import Kept, Verdict
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.scenarios import load
-from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits
+from acc.adapters.models.wrappers import LimitedModel, RateLimiter, RateLimits
 from acc.bootstrap.evaluation import make_judge
 from acc.bootstrap.judges import judging_of
 from acc.domain.errors import InvalidInput, ModelFailed
@@ -347,9 +347,9 @@ async def test_a_model_that_hangs_leaves_the_turn_unscored() -> None:
 async def test_a_model_that_is_held_back_by_its_limits_has_not_failed_to_answer() -> None:
     from dataclasses import replace
 
-    limiter = Limiter(Limits(requests_per_minute=120))
+    limiter = RateLimiter(RateLimits(requests_per_minute=120))
     for _ in range(120):
-        async with limiter.turn(Prompt(query="used up")):
+        async with limiter.slot(Prompt(query="used up")):
             pass
     update = '{"facts": [], "superseded": [], "constraints": [], "lifted": []}'
     model = LimitedModel(ScriptedModel(update), limiter)  # the next may go out in 500 ms

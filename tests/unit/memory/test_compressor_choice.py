@@ -175,10 +175,12 @@ def test_turns_left_to_the_rules_are_counted(
     answer: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = ScriptedModel(answer, repeat=True)
-    real = models._core
-    monkeypatch.setattr(
-        models, "_core", lambda name, *given: writer if name == "writer" else real(name)
-    )
+    real = models._base_model
+
+    def make(name: str, *given: Any, **options: Any) -> Any:
+        return writer if name == "writer" else real(name, *given, **options)
+
+    monkeypatch.setattr(models, "_base_model", make)
     configuration = configure(options(agents="acc,model=acc:writer"))
     run = EvaluationDirectory.create(tmp_path / "run", configuration)
     with run.locked():

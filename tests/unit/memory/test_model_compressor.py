@@ -18,7 +18,7 @@ from proposals import (
 
 from acc.adapters.memory.model_compressor import ModelCompressor
 from acc.adapters.memory.rule_compressor import RuleCompressor
-from acc.adapters.providers.trying import RetryingModel
+from acc.adapters.models.retry import RetryingModel
 from acc.bootstrap.memory import token_counter
 from acc.domain.ccs import json_schema
 from acc.domain.errors import InvalidInput, ModelFailed
