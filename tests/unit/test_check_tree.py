@@ -22,18 +22,18 @@ from acc import (
     tool,
 )
 from acc.application.lint.structure import Severity
-from acc.application.use_cases.check_agents import CheckedRule, check_tree
+from acc.application.use_cases.check_agents import RuleReport, check_agents
 
 OK, WARNING, PROBLEM = Severity.OK, Severity.WARNING, Severity.PROBLEM
 NOT_APPLICABLE = Severity.NOT_APPLICABLE
 
 
-def rule(root: BaseAgent, name: str) -> CheckedRule:
-    return next(rule for rule in check_tree(root).rules if rule.name == name)
+def rule(root: BaseAgent, name: str) -> RuleReport:
+    return next(rule for rule in check_agents(root).rules if rule.name == name)
 
 
 def found(root: BaseAgent, name: str) -> list[tuple[str, tuple[str, ...], str]]:
-    return [(f.verdict.value, f.agents, f.text) for f in rule(root, name).findings]
+    return [(f.severity.value, f.agents, f.text) for f in rule(root, name).findings]
 
 
 def agent(name: str, instruction: str = "Do one thing.", **fields: Any) -> Agent:
@@ -61,15 +61,15 @@ def make_tools(count: int) -> list[Any]:
 
 
 def test_a_plain_agent_has_nothing_wrong() -> None:
-    report = check_tree(agent("solo"))
-    assert [r.verdict for r in report.rules] == [OK, *[NOT_APPLICABLE] * 7]
-    assert (report.agent, report.agents, report.verdict) == ("solo", 1, OK)
+    report = check_agents(agent("solo"))
+    assert [r.severity for r in report.rules] == [OK, *[NOT_APPLICABLE] * 7]
+    assert (report.agent, report.agents, report.severity) == ("solo", 1, OK)
     assert report.count(WARNING) == 0
     assert all(r.title and r.title_ja for r in report.rules)
 
 
 def test_a_tree_without_models_has_no_responsibilities_to_look_at() -> None:
-    assert rule(Own(name="own"), "single-responsibility").verdict is NOT_APPLICABLE
+    assert rule(Own(name="own"), "single-responsibility").severity is NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_tree_without_models_has_no_responsibilities_to_look_at() -> None:
 )
 def test_too_many_tools_are_told(tools: int, verdict: Severity) -> None:
     one = agent("busy", tools=make_tools(tools))
-    assert rule(one, "single-responsibility").verdict is verdict
+    assert rule(one, "single-responsibility").severity is verdict
 
 
 def test_an_empty_or_very_long_instruction_is_told_and_a_function_is_not_read() -> None:
@@ -101,7 +101,7 @@ def test_many_choices_are_told_more_so_beside_tools() -> None:
     beside = agent("beside", sub_agents=group(6), tools=make_tools(1))
     router = RouterAgent(name="front", sub_agents=group(9))
     assert found(many, "single-responsibility")[0][2] == "chooses among 9 sub-agents"
-    assert "1 tools and hands out to 6" in found(beside, "single-responsibility")[0][2]
+    assert "1 tools and delegates to 6" in found(beside, "single-responsibility")[0][2]
     assert found(router, "single-responsibility")[0][1] == ("front",)
 
 
@@ -116,8 +116,8 @@ def test_descriptions_that_are_missing_short_or_only_a_name_are_told() -> None:
     )
     assert found(root, "descriptions") == [
         ("warning", ("first", "second"), "no description"),
-        ("warning", ("third",), "its description 'Bills' is too short to choose by"),
-        ("warning", ("四番",), "its description '請求' is too short to choose by"),
+        ("warning", ("third",), "its description 'Bills' is too short"),
+        ("warning", ("四番",), "its description '請求' is too short"),
         ("warning", ("order_tracking",), "its description 'Order tracking' only repeats its name"),
     ]
 
@@ -150,13 +150,13 @@ def test_nearly_equal_descriptions_are_told_and_intents_tell_them_apart() -> Non
         ("warning", ("a", "b"), "have nearly the same description")
     ]
     router = RouterAgent(name="root", intents=intents, sub_agents=pair())
-    assert rule(router, "descriptions").verdict is OK
+    assert rule(router, "descriptions").severity is OK
 
 
 def test_a_loop_that_nothing_ends_is_told_with_its_bound() -> None:
     loop = LoopAgent(name="again", max_iterations=3, sub_agents=[agent("a"), Own(name="own")])
     assert found(loop, "loop-bounds") == [
-        ("warning", ("again",), "nothing in it ends it, so it always runs all 3 rounds")
+        ("warning", ("again",), "no agent in it ends the loop, so it always runs 3 rounds")
     ]
     assert rule(loop, "loop-bounds").note == "again: at most 3 rounds"
 
@@ -165,7 +165,7 @@ def test_a_loop_of_many_rounds_is_told_and_one_round_needs_no_end() -> None:
     long = LoopAgent(name="long", max_iterations=26, sub_agents=[agent("a", tools=[exit_loop])])
     once = LoopAgent(name="once", max_iterations=1, sub_agents=[agent("a")])
     assert found(long, "loop-bounds") == [("warning", ("long",), "may run 26 rounds")]
-    assert rule(once, "loop-bounds").verdict is OK
+    assert rule(once, "loop-bounds").severity is OK
 
 
 def stop(ctx: RunContext, text: str) -> None:
@@ -201,7 +201,7 @@ def test_whatever_can_escalate_ends_a_loop() -> None:
     ]
     for ender in enders:
         loop = LoopAgent(name="again", max_iterations=3, sub_agents=[ender])
-        assert rule(loop, "loop-bounds").verdict is OK, ender
+        assert rule(loop, "loop-bounds").severity is OK, ender
 
 
 def test_an_inner_loop_and_builtin_callbacks_do_not_end_the_outer_one() -> None:
@@ -210,7 +210,7 @@ def test_an_inner_loop_and_builtin_callbacks_do_not_end_the_outer_one() -> None:
     assert [names for _, names, _ in found(outer, "loop-bounds")] == [("outer",)]
     builtin = agent("a", before_agent_callback=print)
     loop = LoopAgent(name="again", max_iterations=2, sub_agents=[builtin])
-    assert rule(loop, "loop-bounds").verdict is WARNING
+    assert rule(loop, "loop-bounds").severity is WARNING
 
 
 def test_a_cycle_without_a_condition_is_a_problem() -> None:
@@ -222,21 +222,21 @@ def test_a_cycle_without_a_condition_is_a_problem() -> None:
         (
             "problem",
             ("g",),
-            "goes round a → b → a without a condition until max_steps=4 fails the run",
+            "repeats a → b → a without a condition until max_steps=4 fails the run",
         )
     ]
     edges: list[Any] = [("a", "b"), Edge("b", "a", when=lambda state: state.get("again"))]
     ends = GraphAgent(name="g", sub_agents=nodes(), edges=edges, max_steps=4)
-    assert rule(ends, "loop-bounds").verdict is OK
+    assert rule(ends, "loop-bounds").severity is OK
     exits = GraphAgent(
         name="g",
         sub_agents=nodes(tools=[exit_loop]),
         edges=[("a", "b"), ("b", "a")],
         max_steps=4,
     )
-    assert rule(exits, "loop-bounds").verdict is OK
+    assert rule(exits, "loop-bounds").severity is OK
     straight = GraphAgent(name="g", sub_agents=nodes(), edges=[("a", "b")])
-    assert rule(straight, "loop-bounds").verdict is NOT_APPLICABLE
+    assert rule(straight, "loop-bounds").severity is NOT_APPLICABLE
 
 
 def test_parallel_branches_that_write_the_same_key_need_a_rule() -> None:
@@ -245,9 +245,9 @@ def test_parallel_branches_that_write_the_same_key_need_a_rule() -> None:
         one = agent("a", output_key="found")
         return ParallelAgent(name="both", sub_agents=[one, deep], **fields)
 
-    text = "'both' runs them side by side and both write 'found', with no rule to merge"
+    text = "'both' runs them concurrently and both write 'found' without a merge rule"
     assert found(branches(), "branches") == [("problem", ("a", "deep"), text)]
-    assert rule(branches(merge={"fo*": "list"}), "branches").verdict is OK
+    assert rule(branches(merge={"fo*": "list"}), "branches").severity is OK
 
 
 def test_graph_nodes_that_may_run_side_by_side_are_branches_too() -> None:
@@ -262,9 +262,9 @@ def test_graph_nodes_that_may_run_side_by_side_are_branches_too() -> None:
     both = graph(("start", "a"), ("start", "b"))
     either = graph(("start", "a", bool), ("start", "b", bool))
     chosen = graph(("start", "a", bool), Edge("start", "b", otherwise=True))
-    assert rule(both, "branches").verdict is PROBLEM
-    assert rule(either, "branches").verdict is WARNING
-    assert rule(chosen, "branches").verdict is NOT_APPLICABLE
+    assert rule(both, "branches").severity is PROBLEM
+    assert rule(either, "branches").severity is WARNING
+    assert rule(chosen, "branches").severity is NOT_APPLICABLE
 
 
 def test_keys_in_several_styles_scopes_and_spellings_are_told() -> None:
@@ -279,17 +279,17 @@ def test_keys_in_several_styles_scopes_and_spellings_are_told() -> None:
     )
     texts = [text for _, _, text in found(root, "state-keys")]
     assert texts == [
-        "most keys are in snake_case, but not orderTotal",
-        "'usr:name': 'usr' is no scope, so the key lasts as long as the session",
-        "no instruction can ask for 'two words'",
-        "'order_total' and 'orderTotal' look like one key in two spellings",
-        "'user:home_town' and 'home_town' are two keys in two scopes",
+        "most keys use snake_case, except orderTotal",
+        "'usr:name': 'usr' is not a scope, so the key has the lifetime of the session",
+        "'two words' cannot be used in an instruction",
+        "'order_total' and 'orderTotal' look like the same key with different spelling",
+        "'user:home_town' and 'home_town' are different keys in different scopes",
     ]
 
 
 def test_a_key_that_is_written_before_is_fine_and_one_that_may_be_absent_too() -> None:
     root = sequence(agent("a", output_key="draft"), agent("b", "Use {draft} and {notes?}."))
-    assert rule(root, "state-keys").verdict is OK
+    assert rule(root, "state-keys").severity is OK
     assert rule(root, "state-keys").note == "draft, notes"
 
 
@@ -302,7 +302,7 @@ def test_a_key_that_nobody_writes_is_told(key: str, level: str) -> None:
 
 def test_a_key_that_is_written_only_later_is_a_problem() -> None:
     later = sequence(agent("a", "Use {draft}."), agent("b", output_key="draft"))
-    text = "its instruction asks for {draft}, which b writes only later or in another branch"
+    text = "its instruction uses {draft}, which b writes only later or in another branch"
     assert found(later, "state-keys") == [("problem", ("a",), text)]
     beside = ParallelAgent(
         name="both", sub_agents=[agent("a", "Use {draft}."), agent("b", output_key="draft")]
@@ -312,9 +312,9 @@ def test_a_key_that_is_written_only_later_is_a_problem() -> None:
 
 def test_an_agent_is_not_told_to_run_before_itself() -> None:
     reader = agent("b", "Use {draft}.", output_key="draft")
-    ask = "its instruction asks for {draft}, which"
+    ask = "its instruction uses {draft}, which"
     (alone,) = rule(sequence(reader), "state-keys").findings
-    assert alone.text == f"{ask} only itself writes, and only later"
+    assert alone.text == f"{ask} only the agent itself writes, after reading it"
     assert alone.fix.startswith("let another agent write it before b, or write {draft?}")
     reader = agent("b", "Use {draft}.", output_key="draft")
     writers = [agent(name, output_key="draft") for name in ("a", "c")]
@@ -334,7 +334,7 @@ def test_after_parallel_branches_all_their_keys_are_there() -> None:
         name="both", sub_agents=[agent("a", output_key="x_1"), agent("b", output_key="y_1")]
     )
     root = sequence(both, agent("c", "Use {x_1} and {y_1}."))
-    assert rule(root, "state-keys").verdict is OK
+    assert rule(root, "state-keys").severity is OK
 
 
 def test_after_a_router_only_what_every_choice_writes_is_sure() -> None:
@@ -342,8 +342,8 @@ def test_after_a_router_only_what_every_choice_writes_is_sure() -> None:
         choices = [agent(f"n{n}", output_key=key) for n, key in enumerate(keys)]
         return sequence(RouterAgent(name="front", sub_agents=choices), agent("c", "Use {x_1}."))
 
-    assert rule(choose("x_1", "x_1"), "state-keys").verdict is OK
-    text = "its instruction asks for {x_1}, which n0 may not have written yet"
+    assert rule(choose("x_1", "x_1"), "state-keys").severity is OK
+    text = "its instruction uses {x_1}, which n0 may not have written yet"
     assert found(choose("x_1", "y_1"), "state-keys") == [("warning", ("c",), text)]
 
 
@@ -372,12 +372,12 @@ def test_graph_keys_are_followed_along_its_edges() -> None:
         )
 
     fan = [("start", "a"), ("start", "b"), ("a", "end"), ("b", "end")]
-    assert rule(graph(("end",), *fan), "state-keys").verdict is OK
+    assert rule(graph(("end",), *fan), "state-keys").severity is OK
     missing = rule(graph((), *fan), "state-keys")
     assert [f.agents for f in missing.findings] == [("end",), ("end",)]
-    assert missing.verdict is WARNING
+    assert missing.severity is WARNING
     back = graph(("end",), *fan, ("end", "start", bool))
-    assert rule(back, "state-keys").verdict is OK
+    assert rule(back, "state-keys").severity is OK
     maybe = graph(("end",), *fan[:3], ("b", "end", bool), ("b", "start", bool))
     assert [f[1] for f in found(maybe, "state-keys")] == [("after",)]
 
@@ -385,7 +385,7 @@ def test_graph_keys_are_followed_along_its_edges() -> None:
 def test_a_graph_that_never_ends_by_itself_still_tells_its_keys() -> None:
     nodes = [agent("a", output_key="x_1"), agent("b", output_key="y_1")]
     graph = GraphAgent(name="g", sub_agents=nodes, edges=[("a", "b"), ("b", "a")], max_steps=3)
-    assert rule(sequence(graph, agent("c", "Use {x_1}.")), "state-keys").verdict is OK
+    assert rule(sequence(graph, agent("c", "Use {x_1}.")), "state-keys").severity is OK
 
 
 def remember(ctx: RunContext) -> None:
@@ -404,12 +404,12 @@ def test_what_code_writes_counts() -> None:
         return "noted"
 
     reader = "Use {made}."
-    assert rule(agent("a", reader, before_agent_callback=remember), "state-keys").verdict is OK
+    assert rule(agent("a", reader, before_agent_callback=remember), "state-keys").severity is OK
     after = sequence(agent("a", after_agent_callback=remember_late), agent("b", reader))
-    assert rule(after, "state-keys").verdict is OK
-    assert rule(sequence(Writes(name="w"), agent("b", reader)), "state-keys").verdict is OK
+    assert rule(after, "state-keys").severity is OK
+    assert rule(sequence(Writes(name="w"), agent("b", reader)), "state-keys").severity is OK
     inside = Writes(name="w", sub_agents=[agent("b", reader)])
-    assert rule(inside, "state-keys").verdict is OK
+    assert rule(inside, "state-keys").severity is OK
     by_tool = sequence(agent("a", tools=[note]), agent("b", reader))
     assert [f[0] for f in found(by_tool, "state-keys")] == ["warning"], "it need not be called"
     no_writer = sequence(Own(name="own"), agent("b", reader))
@@ -430,9 +430,9 @@ def test_code_that_writes_keys_unseen_makes_it_a_warning() -> None:
 def test_an_agent_that_is_a_tool_is_part_of_the_tree() -> None:
     helper = agent("helper", "Use {given}.", output_key="given", memory=None)
     root = sequence(agent("a", tools=[AgentTool(agent=helper)]), agent("b"))
-    report = check_tree(root)
+    report = check_agents(root)
     assert report.agents == 4
-    text = "its instruction asks for {given}, which helper may not have written yet"
+    text = "its instruction uses {given}, which helper may not have written yet"
     assert found(root, "state-keys") == [("warning", ("helper",), text)]
 
 
@@ -449,10 +449,10 @@ class Bill:
 def test_a_schema_without_a_key_and_with_transfers_is_told() -> None:
     loose = agent("a", output_schema=Order, sub_agents=[agent("b")])
     assert [text for _, _, text in found(loose, "schemas")] == [
-        "has an output_schema but no output_key, so its answer reaches others only as text",
-        "must answer in a form, but may transfer to b, who need not",
+        "has an output_schema but no output_key, so other agents receive its answer as text",
+        "has an output_schema but may transfer to b, which need not match it",
     ]
-    assert rule(agent("a", output_schema=int, output_key="n"), "schemas").verdict is OK
+    assert rule(agent("a", output_schema=int, output_key="n"), "schemas").severity is OK
 
 
 def test_two_forms_under_one_key_are_a_problem() -> None:
@@ -472,16 +472,16 @@ def test_a_field_is_no_key_and_a_path_is_no_placeholder() -> None:
         ),
     )
     assert [text for _, _, text in found(root, "schemas")] == [
-        "its instruction holds {order.total}, which is left as it stands",
-        "its instruction holds {order[total]}, which is left as it stands",
-        "asks for {total}, which is a field of what 'a' answers and no key of the state",
+        "its instruction contains {order.total}, which is not replaced",
+        "its instruction contains {order[total]}, which is not replaced",
+        "uses {total}, which is a field of the answer of 'a' and not a state key",
     ]
-    assert rule(root, "state-keys").verdict is OK
+    assert rule(root, "state-keys").severity is OK
     keyless = sequence(agent("a", output_schema=Order), agent("b", "Say {total}."))
     assert rule(keyless, "schemas").findings[-1].fix.startswith("set output_key on 'a'")
     by_code = agent("a", output_schema=Order, output_key="o")
     by_code.instruction = lambda ctx: "{o.total}"
-    assert rule(by_code, "schemas").verdict is OK
+    assert rule(by_code, "schemas").severity is OK
 
 
 def pair(first: str, second: str, **fields: Any) -> Agent:
@@ -494,7 +494,7 @@ def test_agents_that_hand_the_conversation_round_are_told() -> None:
         (
             "warning",
             ("front", "back"),
-            "can hand the conversation round: front ⇄ back, and only max_hops ends that",
+            "can transfer in a cycle: front ⇄ back; only max_hops ends the cycle",
         )
     ]
     assert found(pair("", ""), "transfers")[0][0] == "problem"
@@ -511,7 +511,7 @@ def test_transfers_with_a_clear_end_are_fine() -> None:
     by_code = pair("Transfer.", "Help.")
     by_code.sub_agents[0].instruction = lambda ctx: "x"  # type: ignore[attr-defined]
     for root in [*roots, by_code]:
-        assert rule(root, "transfers").verdict is OK, root
+        assert rule(root, "transfers").severity is OK, root
 
 
 def make_tool(name: str, description: str = "", **options: Any) -> Any:
@@ -541,7 +541,7 @@ def make_tool(name: str, description: str = "", **options: Any) -> Any:
 )
 def test_tools_of_high_privilege_are_told(name: str, description: str, verdict: Severity) -> None:
     root = agent("a", tools=[make_tool(name, description or "Does it.")])
-    assert rule(root, "privileges").verdict is verdict
+    assert rule(root, "privileges").severity is verdict
 
 
 def test_a_person_who_is_asked_first_makes_it_fine() -> None:
@@ -555,10 +555,10 @@ def test_a_person_who_is_asked_first_makes_it_fine() -> None:
         SequentialAgent(name="s", sub_agents=[agent("a", tools=[make_tool("pay")])], confirm="Go?"),
     ]
     for root in roots:
-        assert rule(root, "privileges").verdict is OK, root
-        assert rule(root, "privileges").note == "a person is asked before pay"
+        assert rule(root, "privileges").severity is OK, root
+        assert rule(root, "privileges").note == "approval is required for pay"
     helper = agent("pay", tools=[], memory=None)
-    assert rule(agent("a", tools=[helper]), "privileges").verdict is OK, "its own tools count"
+    assert rule(agent("a", tools=[helper]), "privileges").severity is OK, "its own tools count"
 
 
 def test_a_callback_that_guards_tools_makes_it_a_warning() -> None:
@@ -567,6 +567,6 @@ def test_a_callback_that_guards_tools_makes_it_a_warning() -> None:
         (
             "warning",
             ("a",),
-            "its tool 'pay' can pay with nobody asked; only before_tool_callback guards it",
+            "its tool 'pay' can pay without approval; only before_tool_callback can prevent it",
         )
     ]

@@ -11,7 +11,7 @@ from acc.cli.event_view import doing
 @pytest.mark.parametrize(
     ("detail", "told"),
     [
-        ({"to": "travel", "why": "rule"}, "chooses travel (rule)"),
+        ({"to": "travel", "reason": "rule"}, "chooses travel (rule)"),
         ({"from": "judge", "to": ["edit", "print"]}, "judge → edit, print"),
         ({"from": "judge", "to": []}, "judge → nowhere"),
     ],

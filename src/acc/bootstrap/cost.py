@@ -136,7 +136,7 @@ def _of_agent(
     kind = agent.kind
     if kind.startswith("python:"):
         tree = _tree(kind)
-        for one in tree.everyone() if tree is not None else ():
+        for one in tree.walk_all() if tree is not None else ():
             yield from _of_node(one, configuration)
         return
     if kind.startswith("a2a:"):
@@ -167,7 +167,7 @@ def _of_memory(
 
 def _tree(kind: str) -> BaseAgent | None:
     """Return the tree of agents of acc that a name means, or None for code of another kind."""
-    from acc.adapters.evaluation.agents import load_object
+    from acc.adapters.system.object_loader import load_object
 
     target = load_object(kind.removeprefix("python:"))
     if inspect.isfunction(target) and not inspect.signature(target).parameters:

@@ -163,7 +163,7 @@ def parse_agents(text: str) -> tuple[AgentChoice, ...]:
         if not name or not name.replace("-", "").replace("_", "").isalnum():
             raise InvalidInput(f"{item!r}: an agent's name is made of letters, digits, - and _")
         if kind.startswith("python:"):
-            from acc.adapters.evaluation.agents import load_object
+            from acc.adapters.system.object_loader import load_object
 
             load_object(kind.removeprefix("python:"))
         elif kind.startswith("a2a:"):

@@ -295,7 +295,7 @@ def _model(name: str) -> LanguageModelPort:
 
 def _made(judge: str) -> Any:
     """Return the judge or the model that MODULE:NAME names, made anew where it can be."""
-    from acc.adapters.evaluation.agents import load_object
+    from acc.adapters.system.object_loader import load_object
 
     reference = judge.removeprefix(_PYTHON)
     found = load_object(reference)

@@ -104,7 +104,7 @@ async def test_what_goes_wrong_in_it_is_told_to_the_model() -> None:
 async def test_a_request_that_is_none_is_told_to_the_model() -> None:
     worker = says("worker", description="Works.")
     result = await turn(boss(worker, calls=call("worker", task="x")))
-    assert "wrong arguments for worker" in results(result)[0]["error"]
+    assert "invalid arguments for worker" in results(result)[0]["error"]
 
 
 async def test_an_agent_tool_may_have_another_name_and_need_a_permission() -> None:
@@ -115,7 +115,7 @@ async def test_an_agent_tool_may_have_another_name_and_need_a_permission() -> No
     calls = call("ask_worker", request="x")
     assert results(await turn(boss(made, calls=calls))) == ["worker"]
     refused = results(await turn(boss(made, calls=calls), context=context))
-    assert refused == [{"error": "ask_worker needs the permission 'ask', which this call lacks"}]
+    assert refused == [{"error": "ask_worker requires the permission 'ask'; the call lacks it"}]
 
 
 def _endless(name: str) -> Agent:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, Killed, MortalStore, OldStore, approved, payer, says, till
+from small_agents import WHO, Does, Killed, MortalStore, approved, payer, says, till
 
 from acc import (
     Agent,
@@ -94,17 +94,6 @@ async def test_nobody_is_asked_about_what_was_cut_off_while_it_waited() -> None:
     with pytest.raises(NothingPending, match=f"only for {asked['c'].id}"):
         await runner.resume(**WHO, answers=approve(asked["a"].id))
     assert (await approved(runner, paused)).text == "c: approve"
-
-
-async def test_in_a_run_of_an_earlier_version_it_may_be_answered_in_vain() -> None:
-    store = OldStore(clock=FrozenClock())
-    runner = Runner(half_dead(), store=(store, InMemoryArtifactStore()))
-    paused = await runner.run(**WHO, message="go")
-    assert [request.agent for request in paused.requests] == ["c"]
-    answers = [approve(request.id) for request in await runner.pending(**WHO)]
-    assert len(answers) == 2
-    result = await runner.resume(**WHO, answers=answers)
-    assert result.text == "c: approve"
 
 
 def slowly(name: str) -> Does:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from small_agents import WHO, Does, Writes, of_kind, said, says, turn
 
 from acc import (
@@ -14,18 +13,15 @@ from acc import (
     AgentFailed,
     ApprovalDecision,
     BaseAgent,
-    Event,
     EventKind,
     ParallelAgent,
     RunConfig,
     RunContext,
     Runner,
-    RunStatus,
     SequentialAgent,
     approve,
 )
-from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.testing import FrozenClock, ScriptedModel, call
+from acc.testing import ScriptedModel, call
 
 SECRET = "the code is 1234"
 
@@ -115,38 +111,12 @@ async def test_a_callback_may_ask_a_person_about_the_answer_and_the_model_is_ask
     assert done.text == "profits are up" and len(model.asked) == 1
 
 
-class BeforeDrafts(InMemorySessionStore):
-    """Gives runs as they were recorded when an answer was said before its callback ran."""
-
-    async def events(self, *given: Any, **terms: Any) -> tuple[Event, ...]:
-        found = await super().events(*given, **terms)
-        return tuple(
-            replace(event, kind=EventKind.MESSAGE) if event.kind is EventKind.DRAFT else event
-            for event in found
-        )
-
-
-async def test_a_run_recorded_when_answers_were_said_at_once_is_resumed() -> None:
-    async def ask(ctx: RunContext) -> str:
-        await ctx.ask_person("?")
-        return "done"
-
-    plain = says("b", "two", after_agent_callback=lambda ctx, text: text.upper())
-    tree = SequentialAgent(name="s", sub_agents=[redacting(), plain, Does(name="c", do=ask)])
-    store = BeforeDrafts(clock=FrozenClock())
-    runner = Runner(tree, store=(store, InMemoryArtifactStore()))
-    paused = await runner.run(**WHO, message="go")
-    done = await runner.resume(**WHO, answers=approve(paused.requests[0].id))
-    assert done.status is RunStatus.COMPLETED and done.text == "done"
-    assert done.state["out"] == "[redacted]" and done.usage.llm_calls == 1
-
-
 @pytest.mark.parametrize("found", [{"a": 1}, 5, b"x"])
 async def test_what_is_no_text_cannot_be_said_in_place_of_an_agent(found: object) -> None:
     def check(ctx: RunContext, text: str = "") -> object:
         return found
 
-    no_text = f"check returned a {type(found).__name__}, which is no text"
+    no_text = f"check returned {type(found).__name__}"
     for agent in (says("a", after_agent_callback=check), says("a", before_agent_callback=check)):
         with pytest.raises(AgentFailed, match=no_text):
             await turn(agent)

@@ -208,7 +208,7 @@ async def test_a_grant_holds_however_the_worker_is_reached_and_in_later_turns(wa
     for _ in range(2):
         result = await runner.run(**WHO, message="pay")
         refused = [content for content in results(result) if isinstance(content, dict)]
-        assert refused == [{"error": "pay needs the permission 'pay', which this call lacks"}]
+        assert refused == [{"error": "pay requires the permission 'pay'; the call lacks it"}]
         assert "paid" not in results(result)
 
 

@@ -170,7 +170,7 @@ async def test_a_join_that_can_no_longer_be_reached_is_told() -> None:
         edges=[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d", lambda state: False)],
         joins=["d"],
     )
-    with pytest.raises(GraphStuck, match="graph 'g' ended, but 'd' waits for c, which can no long"):
+    with pytest.raises(GraphStuck, match="'g' .*'d' waits for c"):
         await turn(graph)
 
 
@@ -259,7 +259,7 @@ async def test_a_join_that_waits_for_what_no_failure_cut_off_is_stuck_all_the_sa
         joins=["d"],
         on_error="collect",
     )
-    with pytest.raises(GraphStuck, match="'d' waits for x, which can no longer come"):
+    with pytest.raises(GraphStuck, match="'d' waits for x"):
         await turn(graph)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from acc import Agent, InvalidTree, McpToolset, RemoteFailed, RunResult, approve, tool
-from acc.application.tools.mcp import offered_names
+from acc.application.tools.mcp import assign_tool_names
 from acc.application.tools.toolset import UnavailableTool
 from acc.bootstrap.agents import Runner, make_services
 from acc.domain.errors import InvalidInput
@@ -18,7 +18,7 @@ from acc.domain.value_objects.endpoint import (
     redact_secrets,
 )
 from acc.domain.value_objects.event import EventKind
-from acc.ports.outbound.mcp_ports import HearProgress
+from acc.ports.outbound.mcp_ports import ProgressListener
 from acc.testing import ScriptedModel, call
 
 
@@ -39,15 +39,19 @@ class PaperServer:
             raise self.offers
         return self.offers
 
-    def fault(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
+    def schema_error(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
         return "bad is wrong" if "bad" in arguments else ""
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        on_progress: ProgressListener | None = None,
     ) -> McpToolResult:
         self.calls.append((name, arguments))
-        if hear is not None:
-            await hear("half")
+        if on_progress is not None:
+            await on_progress("half")
         return self.answer
 
     async def aclose(self) -> None:
@@ -94,7 +98,7 @@ async def test_a_tool_of_a_server_is_called_and_shows_progress() -> None:
 async def test_wrong_arguments_are_told_before_a_call() -> None:
     server = PaperServer(info("t"))
     done = await ran(runner_of(server, call("t", bad=1), "sorry"))
-    assert "wrong arguments for t: bad is wrong" in results(done)[0].content["error"]
+    assert "invalid arguments for t: bad is wrong" in results(done)[0].content["error"]
     assert server.calls == []
 
 
@@ -102,7 +106,7 @@ async def test_wrong_arguments_are_told_before_a_call() -> None:
     ("parts", "told"),
     [
         ((Part(text="no"), Part(text="more")), "no more"),
-        ((), "the server says that it failed, and not why"),
+        ((), "without a message"),
     ],
 )
 async def test_what_a_server_calls_an_error_is_one(parts: tuple[Part, ...], told: str) -> None:
@@ -152,7 +156,7 @@ async def test_more_than_fits_is_cut_and_kept_whole() -> None:
     content, _, runner = await content_of(
         McpToolResult(parts=(Part(text="長" * 50),), structured={"x": "y" * 50}), max_characters=20
     )
-    assert content["text"].startswith("長" * 20 + "\n[cut: these are 20 of 50 characters")
+    assert content["text"].startswith("長" * 20 + "\n[truncated: 20 of 50 characters")
     assert content["data"].startswith('{"x":"')
     name = content["text"].rpartition("artifact ")[2].rstrip("]")
     held = await runner.load_artifact(name, user_id="u", session_id="s")
@@ -180,19 +184,17 @@ async def test_permissions_and_patience_are_set_for_all_or_one() -> None:
     server = PaperServer(info("t"), info("u"))
     runner = runner_of(server, "x", tools=[source])
     context: Any = type("C", (), {"services": runner.services})
-    found = await source.offered(context, alone=True, taken=frozenset())
+    found = await source.list_tools(context, is_only_toolset=True, reserved_names=frozenset())
     assert [(one.name, one.requires, one.timeout) for one in found] == [
         ("t", "shop:use", 3.0),
         ("u", "", None),
     ]
     assert found[0].description == "does t"
-    with pytest.raises(AttributeError, match="for its server to say"):
-        found[0].description = "something else"
 
 
 def test_names_are_spelled_so_that_a_model_can_call_them() -> None:
     names = ["a.b", "a b", "a_b", "3d", "在庫", "user", "own", "x" * 70, "x" * 71, "no²"]
-    found = offered_names(names, prefix="", fallback="shop", taken=frozenset({"own"}))
+    found = assign_tool_names(names, prefix="", fallback_prefix="shop", reserved=frozenset({"own"}))
     assert found["a_b"] == "a_b" and found["在庫"] == "在庫"
     assert found["a.b"].startswith("a_b_") and found["a b"].startswith("a_b_")
     assert found["3d"] == "shop_3d" and found["user"] == "shop_user" and found["own"] == "shop_own"
@@ -200,8 +202,11 @@ def test_names_are_spelled_so_that_a_model_can_call_them() -> None:
     assert len(set(found.values())) == len(names)
     assert all(len(name) <= 64 and name.replace("-", "_").isidentifier() for name in found.values())
     taken = frozenset({"own", "shop_own"})
-    assert offered_names(["own"], prefix="", fallback="shop", taken=taken)["own"] == "shop_own_mcp"
-    assert offered_names(["x"], prefix="p", fallback="p", taken=taken) == {"x": "p_x"}
+    assert (
+        assign_tool_names(["own"], prefix="", fallback_prefix="shop", reserved=taken)["own"]
+        == "shop_own_mcp"
+    )
+    assert assign_tool_names(["x"], prefix="p", fallback_prefix="p", reserved=taken) == {"x": "p_x"}
 
 
 async def test_an_own_tool_keeps_its_name_and_a_servers_gives_way() -> None:
@@ -233,7 +238,9 @@ async def test_only_what_is_wanted_is_taken() -> None:
     source = McpToolset(command=["shop"], only=["get_*"])
     runner = runner_of(server, call("put_a"), "no", tools=[source])
     done = await ran(runner)
-    assert results(done)[0].content == {"error": "there is no tool 'put_a'; the tools are: get_a"}
+    assert results(done)[0].content == {
+        "error": "tool 'put_a' does not exist; available tools: get_a"
+    }
 
 
 async def test_a_model_that_misspells_a_tool_is_told_of_those_that_a_server_offers_too() -> None:
@@ -247,7 +254,7 @@ async def test_a_model_that_misspells_a_tool_is_told_of_those_that_a_server_offe
     calls = [call("wip"), call("wipe"), call("look")]
     done = await ran(runner_of(server, calls, "done", tools=[look, source]))
     assert {r.name: r.content for r in results(done)} == {
-        "wip": {"error": "there is no tool 'wip'; the tools are: dry, look, wipe"},
+        "wip": {"error": "tool 'wip' does not exist; available tools: dry, look, wipe"},
         "wipe": "ok",
         "look": "own",
     }
@@ -263,7 +270,7 @@ async def test_a_tool_that_vanished_says_so_and_one_that_came_is_used() -> None:
     done = await ran(runner_of(server, swap, call("old"), call("new"), "done"))
     first, gone, fresh = results(done)
     assert first.content == "ok" and fresh.content == "ok"
-    assert gone.is_error and "no longer offered" in gone.content["error"]
+    assert gone.is_error and "no longer available" in gone.content["error"]
 
 
 async def test_a_server_that_is_away_ends_the_run_unless_it_is_not_required() -> None:
@@ -323,7 +330,7 @@ async def test_a_tool_unknown_when_it_was_called_stays_so_when_resumed() -> None
 
 def test_a_tool_that_is_gone_is_a_name_and_no_more() -> None:
     gone = UnavailableTool("t", "why")
-    assert gone.spec.name == "t" and gone.checked({"a": 1}) == {"a": 1}
+    assert gone.spec.name == "t" and gone.validate({"a": 1}) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -339,11 +346,11 @@ def test_a_tool_that_is_gone_is_a_name_and_no_more() -> None:
         ({"url": "https://x.example", "token": "a\nb"}, "line breaks"),
         ({"url": "https://x.example", "token": "a b"}, "one word"),
         ({"command": ["x"], "start_timeout": 0}, "above 0"),
-        ({"command": ["x"], "env": "KEY"}, "several names"),
-        ({"command": ["x"], "only": "a*"}, "several patterns"),
+        ({"command": ["x"], "env": "KEY"}, "env must be"),
+        ({"command": ["x"], "only": "a*"}, "only must be"),
         ({"command": ["x"], "max_characters": 0}, "max_characters"),
-        ({"command": ["x"], "name": "1 2"}, "no name for an MCP server"),
-        ({"command": ["x"], "prefix": "1 2"}, "no name for a prefix"),
+        ({"command": ["x"], "name": "1 2"}, "valid name for an MCP server"),
+        ({"command": ["x"], "prefix": "1 2"}, "valid name for a prefix"),
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_built(fields: Any, told: str) -> None:
@@ -366,20 +373,20 @@ def test_a_server_is_called_after_what_it_is(fields: Any, name: str) -> None:
 
 
 def test_two_sources_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidTree, match="two sources of tools called 'shop'"):
+    with pytest.raises(InvalidTree, match="two toolsets named 'shop'"):
         Agent(name="a", tools=[McpToolset(command=["shop"]), McpToolset(command=["shop"])])
 
 
 def test_an_environment_is_given_by_value_or_by_name_and_not_shown() -> None:
     source = McpToolset(command=["x"], env=["KEY"])
-    assert source.address.env == (("KEY", "env:KEY"),)
+    assert source.endpoint.env == (("KEY", "env:KEY"),)
     named = McpToolset(command=["x"], env={"KEY": "secret"})
-    assert named.address.env == (("KEY", "secret"),)
-    assert "secret" not in repr(named) + repr(named.address)
-    assert named.address.place == "x"
-    assert McpToolset(url="https://x.example/mcp?q=1").address.place == "https://x.example"
+    assert named.endpoint.env == (("KEY", "secret"),)
+    assert "secret" not in repr(named) + repr(named.endpoint)
+    assert named.endpoint.place == "x"
+    assert McpToolset(url="https://x.example/mcp?q=1").endpoint.place == "https://x.example"
     run = McpToolset(command=["/usr/bin/python3.12", "-S", "srv/shop.py", "--token", "ey.J0.x"])
-    assert run.address.place == "shop.py"
+    assert run.endpoint.place == "shop.py"
 
 
 def test_what_looks_like_a_key_is_cut_from_the_words_of_others() -> None:

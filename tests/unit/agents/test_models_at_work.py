@@ -144,7 +144,7 @@ async def test_an_answer_that_does_not_fit_is_told_why_and_repaired() -> None:
     told = model.asked[2].messages
     assert [message.role for message in told] == ["agent", "user", "agent", "user"]
     assert told[0].text == bad
-    assert "must be JSON that fits the schema: Invalid enum value 'extreme'" in told[1].text
+    assert "JSON that matches the schema: Invalid enum value 'extreme'" in told[1].text
     faults = of_kind(result, EventKind.FAULT)
     assert [fault.text for fault in faults] == [bad, "no JSON at all"]
     assert (result.usage.llm_calls, len(said(result))) == (3, 1)
@@ -322,7 +322,7 @@ async def test_a_text_will_do_for_an_answer() -> None:
     after = Agent(name="a", model=ScriptedModel("x"), after_model_callback=canned)
     assert (await turn(after)).text == "canned"
     odd = Agent(name="a", model=ScriptedModel("x"), after_model_callback=lambda c, a: {"a": 1})
-    with pytest.raises(AgentFailed, match="after_model_callback returned a dict, which is no ans"):
+    with pytest.raises(AgentFailed, match="after_model_callback returned dict"):
         await turn(odd)
 
 

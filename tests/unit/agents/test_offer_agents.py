@@ -9,10 +9,10 @@ import pytest
 from acc import Agent, BaseAgent, RequestKind, RunContext, Runner, tool
 from acc.application.use_cases.serve_mcp import (
     ServeMcpUseCase,
-    form,
+    detached_copy,
     form_answer,
-    progress_of,
-    standing_alone,
+    form_schema,
+    progress_text,
 )
 from acc.domain.errors import InvalidInput, NotFound
 from acc.domain.value_objects.approval import InputRequest
@@ -48,7 +48,7 @@ async def test_that_a_conversation_is_not_known_is_told() -> None:
     offered = offer("一", "二", "三")
     first = await offered.call("till", {"message": "やあ"})
     assert first.note == ""
-    for note in ("There was no conversation lost: nothing that was said before is known.", ""):
+    for note in ("Conversation lost does not exist; earlier messages are unknown.", ""):
         turn = await offered.call("till", {"message": "go on", "conversation_id": "lost"})
         assert (turn.status, turn.conversation_id, turn.note) == ("completed", "lost", note)
 
@@ -59,11 +59,11 @@ async def test_what_waits_for_a_person_tells_how_to_answer() -> None:
     assert turn.is_error and turn.status == "input_required"
     assert 'May pay be called? pay {"amount":3}' in turn.text
     again = await offered.call("till", {"message": "well?", "conversation_id": "c"})
-    assert again == replace(turn, note="") == await offered.waiting("till", "c")
+    assert again == replace(turn, note="") == await offered.pending("till", "c")
     answers = [{"request_id": turn.requests[0].id}]
     done = await offered.call("till", {"conversation_id": "c", "answers": answers})
     assert done.text == "done" and not done.is_error
-    assert (await offered.waiting("till", "c")).text.endswith("waits for nothing")
+    assert (await offered.pending("till", "c")).text.endswith("has no pending requests")
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ async def test_what_waits_for_a_person_tells_how_to_answer() -> None:
     [
         ({"message": 3}, "Expected `str`"),
         ({"what": "x"}, "unknown field"),
-        ({"message": "x", "conversation_id": "a\nb"}, "a line of at most 128"),
-        ({"message": "x", "conversation_id": "a" * 200}, "a line of at most 128"),
+        ({"message": "x", "conversation_id": "a\nb"}, "at most 128"),
+        ({"message": "x", "conversation_id": "a" * 200}, "at most 128"),
         ({}, "invalid_input: the message is empty"),
         ({"conversation_id": "c", "answers": [{"request_id": "r"}]}, "nothing_pending"),
     ],
@@ -83,11 +83,11 @@ async def test_what_goes_wrong_is_told(arguments: Mapping[str, Any], told: str) 
 
 
 async def test_only_who_is_offered_can_be_called() -> None:
-    with pytest.raises(NotFound, match="there are: till"):
+    with pytest.raises(NotFound, match="tools: till"):
         await offer().call("other", {})
     with pytest.raises(NotFound):
-        await offer().waiting("other", "c")
-    with pytest.raises(InvalidInput, match="no agent to offer"):
+        await offer().pending("other", "c")
+    with pytest.raises(InvalidInput, match="at least one agent"):
         ServeMcpUseCase({})
 
 
@@ -98,12 +98,12 @@ def request(kind: RequestKind, **fields: Any) -> InputRequest:
 def test_a_form_asks_what_is_to_be_known() -> None:
     flat = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     deep = {"type": "object", "properties": {"n": {"type": "array"}}}
-    assert form(request(RequestKind.AUTHORIZATION)) is None
-    confirmation = form(request(RequestKind.CONFIRMATION)) or {}
+    assert form_schema(request(RequestKind.AUTHORIZATION)) is None
+    confirmation = form_schema(request(RequestKind.CONFIRMATION)) or {}
     assert set(confirmation["properties"]) == {"approve", "reason"}
-    assert form(request(RequestKind.INPUT, schema=flat)) == flat
+    assert form_schema(request(RequestKind.INPUT, schema=flat)) == flat
     for schema in ({}, deep):
-        free = form(request(RequestKind.INPUT, schema=schema)) or {}
+        free = form_schema(request(RequestKind.INPUT, schema=schema)) or {}
         assert free["required"] == ["answer"]
     assert request(RequestKind.INPUT, tool="t").question == "どうしますか"
 
@@ -135,7 +135,7 @@ def test_what_a_person_fills_in_is_an_answer() -> None:
         ),
         (
             {"kind": EventKind.TRANSFER, "actions": EventActions(transfer_to_agent="b")},
-            "a hands over to b",
+            "a transfers to b",
         ),
         ({"kind": EventKind.MESSAGE, "parts": text_part("secret")}, "a has answered"),
         ({"kind": EventKind.MESSAGE, "parts": text_part("secret"), "author": "user"}, ""),
@@ -143,7 +143,7 @@ def test_what_a_person_fills_in_is_an_answer() -> None:
     ],
 )
 def test_progress_tells_what_is_done_and_not_what_was_said(fields: Any, told: str) -> None:
-    assert progress_of(Event(**{"run_id": "r", "author": "a", **fields})) == told
+    assert progress_text(Event(**{"run_id": "r", "author": "a", **fields})) == told
 
 
 class Odd(BaseAgent):
@@ -166,10 +166,10 @@ async def test_a_sub_agent_can_stand_alone() -> None:
     leaf = Echo(name="leaf", description="x")
     middle = Agent(name="middle", description="y", sub_agents=[leaf], model=ScriptedModel("hi"))
     root = Agent(name="root", sub_agents=[middle])
-    alone = standing_alone(middle)
+    alone = detached_copy(middle)
     assert alone.parent is None and middle.parent is root
     assert alone.sub_agents[0].parent is alone and leaf.parent is middle
     done = await ServeMcpUseCase({"middle": Runner(alone)}).call("middle", {"message": "x"})
     assert done.text == "hi"
-    with pytest.raises(InvalidInput, match="'odd' cannot be offered by itself"):
-        standing_alone(Odd(3))
+    with pytest.raises(InvalidInput, match="'odd' cannot be served separately"):
+        detached_copy(Odd(3))

@@ -22,7 +22,7 @@ from acc import (
 )
 from acc.testing import ScriptedModel, call
 
-LACKS = {"error": "pay needs the permission 'pay', which this call lacks"}
+LACKS = {"error": "pay requires the permission 'pay'; the call lacks it"}
 
 
 def may(*permissions: str) -> CallContext:
@@ -96,7 +96,7 @@ async def test_what_was_started_with_the_permission_is_ended_without_it(
     assert result.usage.tool_calls == 1
 
 
-_NO = "a person has denied this call"
+_NO = "a person denied this call"
 
 
 async def test_an_agent_whose_use_is_no_longer_allowed_is_left_as_it_was() -> None:
@@ -119,7 +119,7 @@ async def test_a_model_is_told_that_a_tool_it_called_is_gone() -> None:
     runner, waiting = await paused(clerk(pay))
     result = await approved(replaced(runner), waiting)
     assert (result.text, paid) == ("done", [])
-    assert results(result) == [{"error": "there is no tool 'pay'; the tools are: none"}]
+    assert results(result) == [{"error": "tool 'pay' does not exist; available tools: none"}]
 
 
 async def test_what_a_tool_did_before_it_was_gone_stays_done() -> None:
@@ -162,7 +162,7 @@ async def test_a_model_is_told_that_a_tool_takes_other_arguments_now() -> None:
     runner, waiting = await paused(clerk(pay))
     result = await approved(replaced(runner, pay_in), waiting)
     assert (result.text, paid) == ("done", [])
-    assert "wrong arguments for pay" in results(result)[0]["error"]
+    assert "invalid arguments for pay" in results(result)[0]["error"]
 
 
 async def test_who_approved_what_a_tool_no_longer_takes_is_asked_again() -> None:
@@ -183,7 +183,7 @@ async def test_who_approved_what_a_tool_no_longer_takes_is_asked_again() -> None
     later = replaced(runner, pay_now)
     again = await approved(later, waiting)
     (request,) = again.requests
-    assert request.message.startswith("The arguments that were shown for pay are wrong: Expected")
+    assert request.message.startswith("The displayed arguments for pay are invalid: Expected")
     assert request.arguments == {"amount": 1, "note": "rent"}
     assert (await approved(later, again)).text == "done"
     assert paid == ["1 for rent"]

@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, OldStore, approved
+from small_agents import WHO, Does, approved
 
 from acc import BaseAgent, ParallelAgent, RunContext, Runner, SequentialAgent
-from acc.adapters.storage.in_memory import InMemoryArtifactStore
-from acc.testing import FrozenClock
 
 
 def in_a_branch(agent: BaseAgent) -> BaseAgent:
@@ -89,12 +87,3 @@ async def test_what_nobody_else_wrote_is_as_a_run_left_it(placed: Any) -> None:
     await runner.update_state({"other": 1}, **WHO)
     result = await approved(runner, await approved(runner, paused))
     assert (result.text.endswith("ours ours"), result.state) == (True, {"k": "ours", "other": 1})
-
-
-async def test_a_branch_of_an_earlier_version_keeps_what_it_wrote() -> None:
-    store = (OldStore(clock=FrozenClock()), InMemoryArtifactStore())
-    runner = Runner(in_a_branch(Does(name="a", do=write_and_ask)), store=store)
-    paused = await runner.run(**WHO, message="go")
-    await runner.update_state({"k": "theirs"}, **WHO)
-    result = await approved(runner, await approved(runner, paused))
-    assert result.state == {"k": "ours"}

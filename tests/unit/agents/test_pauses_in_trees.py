@@ -141,7 +141,7 @@ async def test_a_person_may_say_no_or_give_other_arguments() -> None:
     denied, edited, plainly = [r.content for r in told if r is not None]
     assert denied == {"status": "denied", "reason": "too much"}
     assert edited == "paid 20"
-    assert plainly == {"status": "denied", "reason": "a person has denied this call"}
+    assert plainly == {"status": "denied", "reason": "a person denied this call"}
     assert result.text == "done"
 
 

@@ -71,7 +71,7 @@ async def test_a_tool_takes_and_returns_pydantic_models() -> None:
     )
     runner = Runner(Agent(name="a", model=model, tools=[seat], memory=None))
     waiting = await runner.run(**WHO, message="go")
-    assert "wrong arguments for seat" in results(waiting)[0]["error"]
+    assert "invalid arguments for seat" in results(waiting)[0]["error"]
     (request,) = waiting.requests
     table = {"no": 1, "guests": [ANN]}
     assert request.arguments == {"table": table, "host": {"name": "Bo", "born": None}}
@@ -82,11 +82,11 @@ async def test_a_tool_takes_and_returns_pydantic_models() -> None:
 
 def test_two_classes_of_one_name_are_refused() -> None:
     other = create_model("Other", guest=create_model("Guest", number=(int, ...)))
-    with pytest.raises(InvalidTree, match="two of its classes are called Guest"):
+    with pytest.raises(InvalidTree, match="Guest"):
         Agent(name="a", output_schema=tuple[Table, other])  # type: ignore[valid-type]
 
 
 def test_a_type_that_cannot_be_read_is_refused_with_those_that_can() -> None:
-    reason = "output_schema has no JSON schema: Runner is of no kind .* take a dataclass"
+    reason = "output_schema: Runner cannot be decoded"
     with pytest.raises(InvalidTree, match=reason):
         Agent(name="a", output_schema=list[Runner])

@@ -169,7 +169,7 @@ def test_arguments_arrive_as_the_types_they_were_declared_with() -> None:
     def order(level: Level, size: Size, address: Address, note: str | None = None) -> None:
         """Order."""
 
-    taken = order.checked(
+    taken = order.validate(
         {"level": "high", "size": {"width": 1, "height": 2}, "address": {"street": "Via Po"}}
     )
     assert taken == {
@@ -197,7 +197,7 @@ def test_arguments_that_do_not_fit_are_refused_with_the_reason(
         """Take."""
 
     with pytest.raises(msgspec.ValidationError, match=fault):
-        take.checked(arguments)
+        take.validate(arguments)
 
 
 def test_a_default_that_is_shown_may_be_given_too() -> None:
@@ -219,7 +219,7 @@ def test_a_default_that_is_shown_may_be_given_too() -> None:
     assert properties(pay)["most"] == {"type": "integer"}
     assert "default" not in properties(pay)["parts"]
     given = {"amount": 1, "note": None, "share": None}
-    assert pay.checked(given).items() >= {**given, "most": math.inf}.items()
+    assert pay.validate(given).items() >= {**given, "most": math.inf}.items()
 
 
 def test_a_default_list_is_new_for_every_call() -> None:
@@ -227,9 +227,9 @@ def test_a_default_list_is_new_for_every_call() -> None:
     def take(items: list[list[int]] = [[1]]) -> None:  # noqa: B006 - that is the point
         """Take."""
 
-    take.checked({})["items"][0].append(2)
-    take.checked({})["items"].append([3])
-    assert take.checked({}) == {"items": [[1]]}
+    take.validate({})["items"][0].append(2)
+    take.validate({})["items"].append([3])
+    assert take.validate({}) == {"items": [[1]]}
 
 
 def test_the_context_is_no_argument_by_type_or_by_name() -> None:

@@ -146,7 +146,7 @@ async def test_what_cannot_be_kept_is_told_as_an_error(value: Any) -> None:
         return value
 
     result = await use(give, calls=call("give"))
-    assert "give returned something that cannot be kept" in results(result)[0]["error"]
+    assert "give returned a value that cannot be stored" in results(result)[0]["error"]
     assert result.text == "done"
 
 
@@ -229,18 +229,18 @@ async def test_an_unknown_tool_and_wrong_arguments_are_told_and_chosen_again() -
     agent = Agent(name="a", model=model, tools=[add], memory=None)
     result = await turn(agent)
     found = results(result)
-    assert found[0] == {"error": "there is no tool 'sub'; the tools are: add"}
-    assert found[1]["error"].startswith("wrong arguments for add: Expected `int`, got `str`")
-    assert found[2] == {"error": "the arguments of add could not be read: no JSON"}
+    assert found[0] == {"error": "tool 'sub' does not exist; available tools: add"}
+    assert found[1]["error"].startswith("invalid arguments for add: Expected `int`, got `str`")
+    assert found[2] == {"error": "the arguments of add could not be decoded: no JSON"}
     assert (found[3], result.text) == (2, "done")
     assert result.usage.tool_calls == 1
-    marked = [e.detail.get("at_fault", False) for e in of_kind(result, EventKind.TOOL_RESULT)]
+    marked = [e.detail.get("invalid_call", False) for e in of_kind(result, EventKind.TOOL_RESULT)]
     assert marked == [True, True, True, False, True]
 
 
 async def test_a_model_that_keeps_calling_what_is_not_there_is_given_up() -> None:
     model = ScriptedModel(call("magic"), repeat=True)
-    with pytest.raises(ModelOutputInvalid, match="3 times: there is no tool 'magic'; the tools ar"):
+    with pytest.raises(ModelOutputInvalid, match="3 times: tool 'magic' does not exist"):
         await turn(Agent(name="a", model=model), config=RunConfig(max_repairs=2))
 
 
@@ -261,7 +261,7 @@ async def test_one_good_call_among_bad_ones_counts_as_progress() -> None:
     [
         (None, "paid"),
         (frozenset({"pay", "read"}), "paid"),
-        (frozenset({"read"}), {"error": "pay needs the permission 'pay', which this call lacks"}),
+        (frozenset({"read"}), {"error": "pay requires the permission 'pay'; the call lacks it"}),
     ],
 )
 async def test_a_tool_needs_the_permission_it_requires(

@@ -100,48 +100,51 @@ LINE = [("a", "b"), ("b", "c")]
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "two parents": (
         lambda: SequentialAgent(name="s", sub_agents=[_with_parent()]),
-        "'child' already belongs to 'first_parent' and cannot belong to 's' too",
+        "'child' .* 'first_parent' .* 's'",
     ),
     "the same agent twice": (
         lambda: SequentialAgent(name="s", sub_agents=[agent := says("a"), agent]),
-        "'a' stands in the tree of 's' twice; make a second agent",
+        "'a' occurs twice .* 's'",
     ),
     "a name again further down": (
         lambda: SequentialAgent(
             name="x", sub_agents=[ParallelAgent(name="p", sub_agents=[says("x")])]
         ),
-        "two agents under 'x' are called 'x'",
+        "'x' have the name 'x'",
     ),
     "no agent": (
         lambda: SequentialAgent(name="s", sub_agents=["a"]),  # type: ignore[list-item]
-        "'s': 'a' is no agent",
+        "'s': sub-agent 'a'",
     ),
-    "a name with a space": (lambda: says("a b"), "'a b' is no name for an agent"),
-    "a name with a digit first": (lambda: says("1a"), "not a digit first"),
-    "no name": (lambda: says(""), "'' is no name"),
-    "a name that is no text": (lambda: BaseAgent(name=3), "3 is no name"),  # type: ignore[arg-type]
+    "a name with a space": (lambda: says("a b"), "'a b' .* an agent"),
+    "a name with a digit first": (lambda: says("1a"), "'1a'"),
+    "no name": (lambda: says(""), "'' is not a valid name"),
+    "a name that is no text": (lambda: BaseAgent(name=3), "3 is not a valid name"),  # type: ignore[arg-type]
     "a long name": (lambda: says("a" * 65), "longer than 64 characters"),
-    "a reserved name": (lambda: says("user"), "'user' is taken"),
+    "a reserved name": (lambda: says("user"), "'user' is reserved"),
     "grants to a stranger": (
         lambda: SequentialAgent(name="s", sub_agents=[says("a")], grants={"b": Grant()}),
-        "'s' grants something to 'b', no sub-agent of it",
+        "'s': grants .* 'b'",
     ),
-    "an empty sequence": (lambda: SequentialAgent(name="s"), "'s' has no sub_agents to run"),
-    "an empty parallel": (lambda: ParallelAgent(name="p"), "'p' has no sub_agents to run"),
-    "an empty loop": (lambda: LoopAgent(name="l", max_iterations=1), "'l' has no sub_agents"),
-    "an empty router": (lambda: RouterAgent(name="r"), "'r' has no sub_agents"),
-    "an empty graph": (lambda: GraphAgent(name="g"), "'g' has no sub_agents"),
+    "an empty sequence": (lambda: SequentialAgent(name="s"), "'s' needs at least one sub-agent"),
+    "an empty parallel": (lambda: ParallelAgent(name="p"), "'p' needs at least one sub-agent"),
+    "an empty loop": (
+        lambda: LoopAgent(name="l", max_iterations=1),
+        "'l' needs at least one sub-agent",
+    ),
+    "an empty router": (lambda: RouterAgent(name="r"), "'r' needs at least one sub-agent"),
+    "an empty graph": (lambda: GraphAgent(name="g"), "'g' needs at least one sub-agent"),
     "a loop without a bound": (
         lambda: LoopAgent(name="l", sub_agents=[says("a")]),
-        "loop 'l' needs max_iterations of at least 1, not None",
+        "'l' needs max_iterations .* got None",
     ),
     "a loop of no round": (
         lambda: LoopAgent(name="l", sub_agents=[says("a")], max_iterations=0),
-        "at least 1, not 0",
+        "max_iterations .* got 0",
     ),
     "a loop bound that is no number": (
         lambda: LoopAgent(name="l", sub_agents=[says("a")], max_iterations=True),
-        "not True",
+        "max_iterations .* got True",
     ),
     "an unknown merge rule": (
         lambda: ParallelAgent(name="p", sub_agents=[says("a")], merge={"x": "newest"}),
@@ -157,23 +160,23 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an unknown way to fail": (
         lambda: ParallelAgent(name="p", sub_agents=[says("a")], on_error="ignore"),  # type: ignore[arg-type]
-        '\'p\': on_error is "cancel" or "collect"',
+        "'p': on_error .* got 'ignore'",
     ),
     "no branch at a time": (
         lambda: ParallelAgent(name="p", sub_agents=[says("a")], max_concurrency=0),
-        "max_concurrency must be at least 1",
+        "max_concurrency .* got 0",
     ),
     "a router to a stranger": (
         lambda: RouterAgent(name="r", sub_agents=[says("a", description="x")], default="b"),
-        "router 'r': 'b' is none of a",
+        "'r': 'b' is not a sub-agent",
     ),
     "intents of a stranger": (
         lambda: RouterAgent(name="r", sub_agents=[says("a", description="x")], intents={"b": []}),
-        "'b' is none of a",
+        "'r': 'b' is not a sub-agent",
     ),
     "a router by magic": (
         lambda: RouterAgent(name="r", sub_agents=[says("a", description="x")], by="magic"),
-        'by is "intent", "model" or a function',
+        "'r': by .* got 'magic'",
     ),
     "a router to the undescribed": (
         lambda: RouterAgent(name="r", sub_agents=[says("a")]),
@@ -181,74 +184,74 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an edge to nowhere": (
         lambda: graph(edges=[*LINE, ("c", "d")]),
-        "the edge c → d leads to 'd', which is none of its nodes \\(a, b, c\\)",
+        "c → d uses 'd'.*a, b, c",
     ),
-    "an edge from nowhere": (lambda: graph(edges=[*LINE, Edge("z", "a")]), "leads to 'z'"),
+    "an edge from nowhere": (lambda: graph(edges=[*LINE, Edge("z", "a")]), "z → a uses 'z'"),
     "a condition on what is done otherwise": (
         lambda: graph(edges=[("a", "b"), Edge("b", "c", when=bool, otherwise=True)]),
-        "graph 'g': the edge b → c has both a condition and otherwise",
+        "'g': edge b → c .* otherwise",
     ),
-    "an edge with one end": (lambda: graph(edges=[("a",)]), "\\('a',\\) is no edge"),
-    "a start that is no node": (lambda: graph(edges=LINE, start="z"), "'z' is none of its nodes"),
-    "a join that is no node": (lambda: graph(edges=LINE, joins=["z"]), "'z' is none of its nodes"),
+    "an edge with one end": (lambda: graph(edges=[("a",)]), "\\('a',\\) is not an edge"),
+    "a start that is no node": (lambda: graph(edges=LINE, start="z"), "'z' is not a node"),
+    "a join that is no node": (lambda: graph(edges=LINE, joins=["z"]), "'z' is not a node"),
     "a join of one edge": (
         lambda: graph(edges=LINE, joins=["b"]),
-        "join 'b' has fewer than two edges into it",
+        "join 'b'",
     ),
     "a node that no edge leads to": (
         lambda: graph(edges=[("a", "b")]),
-        "no edge leads from 'a' to c",
+        "c cannot be reached from 'a'",
     ),
     "a cycle without a bound": (
         lambda: graph(edges=[*LINE, ("c", "b")]),
-        "has a cycle through b, c: give it max_steps",
+        "b, c; set max_steps",
     ),
-    "a graph of no step": (lambda: graph(edges=LINE, max_steps=0), "max_steps must be at least 1"),
+    "a graph of no step": (lambda: graph(edges=LINE, max_steps=0), "max_steps .* got 0"),
     "a graph with an unknown merge rule": (
         lambda: graph(edges=LINE, merge={"x": "newest"}),
         "no merge rule 'newest'",
     ),
     "a graph with an unknown way to fail": (
         lambda: graph(edges=LINE, on_error="ignore"),
-        "'g': on_error is",
+        "'g': on_error",
     ),
     "an agent without a model": (lambda: Agent(name="a", model=""), "'a' has no model"),
     "a sub-agent without a description": (
         lambda: Agent(name="a", sub_agents=[says("b")]),
-        "'b' needs a description: the model of 'a' chooses by it",
+        "'b' needs a description",
     ),
     "a schema that is no type": (
         lambda: Agent(name="a", output_schema=object),
-        "'a': output_schema has no JSON schema",
+        "'a': .* output_schema",
     ),
     "two tools of one name": (
         lambda: Agent(name="a", tools=[greet, tool(name="greet")(greet)]),
-        "'a' has two tools called 'greet'",
+        "'a' has two tools named 'greet'",
     ),
     "a tool named as the transfer": (
         lambda: Agent(name="a", tools=[tool(name="transfer_to_agent")(greet)]),
-        "two tools called 'transfer_to_agent'",
+        "two tools named 'transfer_to_agent'",
     ),
     "an agent as its own tool": (lambda: OwnTool(name="a", description="x"), "be its own tool"),
     "a tool agent with a memory": (
         lambda: Agent(name="a", tools=[Agent(name="b", description="x", memory="acc")]),
-        "'b' is used as a tool: it hears only the request",
+        "'b' is used as a tool",
     ),
     "an agent as sub-agent and tool": (
         lambda: Agent(name="s", sub_agents=[agent := says("a", description="x")], tools=[agent]),
-        "'a' stands in the tree of 's' twice; make a second agent",
+        "'a' occurs twice .* 's'",
     ),
-    "an agent that comes back as a tool": (_in_a_circle, "'outer' stands in the tree of 'outer'"),
+    "an agent that comes back as a tool": (_in_a_circle, "'outer' occurs twice"),
     "a tool agent of another's": (
         lambda: Agent(name="s", tools=[AgentTool(agent=_with_parent(), description="x")]),
-        "'child' already belongs to 'first_parent' and cannot be a tool of 's' too",
+        "'child' .* 'first_parent' .* 's'",
     ),
     "a name again in a tool": (
         lambda: SequentialAgent(
             name="s",
             sub_agents=[Agent(name="b", tools=[says("c", description="x")]), says("c")],
         ),
-        "two agents under 's' are called 'c'",
+        "'s' have the name 'c'",
     ),
     "a tool agent with a memory further down": (
         lambda: Agent(
@@ -259,50 +262,50 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
                 )
             ],
         ),
-        "'c' is used as a tool: it hears only the request",
+        "'c' is used as a tool",
     ),
     "an agent tool without a description": (
         lambda: Agent(name="a", tools=[says("b")]),
-        "agent 'b' as a tool needs a description",
+        "agent 'b' needs a description",
     ),
     "an agent tool of a bad name": (
         lambda: AgentTool(agent=says("b", description="x"), name="b c"),
-        "'b c' is no name for a tool",
+        "'b c' .* a tool",
     ),
-    "no tool": (lambda: Agent(name="a", tools=["greet"]), "'greet' is no tool"),  # type: ignore[list-item]
+    "no tool": (lambda: Agent(name="a", tools=["greet"]), "'greet' is not a tool"),  # type: ignore[list-item]
     "a tool without type hints": (
         lambda: tool(untyped),
-        "tool 'untyped': 'name' needs a type hint",
+        "tool 'untyped': parameter 'name'",
     ),
     "a part of a function": (
         lambda: Agent(name="a", tools=[functools.partial(greet, "x")]),
-        "'x'\\) has no name to be called by as a tool: give a function with type hints",
+        "'x'\\) has no __name__",
     ),
     "a tool whose default does not fit": (
         lambda: tool(modest),
-        "tool 'modest': the default of 'amount' does not fit its hint: Expected `int` >= 1",
+        "tool 'modest': .* 'amount' .* Expected `int` >= 1",
     ),
     "a tool of any number of arguments": (
         lambda: tool(variadic),
-        "'names' cannot be given by its name",
+        "parameter 'names'",
     ),
-    "a tool by position": (lambda: tool(by_position), "'name' cannot be given by its name"),
+    "a tool by position": (lambda: tool(by_position), "parameter 'name'"),
     "a tool whose argument has no schema": (
         lambda: tool(takes_a_function),
-        "tool 'takes_a_function': its signature has no schema",
+        "tool 'takes_a_function': no JSON schema",
     ),
     "a tool whose argument has no schema and need not be given": (
         lambda: tool(may_take_a_function),
-        "its signature has no schema: Callable is of no kind that can be read from JSON: take a",
+        "no JSON schema .* Callable cannot be decoded",
     ),
     "a tool whose type is unknown": (
         lambda: tool(takes_an_unknown),
         "tool 'takes_an_unknown': name 'Nowhere' is not defined; import the type",
     ),
-    "a tool without a name": (lambda: tool(lambda: 1), "'<lambda>' is no name for a tool"),
+    "a tool without a name": (lambda: tool(lambda: 1), "'<lambda>' .* a tool"),
     "a tool that hides its type hints": (
         lambda: FunctionTool(functools.partial(greet, "x"), name="greet_x"),
-        "tool 'greet_x': give a function with type hints",
+        "tool 'greet_x': expected a function",
     ),
 }
 
@@ -335,7 +338,7 @@ def test_an_agent_may_be_a_tool_of_two() -> None:
     helper = says("a", description="x")
     users = [Agent(name=name, tools=[helper]) for name in ("b", "c")]
     tree = SequentialAgent(name="s", sub_agents=users)
-    assert [agent.name for agent in tree.everyone()] == ["s", "b", "a", "c"]
+    assert [agent.name for agent in tree.walk_all()] == ["s", "b", "a", "c"]
 
 
 def test_a_runner_knows_the_models_and_memories_of_all_agents() -> None:
@@ -343,7 +346,7 @@ def test_a_runner_knows_the_models_and_memories_of_all_agents() -> None:
     with pytest.raises(InvalidInput, match="agent 'inner': no model 'gpt-nope'"):
         Runner(Agent(name="outer", tools=[inner]))
     tree = Agent(name="outer", tools=[Agent(name="b", description="x"), greet])
-    assert [agent.name for agent in Runner(tree).agent.everyone()] == ["outer", "b"]
+    assert [agent.name for agent in Runner(tree).agent.walk_all()] == ["outer", "b"]
 
 
 @pytest.mark.parametrize("field", ["max_llm_calls", "token_budget", "timeout", "tool_timeout"])

@@ -8,7 +8,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import SequentialAgent
-from acc.application.tools.tool import tool
+from acc.application.tools.function_tool import tool
 from acc.bootstrap.memory import acc_memory
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 

@@ -136,7 +136,7 @@ def test_a_module_that_fails_while_it_is_imported_is_told_with_its_place(
         make_agent("mine", "python:fails_at_import:x")
     with pytest.raises(InvalidInput, match=r"SyntaxError: .*no_python.py, line 1"):
         make_agent("mine", "python:no_python:x")
-    with pytest.raises(InvalidTree, match="is no name for an agent"):
+    with pytest.raises(InvalidTree, match="valid name for an agent"):
         make_agent("mine", "python:no_tree:x")
 
 

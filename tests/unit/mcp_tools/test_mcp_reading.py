@@ -7,10 +7,10 @@ from typing import Any
 import mcp_types
 import pytest
 
-from acc.adapters.mcp.content import read_answer, read_tools
+from acc.adapters.mcp.content import convert_result, convert_tools
 from acc.adapters.mcp.transports import minimal_environment
-from acc.adapters.system.json_schema import schema_error
-from acc.bootstrap.mcp import LateMcpConnections
+from acc.adapters.system.json_schema import JsonSchemaValidator
+from acc.bootstrap.mcp import LazyMcpConnections
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.content import Part
 
@@ -21,7 +21,7 @@ def described(name: str, **fields: Any) -> mcp_types.Tool:
 
 def test_tools_are_taken_as_far_as_a_model_can_be_shown_them() -> None:
     huge = {"type": "object", "description": "x" * 200_000}
-    found = read_tools(
+    found = convert_tools(
         [
             described("good", description="y" * 20_000),
             described("good", description="again"),
@@ -59,14 +59,14 @@ def test_tools_are_taken_as_far_as_a_model_can_be_shown_them() -> None:
 def test_arguments_are_held_against_a_schema_and_nothing_is_fetched(
     schema: Any, arguments: Any, fault: str
 ) -> None:
-    found = schema_error(schema, arguments)
+    found = JsonSchemaValidator().schema_error(schema, arguments)
     assert fault in found and bool(found) == bool(fault)
 
 
 def test_a_pattern_of_a_server_cannot_hold_us_up() -> None:
     begun = time.monotonic()
     schema = {"properties": {"a": {"pattern": "^(a+)+$"}}, "patternProperties": {"^(a+)+$": {}}}
-    assert schema_error(schema, {"a": "a" * 40 + "!"}) == ""
+    assert JsonSchemaValidator().schema_error(schema, {"a": "a" * 40 + "!"}) == ""
     assert time.monotonic() - begun < 5
 
 
@@ -75,7 +75,7 @@ def test_an_answer_is_taken_piece_by_piece() -> None:
     uri = "file:///a/報告.txt"
     words = mcp_types.TextResourceContents(uri=uri, text="中身", mime_type="text/plain")
     file = mcp_types.BlobResourceContents(uri="file:///b.bin", blob=data)
-    found = read_answer(
+    found = convert_result(
         mcp_types.CallToolResult(
             content=[
                 mcp_types.TextContent(text="やあ"),
@@ -101,8 +101,8 @@ def test_an_answer_is_taken_piece_by_piece() -> None:
 
 def test_a_file_that_is_none_is_told() -> None:
     broken = mcp_types.ImageContent(data="not base64!", mime_type="image/png")
-    with pytest.raises(RemoteFailed, match="no base64"):
-        read_answer(mcp_types.CallToolResult(content=[broken]))
+    with pytest.raises(RemoteFailed, match="invalid base64"):
+        convert_result(mcp_types.CallToolResult(content=[broken]))
 
 
 def test_a_server_sees_little_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,4 +113,4 @@ def test_a_server_sees_little_of_our_environment(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_what_was_never_used_is_closed_without_being_loaded() -> None:
-    await LateMcpConnections().aclose()
+    await LazyMcpConnections().aclose()

@@ -153,7 +153,7 @@ async def test_a_call_that_is_none_is_asked_for_again(world: World, kind: str) -
     )
     desk = world.desk(clerk(model, till.tool(confirm=False)))
     assert ((await desk.say("pay")).text, till.paid) == ("done", [1])
-    assert "a call needs an id" in model.asked[1].messages[-1].text
+    assert "a tool call needs a text id" in model.asked[1].messages[-1].text
     check_record(await desk.events())
 
 
@@ -209,7 +209,7 @@ async def test_a_call_that_cannot_be_stored_is_told_to_the_model(
     assert (await desk.say("hi")).text == "sorry"
     told = model.asked[1].messages[-1].parts[0].result
     assert told is not None
-    assert "could not be read" in told.content["error"]
+    assert "could not be decoded" in told.content["error"]
     check_record(await desk.events())
 
 
@@ -223,7 +223,7 @@ async def test_calls_whose_ids_hold_half_a_character_are_told_to_the_model(world
     results = [message.parts[0].result for message in model.asked[1].messages[-3:]]
     told = {result.call_id: result.content for result in results if result is not None}
     assert list(told) == ["\\ud800", "\\udfff", "fine"]
-    assert "could not be read" in told["\\ud800"]["error"]
+    assert "could not be decoded" in told["\\ud800"]["error"]
     assert (told["fine"], till.paid) == ("paid 1", [1])
     check_record(await desk.events())
 

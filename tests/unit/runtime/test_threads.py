@@ -179,7 +179,7 @@ def test_a_forked_process_makes_threads_of_its_own() -> None:
 
 
 def test_a_pool_needs_a_thread() -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1"):
         DaemonThreads(limit=0)
 
 

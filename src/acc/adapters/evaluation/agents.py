@@ -1,19 +1,16 @@
 """Agents under evaluation: one model, one memory."""
 
 import asyncio
-import importlib
 import inspect
-import sys
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from acc.adapters.system.object_loader import load_object
 from acc.application.a2a.projection import MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent, has_memory
@@ -168,7 +165,7 @@ class RuntimeAgentRunner:
             )
         elif response.error.startswith(_TIMED_OUT):
             config = replace(
-                config, stubs=dict.fromkeys((one.name for one in agent.everyone()), _fail)
+                config, stubs=dict.fromkeys((one.name for one in agent.walk_all()), _fail)
             )
         await self._turn(runner, query, config)
 
@@ -230,7 +227,7 @@ def _is_plain(agent: LlmAgent) -> bool:
 
 def check_is_fresh(agent: BaseAgent, reference: str) -> None:
     """Refuse a tree that is used by several episodes and holds a memory that serves but one."""
-    for one in agent.everyone():
+    for one in agent.walk_all():
         memory = one.memory if isinstance(one, LlmAgent) else None
         if isinstance(memory, MemoryPort) and not isinstance(memory, str):
             raise InvalidInput(
@@ -351,35 +348,6 @@ def footprint(task: Task) -> int | None:
     tokens = told.get("tokens") if isinstance(told, Mapping) else None
     is_number = isinstance(tokens, int) and not isinstance(tokens, bool)
     return tokens if is_number and tokens is not None and 0 <= tokens <= _MOST_TOKENS else None
-
-
-def load_object(reference: str) -> Any:
-    """Return the object that `MODULE:NAME` names; the current folder is searched too."""
-    module_name, colon, name = reference.partition(":")
-    if not colon or not module_name or not name:
-        raise InvalidInput(f"{reference!r} must be MODULE:NAME")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise InvalidInput(f"cannot import {module_name!r}: {error}") from error
-    except AccError:
-        raise
-    except Exception as error:
-        raise InvalidInput(f"cannot load {reference}: {with_place(error)}") from error
-    if not hasattr(module, name):
-        raise InvalidInput(f"{module_name!r} has no {name!r}")
-    return getattr(module, name)
-
-
-def with_place(error: Exception) -> str:
-    """Return what went wrong in anyone's module, in one line, with its place."""
-    if isinstance(error, SyntaxError):
-        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
 
 
 def make_runner(
