@@ -48,7 +48,7 @@ async def test_agent_uses_server_tools() -> None:
     found = results(done)
     assert done.text == "できました"
     # Whichever call ends first is recorded first; the model reads them in the order of its calls.
-    told = [part.result for one in model.asked[1].messages for part in one.parts if part.result]
+    told = [part.result for one in model.requests[1].messages for part in one.parts if part.result]
     assert [result.content for result in told] == [
         {"result": 3},
         {"item": "お茶", "left": 3},
@@ -62,7 +62,7 @@ async def test_agent_uses_server_tools() -> None:
         {"artifact": names[0], "media_type": "image/png", "bytes": 15}
     ]
     assert file is not None and file.data == b"\x89PNG no picture"
-    shown = {tool.name: tool for tool in model.asked[0].tools}
+    shown = {tool.name: tool for tool in model.requests[0].tools}
     assert shown["在庫を調べる"].description == "品物の在庫を調べる"
     assert shown["add"].parameters["properties"]["b"]["minimum"] == 0
 
@@ -201,8 +201,8 @@ async def test_changed_tools_are_used_in_next_model_call() -> None:
     assert outcomes["hidden"].content == {"result": "boo"}
     gone = results(done)[2]
     assert gone.is_error and "no longer available" in gone.content["error"]
-    assert "hidden" not in {tool.name for tool in model.asked[0].tools}
-    last = {tool.name for tool in model.asked[-1].tools}
+    assert "hidden" not in {tool.name for tool in model.requests[0].tools}
+    last = {tool.name for tool in model.requests[-1].tools}
     assert "hidden" in last and "add" not in last
 
 
@@ -295,7 +295,7 @@ async def test_optional_server_may_be_unavailable() -> None:
     model = ScriptedModel("alone")
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
         assert (await said(runner)).text == "alone"
-    assert model.asked[0].tools == ()
+    assert model.requests[0].tools == ()
 
 
 async def test_stubborn_server_and_children_are_killed(
@@ -340,7 +340,7 @@ async def test_tools_of_several_servers_have_prefixes() -> None:
         "shop_add": {"result": 2},
         "rude_echo": "x",
     }
-    assert {tool.name for tool in model.asked[0].tools} == {"shop_add", "rude_echo"}
+    assert {tool.name for tool in model.requests[0].tools} == {"shop_add", "rude_echo"}
 
 
 def test_closed_loop_leaves_no_server_process() -> None:
@@ -417,5 +417,5 @@ async def test_malformed_tools_are_ignored(
     source = McpToolset(command=[*RUDE, "sloppy"])
     done = await ran(source, model)
     assert result_of(done) == "やあ"
-    assert [tool.name for tool in model.asked[0].tools] == ["echo"]
+    assert [tool.name for tool in model.requests[0].tools] == ["echo"]
     assert "3 malformed MCP tools" in caplog.text

@@ -67,7 +67,7 @@ async def test_calls_continue_conversations(mode: str) -> None:
         lost = await client.call_tool("office", {"message": "また", "conversation_id": "lost"})
         small = await client.call_tool("office", {"message": "pay 5"}, progress_callback=hear)
         clerk = await client.call_tool("clerk", {"message": "file this"})
-        with pytest.raises(MCPError, match="no tool 'nobody'"):
+        with pytest.raises(MCPError, match="'nobody' not found"):
             await client.call_tool("nobody", {})
         wrong = await client.call_tool("office", {"message": 3})
         empty = await client.call_tool("office", {})

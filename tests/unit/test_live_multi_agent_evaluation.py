@@ -34,7 +34,7 @@ async def test_every_agent_gets_a_record_for_every_turn() -> None:
         "acc": 3,
     }
     assert [r.turn_id for r in result.records["acc"]] == [1, 2, 3]
-    assert [query.query for query in agents[0].asked] == ["one", "two", "three"]
+    assert [query.query for query in agents[0].queries] == ["one", "two", "three"]
 
 
 async def test_summaries_come_by_agent() -> None:
@@ -53,8 +53,8 @@ async def test_canonical_memory_is_carried_to_the_next_turn() -> None:
     agents, judge = two_agents(), ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge)
     result = await use_case.run_episode(queries("one", "two"))
-    assert [sorted(memory) for memory in agents[1].seen] == [[], ["turn 1"]]
-    assert [sorted(memory) for memory in judge.seen] == [[], ["turn 1"]]
+    assert [sorted(memory) for memory in agents[1].canonical_memories] == [[], ["turn 1"]]
+    assert [sorted(memory) for memory in judge.canonical_memories] == [[], ["turn 1"]]
     assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
 
 
@@ -72,8 +72,8 @@ async def test_an_agent_that_changes_its_copy_changes_nobody_elses() -> None:
     judge = ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(agents=[vandal, witness], judge=judge)
     result = await use_case.run_episode(queries("one", "two", "three"))
-    assert witness.seen[1] == {"turn 1": {"query": "one"}}
-    assert judge.seen[2] == {"turn 1": {"query": "one"}, "turn 2": {"query": "two"}}
+    assert witness.canonical_memories[1] == {"turn 1": {"query": "one"}}
+    assert judge.canonical_memories[2] == {"turn 1": {"query": "one"}, "turn 2": {"query": "two"}}
     assert result.canonical_memory["turn 1"] == {"query": "one"}
 
 
@@ -95,7 +95,7 @@ async def test_memory_that_is_not_plain_data_is_copied_too() -> None:
     await LiveMultiAgentEvaluationUseCase(agents=[agent], judge=NotingJudge()).run_episode(
         queries("one", "two")
     )
-    copied = agent.seen[1]["note"]
+    copied = agent.canonical_memories[1]["note"]
     assert isinstance(copied, Note)
     assert copied is not NotingJudge.note
     assert copied.lines == ["one"]
@@ -135,7 +135,7 @@ async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[i
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=ScriptedJudge())
     with pytest.raises(InvalidTurnOrder):
         await use_case.run_episode([EvaluationTurnQuery(turn_id=i, query="q") for i in ids])
-    assert agents[0].asked == []
+    assert agents[0].queries == []
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ async def test_a_source_makes_the_next_query_from_the_canonical_memory() -> None
         agents=[agent], judge=ScriptedJudge()
     ).run_episode(Curious())
     assert result.turns == 3
-    assert agent.asked[2].query == "known so far: ['turn 1', 'turn 2']"
+    assert agent.queries[2].query == "known so far: ['turn 1', 'turn 2']"
 
 
 async def test_a_source_that_skips_a_turn_is_refused() -> None:
@@ -461,8 +461,12 @@ async def test_recorded_turns_are_replayed_and_not_asked_again() -> None:
         texts, earlier=kept[:2]
     )
     assert agents[1].replayed == ["a1", "a2"]
-    assert [query.turn_id for query in agents[1].asked] == [3]
-    assert [sorted(memory) for memory in agents[1].seen] == [[], ["turn 1"], ["turn 1", "turn 2"]]
+    assert [query.turn_id for query in agents[1].queries] == [3]
+    assert [sorted(memory) for memory in agents[1].canonical_memories] == [
+        [],
+        ["turn 1"],
+        ["turn 1", "turn 2"],
+    ]
     assert resumed == whole
 
 

@@ -37,7 +37,7 @@ def redacting(*script: Any, **fields: Any) -> Agent:
 
 
 def heard_by(model: ScriptedModel) -> list[str | None]:
-    return [part.text for one in model.asked[0].messages for part in one.parts]
+    return [part.text for one in model.requests[0].messages for part in one.parts]
 
 
 async def test_replaced_answer_is_not_visible() -> None:
@@ -108,7 +108,7 @@ async def test_after_callback_may_request_input_without_second_model_call() -> N
     assert paused.requests[0].message == "May I say 'profits are up'?"
     assert not messages(paused)
     done = await runner.resume(**WHO, answers=approve(paused.requests[0].id))
-    assert done.text == "profits are up" and len(model.asked) == 1
+    assert done.text == "profits are up" and len(model.requests) == 1
 
 
 @pytest.mark.parametrize("found", [{"a": 1}, 5, b"x"])
@@ -286,4 +286,4 @@ async def test_output_schema_applies_without_output_key() -> None:
     model = ScriptedModel("sold out", '{"item": "tea", "count": 2}')
     result = await turn(Agent(name="a", model=model, output_schema=Order))
     assert result.text == '{"item": "tea", "count": 2}' and not result.state
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2

@@ -133,7 +133,7 @@ async def test_custom_agent_runs_agent_with_own_message() -> None:
 
     result = await turn(Does(name="boss", do=plan, sub_agents=[worker]), "all of it")
     assert result.text == "first + second"
-    assert [prompt.query for prompt in model.asked] == ["part 1", "part 2"]
+    assert [prompt.query for prompt in model.requests] == ["part 1", "part 2"]
 
 
 async def test_agent_callbacks_run_for_every_agent_class() -> None:

@@ -50,7 +50,7 @@ async def test_debug_mode_replaces_agents_and_shows_the_path() -> None:
         ("b", "[debug] b would answer: how far?"),
         ("c", "[debug] c would answer: how far?"),
     ]
-    assert (NEVER.asked, result.usage.llm_calls) == ([], 0)
+    assert (NEVER.requests, result.usage.llm_calls) == ([], 0)
 
 
 async def test_debug_mode_runs_the_root() -> None:

@@ -51,7 +51,7 @@ async def test_named_model_is_created_once() -> None:
     agents = [Agent(name=name, model="mine", memory=None) for name in ("a", "b")]
     runner = Runner(SequentialAgent(name="s", sub_agents=agents), models={"mine": model})
     assert (await runner.run(**WHO, message="hi")).text == "two"
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
 
 
 async def test_unknown_model_error_lists_names() -> None:
@@ -85,7 +85,7 @@ async def test_answer_matching_schema_is_stored_as_data(answer: str) -> None:
     agent = Agent(name="a", model=model, output_schema=Ticket, output_key="ticket")
     result = await turn(agent)
     assert result.state == {"ticket": {"title": "Fire", "urgency": "high"}}
-    assert model.asked[0].output_schema == agent.json_schema
+    assert model.requests[0].output_schema == agent.json_schema
     assert agent.json_schema is not None
 
 
@@ -114,7 +114,7 @@ async def test_ambiguous_json_is_requested_again(answer: str) -> None:
     agent = Agent(name="a", model=model, output_schema=Ticket, output_key="ticket")
     result = await turn(agent)
     assert result.state == {"ticket": {"title": "Smoke", "urgency": "low"}}
-    assert len(model.asked) == 2
+    assert len(model.requests) == 2
 
 
 async def test_integer_keys_are_stored_as_text() -> None:
@@ -141,7 +141,7 @@ async def test_invalid_answer_is_corrected_with_the_error() -> None:
     agent = Agent(name="a", model=model, output_schema=Ticket, output_key="ticket", memory=None)
     result = await turn(agent)
     assert result.state == {"ticket": {"title": "Fire", "urgency": "low"}}
-    told = model.asked[2].messages
+    told = model.requests[2].messages
     assert [message.role for message in told] == ["agent", "user", "agent", "user"]
     assert told[0].text == bad
     assert "JSON that matches the schema: Invalid enum value 'extreme'" in told[1].text
@@ -155,17 +155,17 @@ async def test_invalid_answers_fail_after_max_repairs() -> None:
     agent = Agent(name="a", model=model, output_schema=Ticket)
     with pytest.raises(ModelOutputInvalid, match="returned invalid output 3 times"):
         await turn(agent, config=RunConfig(max_repairs=2))
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3
     with pytest.raises(ModelOutputInvalid):
         await turn(agent, config=RunConfig(max_repairs=0))
-    assert len(model.asked) == 4
+    assert len(model.requests) == 4
 
 
 async def test_empty_answer_is_requested_again() -> None:
     model = ScriptedModel("  ", "", "there")
     result = await turn(Agent(name="a", model=model, memory=None))
     assert result.text == "there"
-    assert [m.text for m in model.asked[2].messages] == [
+    assert [m.text for m in model.requests[2].messages] == [
         "  ",
         "That cannot be used: the answer is empty. Answer again.",
         "That cannot be used: the answer is empty. Answer again.",
@@ -272,7 +272,7 @@ async def test_before_model_callback_may_answer() -> None:
     runner = Runner(Agent(name="a", model=model, before_model_callback=cached))
     texts = [(await runner.run(**WHO, message=text)).text for text in ("again", "new")]
     assert texts == ["known: again", "asked"]
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 async def test_model_callbacks_may_replace_prompt_and_answer() -> None:
@@ -292,7 +292,7 @@ async def test_model_callbacks_may_replace_prompt_and_answer() -> None:
         output_key="answer",
     )
     result = await turn(agent, "my pin is 4711")
-    assert model.asked[0].query == "my pin is ****"
+    assert model.requests[0].query == "my pin is ****"
     assert (result.text, result.state) == (
         "wait, please",
         {"raw": "wait", "answer": "wait, please"},
@@ -318,7 +318,7 @@ async def test_model_callbacks_may_return_text() -> None:
     unused = ScriptedModel()
     before = Agent(name="a", model=unused, before_model_callback=canned, output_key="said")
     result = await turn(before)
-    assert (result.text, result.state, unused.asked) == ("canned", {"said": "canned"}, [])
+    assert (result.text, result.state, unused.requests) == ("canned", {"said": "canned"}, [])
     after = Agent(name="a", model=ScriptedModel("x"), after_model_callback=canned)
     assert (await turn(after)).text == "canned"
     odd = Agent(name="a", model=ScriptedModel("x"), after_model_callback=lambda c, a: {"a": 1})
@@ -358,7 +358,7 @@ async def test_tool_callbacks_may_replace_call_and_result() -> None:
         memory=None,
     )
     result = await turn(agent)
-    found = [m.parts[0].result for m in model.asked[1].messages if m.role == "tool"]
+    found = [m.parts[0].result for m in model.requests[1].messages if m.role == "tool"]
     assert [item.content for item in found if item is not None] == [{"cached": 4}, "<9>", 16]
     assert sorted(called) == [3, 4]
     assert result.usage == Usage(llm_calls=2, tool_calls=2, output_tokens=1)

@@ -17,7 +17,7 @@ async def resolved(instruction: Any, **state: Any) -> str:
     writer = Writes(name="writer", values={key.replace("__", ":"): v for key, v in state.items()})
     agent = Agent(name="a", model=model, instruction=instruction, memory=None)
     await turn(SequentialAgent(name="s", sub_agents=[writer, agent]))
-    return model.asked[0].instruction
+    return model.requests[0].instruction
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_artifact_placeholders_are_replaced() -> None:
     text = "{artifact.notes.md} {artifact.other.md?}|"
     agent = Agent(name="a", model=model, instruction=text, memory=None)
     await turn(SequentialAgent(name="s", sub_agents=[Does(name="w", do=save), agent]))
-    assert model.asked[0].instruction == "new |"
+    assert model.requests[0].instruction == "new |"
 
 
 async def test_missing_artifact_raises_state_missing() -> None:
@@ -120,7 +120,7 @@ async def test_instruction_is_rendered_for_each_turn() -> None:
     runner = Runner(agent)
     for _ in range(2):
         await runner.run(user_id="ann", session_id="s1", message="go")
-    assert [prompt.instruction for prompt in model.asked] == ["", "x"]
+    assert [prompt.instruction for prompt in model.requests] == ["", "x"]
 
 
 def test_placeholders_lists_keys_of_instruction() -> None:

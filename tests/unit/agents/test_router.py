@@ -162,7 +162,7 @@ async def test_model_chooses_by_descriptions() -> None:
     model = ScriptedModel("travel")
     result = await turn(desk(by="model", model=model), "a bed in Rome")
     assert result.text == "travel"
-    prompt = model.asked[0]
+    prompt = model.requests[0]
     assert prompt.query == "a bed in Rome"
     assert "- billing: Invoices" in prompt.instruction
     assert prompt.output_schema == {"type": "string", "enum": ["billing", "travel"]}
@@ -206,7 +206,7 @@ async def test_ambiguous_model_choice_is_requested_again() -> None:
     result = await turn(desk(by="model", model=model))
     assert result.text == "travel"
     assert result.usage.llm_calls == 3
-    assert [m.text for m in model.asked[2].messages] == [
+    assert [m.text for m in model.requests[2].messages] == [
         "billing or travel",
         "Reply with exactly one of: billing, travel.",
         "travelling",
@@ -219,7 +219,7 @@ async def test_model_choice_falls_back_after_max_repairs() -> None:
     config = RunConfig(max_repairs=2)
     result = await turn(desk(by="model", model=model, default="billing"), config=config)
     assert result.text == "billing"
-    assert len(model.asked) == 3
+    assert len(model.requests) == 3
     with pytest.raises(NoRoute, match="model gave 'dunno'"):
         await turn(desk(by="model", model=model), config=config)
 

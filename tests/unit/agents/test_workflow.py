@@ -61,7 +61,7 @@ async def test_step_receives_messages_of_earlier_steps() -> None:
     model = ScriptedModel("mine")
     steps = [says("a", "first"), says("b", "second"), Agent(name="c", model=model, memory=None)]
     await turn(SequentialAgent(name="s", sub_agents=steps), "the question")
-    prompt = model.asked[0]
+    prompt = model.requests[0]
     assert prompt.query == "the question"
     assert [(m.role, m.author, m.text) for m in prompt.messages] == [
         ("agent", "a", "first"),
@@ -253,7 +253,7 @@ async def test_branch_messages_are_visible_after_merge() -> None:
     agents = [Agent(name=n, model=m, memory=None) for n, m in zip("abc", models, strict=True)]
     both = ParallelAgent(name="p", sub_agents=agents[:2])
     await turn(SequentialAgent(name="s", sub_agents=[says("first"), both, agents[2]]))
-    heard = [[message.text for message in model.asked[0].messages] for model in models]
+    heard = [[message.text for message in model.requests[0].messages] for model in models]
     assert heard == [["first"], ["first"], ["first", "from a", "from b"]]
 
 

@@ -49,7 +49,7 @@ async def test_a_japanese_scenario_is_driven_in_japanese() -> None:
     query = await examiner.next_query(1, {})
     assert query is not None
     assert query.query == "在庫は3箱です。"
-    assert "must be in Japanese" in model.asked[1].messages[-1].text
+    assert "must be in Japanese" in model.requests[1].messages[-1].text
 
 
 @pytest.mark.parametrize("text", ["", "   ", "x" * (LONGEST_QUERY + 1), "在庫は3箱です。", "12345"])

@@ -374,14 +374,14 @@ async def test_json_in_a_code_fence_is_read(name: str) -> None:
     model = ScriptedModel(f"```{name}\n{update}\n```")
     result = await judge_of(model).evaluate_turn(asked("Hello?"), {}, ())
     assert result == JudgeTurnResult(canonical_memory=result.canonical_memory, evaluations=())
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 async def test_repairs_are_bounded() -> None:
     model = ScriptedModel("no", repeat=True)
     await judge_of(model).evaluate_turn(asked("Hello?"), {}, ())
-    assert len(model.asked) == 3
-    assert [len(prompt.messages) for prompt in model.asked] == [0, 2, 4]
+    assert len(model.requests) == 3
+    assert [len(prompt.messages) for prompt in model.requests] == [0, 2, 4]
 
 
 async def test_the_same_turn_asks_the_same_questions_so_that_a_cache_can_answer() -> None:

@@ -43,7 +43,7 @@ async def test_equal_request_is_made_once_and_the_cached_response_is_free(tmp_pa
     assert (kept.text, kept.calls) == (ANSWER.text, ANSWER.calls)
     assert (kept.usage.cost, kept.usage.input_tokens) == (0.0, 5)
     assert [piece async for piece in model.stream(PROMPT)] == [ANSWER.text, kept]
-    assert (len(inner.asked), model.hits, model.misses) == (1, 2, 0)
+    assert (len(inner.requests), model.hits, model.misses) == (1, 2, 0)
     await model.aclose()
 
 
@@ -56,7 +56,7 @@ async def test_streamed_response_is_cached(tmp_path: Path) -> None:
     other = Prompt(query="other")
     assert len([piece async for piece in model.stream(other)]) == 1
     assert len([piece async for piece in model.stream(other)]) == 1
-    assert len(inner.asked) == 2
+    assert len(inner.requests) == 2
 
 
 VARIANTS = [

@@ -127,7 +127,7 @@ async def test_configuration_error_is_raised_without_fallback(reason: str) -> No
         await FallbackModel([first, second]).complete(PROMPT)
     with pytest.raises(ModelFailed, match=reason):
         await pieces(FallbackModel([first, second]))
-    assert second.asked == []
+    assert second.requests == []
 
 
 async def test_error_of_all_models_has_every_message() -> None:
@@ -144,7 +144,7 @@ async def test_started_stream_has_no_fallback() -> None:
     second = ScriptedModel("never")
     with pytest.raises(ModelFailed, match="cut_off"):
         await pieces(FallbackModel([Breaks(), second]))
-    assert second.asked == []
+    assert second.requests == []
 
 
 async def test_aclose_closes_every_model() -> None:

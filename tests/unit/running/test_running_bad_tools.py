@@ -52,7 +52,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 
 def told(model: ScriptedModel) -> list[Any]:
-    return [p.result for m in model.asked[-1].messages for p in m.parts if p.result is not None]
+    return [p.result for m in model.requests[-1].messages for p in m.parts if p.result is not None]
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["alone", "beside another"])

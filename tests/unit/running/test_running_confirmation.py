@@ -23,7 +23,7 @@ def results(model: ScriptedModel, question: int = -1) -> list[Any]:
     """Return the tool results that the model was shown."""
     return [
         part.result.content
-        for message in model.asked[question].messages
+        for message in model.requests[question].messages
         for part in message.parts
         if part.result is not None
     ]
@@ -405,9 +405,9 @@ async def test_a_step_runs_once_it_is_approved(world: World) -> None:
     model = ScriptedModel("published")
     desk = world.desk(clerk(model, confirm="Publish it?"))
     waiting = await desk.say("go")
-    assert ([r.message for r in waiting.requests], model.asked) == (["Publish it?"], [])
+    assert ([r.message for r in waiting.requests], model.requests) == (["Publish it?"], [])
     done = await desk.restarted().approve_all(waiting.requests)
-    assert (done.text, len(model.asked)) == ("published", 1)
+    assert (done.text, len(model.requests)) == ("published", 1)
 
 
 async def test_a_step_that_is_denied_ends_the_run_as_rejected(world: World) -> None:
@@ -416,7 +416,7 @@ async def test_a_step_that_is_denied_ends_the_run_as_rejected(world: World) -> N
     waiting = await desk.say("go")
     assert waiting.requests[0].message == "May 'clerk' go ahead?"
     done = await desk.answer(deny(waiting.requests[0].id, "not today"))
-    assert (done.status, done.text, model.asked) == (
+    assert (done.status, done.text, model.requests) == (
         RunStatus.REJECTED,
         "rejected: clerk: not today",
         [],

@@ -44,7 +44,7 @@ async def seen_by_model(memory: MemoryChoice | None, *messages: str) -> list[str
     runner = Runner(Agent(name="a", model=model, memory=memory))
     for message in messages:
         await runner.run(**WHO, message=message)
-    return [prompt.memory for prompt in model.asked]
+    return [prompt.memory for prompt in model.requests]
 
 
 async def test_transcript_is_the_default_memory() -> None:
@@ -52,7 +52,7 @@ async def test_transcript_is_the_default_memory() -> None:
     runner = Runner(Agent(name="a", model=model))
     for message in ("one", "two"):
         await runner.run(**WHO, message=message)
-    assert [prompt.memory.split("\n\n") for prompt in model.asked] == [
+    assert [prompt.memory.split("\n\n") for prompt in model.requests] == [
         [""],
         ["user: one", "assistant: noted\n"],
     ]
@@ -112,7 +112,7 @@ async def test_memory_factory_is_called_per_session(
     runner = Runner(Agent(name="a", model=model, memory=factory))
     for session, message in [("s1", "one"), ("s2", "other"), ("s1", "two")]:
         await runner.run(user_id="ann", session_id=session, message=message)
-    assert [prompt.memory for prompt in model.asked] == ["", "", "user: one\nanswer: noted"]
+    assert [prompt.memory for prompt in model.requests] == ["", "", "user: one\nanswer: noted"]
 
 
 async def test_memory_receives_tool_results() -> None:
@@ -141,7 +141,7 @@ async def test_memory_catches_up_with_skipped_turns() -> None:
     runner = Runner(RouterAgent(name="r", sub_agents=agents, by=pick))
     for message in ("for a", "for b", "again a"):
         await runner.run(**WHO, message=message)
-    assert models["a"].asked[-1].memory.split("\n") == [
+    assert models["a"].requests[-1].memory.split("\n") == [
         "user: for a",
         "answer: from a",
         "user: for b",
@@ -167,7 +167,7 @@ async def test_each_agent_has_its_own_memory() -> None:
     runner = Runner(SequentialAgent(name="s", sub_agents=agents))
     for message in ("one", "two"):
         await runner.run(**WHO, message=message)
-    assert [model.asked[1].memory for model in models] == [
+    assert [model.requests[1].memory for model in models] == [
         "user: one\n\nassistant: a\n",
         "user: one\n\nassistant: b\n",
     ]

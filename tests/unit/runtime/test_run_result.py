@@ -107,10 +107,10 @@ async def test_message_may_have_several_parts() -> None:
     runner = Runner(Agent(name="a", model=model, memory=None))
     parts = [Part(text="look at "), Part(url="https://example.org/x.png"), Part(text="this")]
     result = await runner.run(**WHO, message=parts)
-    assert model.asked[0].query == "look at this"
+    assert model.requests[0].query == "look at this"
     assert result.events[0].parts == tuple(parts)
     await runner.run(**WHO, message=Part(text="one part"))
-    assert model.asked[1].query == "one part"
+    assert model.requests[1].query == "one part"
 
 
 @pytest.mark.parametrize("message", ["", "  ", [], ["text"]])

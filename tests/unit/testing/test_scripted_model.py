@@ -31,13 +31,13 @@ async def test_scripted_model_accepts_async_function() -> None:
 
 @pytest.mark.parametrize("odd", [5, None, ["words"], {"text": "words"}, object()])
 async def test_scripted_model_rejects_invalid_entries(odd: Any) -> None:
-    with pytest.raises(TypeError, match=r"a script answers with text, call.*, not "):
+    with pytest.raises(TypeError, match=r"scripted response must be .* got "):
         ScriptedModel("fine", odd)
     model = ScriptedModel(lambda prompt: odd)
-    with pytest.raises(TypeError, match=r"a script answers with text, call.*, not "):
+    with pytest.raises(TypeError, match=r"scripted response must be .* got "):
         await model.complete(Prompt(query="?"))
 
 
 def test_last_result_fails_without_tool_call() -> None:
-    with pytest.raises(AssertionError, match="no tool has been called"):
+    with pytest.raises(AssertionError, match="no tool result"):
         last_result(Prompt(query="?"))

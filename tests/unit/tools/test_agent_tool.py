@@ -61,7 +61,7 @@ async def test_agent_tool_receives_only_the_request() -> None:
     runner = Runner(SequentialAgent(name="s", sub_agents=[says("before"), chief]))
     await runner.run(**WHO, message="a secret")
     await runner.run(**WHO, message="another")
-    prompt = heard.asked[0]
+    prompt = heard.requests[0]
     assert (prompt.query, prompt.memory, prompt.messages) == ("only this", "", ())
 
 
@@ -70,7 +70,7 @@ async def test_answer_of_agent_tool_is_not_in_conversation() -> None:
     chief = boss(says("worker", description="Works."), calls=call("worker", request="x"))
     after = Agent(name="after", model=listens, memory=None)
     await turn(SequentialAgent(name="s", sub_agents=[chief, after]))
-    assert [message.text for message in listens.asked[0].messages] == ["done"]
+    assert [message.text for message in listens.requests[0].messages] == ["done"]
 
 
 async def test_escalation_in_agent_tool_does_not_end_outer_loop() -> None:

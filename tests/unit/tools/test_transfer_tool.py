@@ -37,7 +37,7 @@ def agent(name: str, *script: Any, **fields: Any) -> Agent:
 def offered(whom: Agent) -> list[str]:
     """Return whom the agent's model was offered to transfer to."""
     assert isinstance(whom.model, ScriptedModel)
-    specs = {spec.name: spec for spec in whom.model.asked[0].tools}
+    specs = {spec.name: spec for spec in whom.model.requests[0].tools}
     if "transfer_to_agent" not in specs:
         return []
     names: list[str] = specs["transfer_to_agent"].parameters["properties"]["agent_name"]["enum"]
@@ -54,14 +54,14 @@ async def test_sub_agent_answers_after_transfer() -> None:
     assert handed.detail == {"path": ["root", "billing"]}
     assert results(result) == ["billing takes over."]
     assert isinstance(billing.model, ScriptedModel)
-    assert billing.model.asked[0].query == "pay it"
+    assert billing.model.requests[0].query == "pay it"
 
 
 async def test_spec_lists_targets_with_descriptions() -> None:
     root = agent("root", "no need", sub_agents=[agent("a", "x"), agent("b", "x")])
     await turn(root)
     assert isinstance(root.model, ScriptedModel)
-    spec = root.model.asked[0].tools[0]
+    spec = root.model.requests[0].tools[0]
     assert spec.description.endswith("\n- a: The a.\n- b: The b.")
     assert spec.parameters["required"] == ["agent_name"]
 
