@@ -78,8 +78,8 @@ def reply(message: dict[str, Any]) -> None:
     found = answer(message["method"], message.get("params") or {})
     if MODE == "blames" and message["method"] == "tools/call":
         found, fault = None, {"code": -32050, "message": f"no such user: {TOKEN}"}
-    told = {"error": fault} if found is None else {"result": found}
-    send({"id": message["id"], **told})
+    actual = {"error": fault} if found is None else {"result": found}
+    send({"id": message["id"], **actual})
 
 
 def main() -> None:

@@ -48,13 +48,15 @@ async def test_agent_uses_server_tools() -> None:
     found = results(done)
     assert done.text == "できました"
     # Whichever call ends first is recorded first; the model reads them in the order of its calls.
-    told = [part.result for one in model.requests[1].messages for part in one.parts if part.result]
-    assert [result.content for result in told] == [
+    actual = [
+        part.result for one in model.requests[1].messages for part in one.parts if part.result
+    ]
+    assert [result.content for result in actual] == [
         {"result": 3},
         {"item": "お茶", "left": 3},
         {"result": "odd"},
     ]
-    assert sorted(map(str, found[:3])) == sorted(map(str, told))
+    assert sorted(map(str, found[:3])) == sorted(map(str, actual))
     assert found[3].is_error and "less than the minimum" in found[3].content["error"]
     assert found[4].is_error and "品切れです: out of stock" in found[4].content["error"]
     assert found[5].content["text"] == "here it is"
@@ -228,10 +230,10 @@ async def test_too_long_line_ends_connection() -> None:
     model = ScriptedModel(call("echo", text="x"), "dry again")
     source = McpToolset(command=[*RUDE, "flood"], max_bytes=1_000_000)
     async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
-        begun = time.monotonic()
+        start = time.monotonic()
         done = await said(runner)
     assert "more than 1000000 bytes" in results(done)[0].content["error"]
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - start < 20
 
 
 async def test_large_text_is_truncated_and_saved() -> None:
@@ -254,22 +256,24 @@ async def test_slow_start_is_awaited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "seconds", "told"),
+    ("command", "seconds", "expected"),
     [
         ([*RUDE, "silent"], 2.0, "not ready within"),
         ([*RUDE, "dies"], 20.0, "no license found"),
         ([*RUDE, "mute"], 2.0, "list of tools timed out"),
     ],
 )
-async def test_unusable_server_fails_the_run(command: list[str], seconds: float, told: str) -> None:
+async def test_unusable_server_fails_the_run(
+    command: list[str], seconds: float, expected: str
+) -> None:
     source = McpToolset(command=command, start_timeout=seconds)
     async with runner_of(Agent(name="a", model=ScriptedModel("never"), tools=[source])) as runner:
-        with pytest.raises(RemoteFailed, match=told):
+        with pytest.raises(RemoteFailed, match=expected):
             await said(runner)
-        begun = time.monotonic()
-        with pytest.raises(RemoteFailed, match=told):
+        start = time.monotonic()
+        with pytest.raises(RemoteFailed, match=expected):
             await said(runner)
-        assert time.monotonic() - begun < seconds + 6
+        assert time.monotonic() - start < seconds + 6
 
 
 async def test_crashing_server_is_tried_three_times(tmp_path: Path) -> None:
@@ -364,9 +368,9 @@ def test_closed_loop_leaves_no_server_process() -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "ResourceWarning" not in ran.stderr and "Traceback" not in ran.stderr, ran.stderr
-    told = [line.split() for line in ran.stdout.splitlines()]
-    assert [words[1] for words in told] == ["one", "two"]
-    for words in told:
+    actual = [line.split() for line in ran.stdout.splitlines()]
+    assert [words[1] for words in actual] == ["one", "two"]
+    for words in actual:
         assert not Path(f"/proc/{words[0]}").exists()
 
 
@@ -374,10 +378,10 @@ async def test_run_timeout_applies_to_unresponsive_server() -> None:
     source = McpToolset(command=[*RUDE, "silent"])
     agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
     async with runner_of(agent, config=RunConfig(timeout=1.5)) as runner:
-        begun = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(Exception, match="timeout"):
             await said(runner)
-        assert time.monotonic() - begun < 12
+        assert time.monotonic() - start < 12
 
 
 async def ran(source: McpToolset, model: ScriptedModel) -> RunResult:

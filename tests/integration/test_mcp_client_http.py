@@ -168,7 +168,7 @@ def http_answer(status: str, kind: str, body: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (http_answer("401 Unauthorized", "text/plain", "no"), "it wants another token"),
         (http_answer("500 Oops", "text/plain", "no"), "it answered 500"),
@@ -180,7 +180,7 @@ def http_answer(status: str, kind: str, body: str) -> bytes:
         (None, "not ready within"),
     ],
 )
-async def test_http_failures_end_the_run_with_reason(answer: bytes | None, told: str) -> None:
+async def test_http_failures_end_the_run_with_reason(answer: bytes | None, expected: str) -> None:
     async with raw_http(answer) as (url, heads):
         source = McpToolset(
             url=url, allow=["127.0.0.1"], token="t0p", start_timeout=2, max_bytes=4_000
@@ -189,5 +189,5 @@ async def test_http_failures_end_the_run_with_reason(answer: bytes | None, told:
         async with runner_of(agent) as runner:
             with pytest.raises(RemoteFailed) as raised:
                 await said(runner)
-    assert told in str(raised.value) and "t0p" not in str(raised.value)
+    assert expected in str(raised.value) and "t0p" not in str(raised.value)
     assert b"authorization: bearer t0p" in heads[0].lower()

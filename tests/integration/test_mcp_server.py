@@ -52,10 +52,10 @@ def yes() -> mcp_types.ElicitResult:
 
 @ERAS
 async def test_calls_continue_conversations(mode: str) -> None:
-    heard: list[str | None] = []
+    received: list[str | None] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message)
+        received.append(message)
 
     async with Client(started("--sub-agents"), mode=mode) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -82,7 +82,7 @@ async def test_calls_continue_conversations(mode: str) -> None:
         note,
     ]
     assert text(small) == "result: paid 5" and text(clerk) == "filed"
-    assert heard == ["office calls pay", "office has answered"]
+    assert received == ["office calls pay", "office has answered"]
     assert wrong.is_error and "Expected `str`" in text(wrong)
     assert empty.is_error and "the message is empty" in text(empty)
 
@@ -131,17 +131,17 @@ async def test_client_without_elicitation_gets_instructions(mode: str, tmp_path:
 @ERAS
 async def test_cancelled_call_is_recorded(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         if message == "office: 待っています":
-            heard.set()
+            received.set()
 
     async with Client(started("--store", str(path)), mode=mode) as client:
         arguments = {"message": "wait 60", "conversation_id": "c"}
         async with asyncio.TaskGroup() as group:
             task = group.create_task(client.call_tool("office", arguments, progress_callback=hear))
-            await asyncio.wait_for(heard.wait(), 20)
+            await asyncio.wait_for(received.wait(), 20)
             task.cancel()
         after = await client.call_tool("office", {"message": "やあ", "conversation_id": "c"})
     assert text(after).startswith("言いました: やあ")
@@ -169,14 +169,14 @@ def url() -> Iterator[str]:
 async def test_http_server_answers_like_stdio(url: str, mode: str) -> None:
     person = Person(yes())
     async with Client(url, mode=mode, elicitation_callback=person) as client:
-        said = await client.call_tool("office", {"message": "やあ"})
+        spoken_text = await client.call_tool("office", {"message": "やあ"})
         paid = await client.call_tool("office", {"message": "pay 500"})
         async with asyncio.TaskGroup() as group:
             calls = [
                 group.create_task(client.call_tool("office", {"message": f"pay {n}"}))
                 for n in range(8)
             ]
-    assert text(said) == "言いました: やあ (first)"
+    assert text(spoken_text) == "言いました: やあ (first)"
     assert text(paid) == "result: paid 500" and len(person.asked) == 1
     assert [text(call.result()) for call in calls] == [f"result: paid {n}" for n in range(8)]
 
@@ -210,8 +210,8 @@ async def test_command_accepts_file_reference(tmp_path: Path) -> None:
         command=sys.executable, args=words, cwd=str(tmp_path), env=ENVIRONMENT
     )
     async with Client(server) as client:
-        said = await client.call_tool("office", {"message": "やあ"})
-    assert text(said).startswith("言いました: やあ")
+        spoken_text = await client.call_tool("office", {"message": "やあ"})
+    assert text(spoken_text).startswith("言いました: やあ")
 
 
 def test_command_rejects_unusable_model(

@@ -36,7 +36,7 @@ def redacting(*script: Any, **fields: Any) -> Agent:
     )
 
 
-def heard_by(model: ScriptedModel) -> list[str | None]:
+def received_by(model: ScriptedModel) -> list[str | None]:
     return [part.text for one in model.requests[0].messages for part in one.parts]
 
 
@@ -45,7 +45,7 @@ async def test_replaced_answer_is_not_visible() -> None:
     tree = SequentialAgent(name="s", sub_agents=[redacting(), Agent(name="b", model=model)])
     result = await turn(tree)
     assert messages(result) == [("a", "[redacted]"), ("b", "fine")]
-    assert heard_by(model) == ["[redacted]"]
+    assert received_by(model) == ["[redacted]"]
     assert result.state["out"] == "[redacted]"
     (draft,) = events_of_kind(result, EventKind.DRAFT)
     assert draft.text == SECRET and draft.usage is not None and draft.usage.llm_calls == 1
@@ -77,14 +77,14 @@ async def test_replaced_answer_of_workflow_replaces_its_messages() -> None:
         name="s", sub_agents=[says("first", "hello"), team, Agent(name="b", model=model)]
     )
     assert (await turn(tree)).text == "fine"
-    assert heard_by(model) == ["hello", f"{len(SECRET)} letters"]
+    assert received_by(model) == ["hello", f"{len(SECRET)} letters"]
 
 
 async def test_replaced_answer_in_branch_is_not_in_conversation() -> None:
     model = ScriptedModel("fine")
     beside = ParallelAgent(name="p", sub_agents=[redacting(), says("x", "other")])
     await turn(SequentialAgent(name="s", sub_agents=[beside, Agent(name="b", model=model)]))
-    assert heard_by(model) == ["[redacted]", "other"]
+    assert received_by(model) == ["[redacted]", "other"]
 
 
 @pytest.mark.parametrize("kept_by", ["after_agent_callback", "after_model_callback"])
@@ -130,7 +130,7 @@ async def test_message_of_callback_precedes_the_answer() -> None:
     first = says("a", "the answer", after_agent_callback=note)
     tree = SequentialAgent(name="s", sub_agents=[first, Agent(name="b", model=model)])
     assert messages(await turn(tree))[:2] == [("a", "(sources: a, b)"), ("a", "the answer")]
-    assert heard_by(model) == ["(sources: a, b)", "the answer"]
+    assert received_by(model) == ["(sources: a, b)", "the answer"]
 
 
 async def test_messages_of_concurrent_agents_survive_replacement() -> None:
@@ -155,7 +155,7 @@ async def test_messages_of_concurrent_agents_survive_replacement() -> None:
     model = ScriptedModel("fine")
     team = Does(name="team", do=both, sub_agents=[one, other])
     await turn(SequentialAgent(name="s", sub_agents=[team, Agent(name="b", model=model)]))
-    assert heard_by(model) == ["fast", "SLOW", "both"]
+    assert received_by(model) == ["fast", "SLOW", "both"]
 
 
 async def test_callback_answer_does_not_overwrite_existing_output() -> None:
@@ -211,16 +211,16 @@ async def test_before_callback_answer_is_written_to_output_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "expected"),
     [
         ('{"item": "お茶", "count": 2}', {"item": "お茶", "count": 2}),
         ("sold out", "sold out"),
     ],
 )
-async def test_stub_answer_is_parsed_if_it_matches_schema(text: str, kept: object) -> None:
+async def test_stub_answer_is_parsed_if_it_matches_schema(text: str, expected: object) -> None:
     agent = Agent(name="a", model=ScriptedModel(), output_key="order", output_schema=Order)
     config = RunConfig(stubs={"a": text})
-    assert (await turn(agent, config=config)).state["order"] == kept
+    assert (await turn(agent, config=config)).state["order"] == expected
 
 
 # Who keeps the conversation.

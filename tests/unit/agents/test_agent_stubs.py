@@ -93,13 +93,13 @@ async def test_stub_for_unknown_agent_is_rejected() -> None:
     model = ScriptedModel(call("used", request="x"), "done")
     root = Agent(name="root", model=model, tools=[used], memory=None)
     wrong = RunConfig(stubs={"iner": "fixed"})
-    told = "nobody under 'root' is called iner.*there are inner, root, used"
-    with pytest.raises(InvalidInput, match=told):
+    actual = "nobody under 'root' is called iner.*there are inner, root, used"
+    with pytest.raises(InvalidInput, match=actual):
         Runner(root, config=wrong)
     runner = Runner(root)
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=actual):
         await runner.run(**WHO, message="go", config=wrong)
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=actual):
         await runner.resume(**WHO, config=wrong)
     right = RunConfig(stubs={"inner": "fixed"})
     result = await runner.run(**WHO, message="go", config=right)

@@ -141,10 +141,10 @@ async def test_invalid_answer_is_corrected_with_the_error() -> None:
     agent = Agent(name="a", model=model, output_schema=Ticket, output_key="ticket", memory=None)
     result = await turn(agent)
     assert result.state == {"ticket": {"title": "Fire", "urgency": "low"}}
-    told = model.requests[2].messages
-    assert [message.role for message in told] == ["agent", "user", "agent", "user"]
-    assert told[0].text == bad
-    assert "JSON that matches the schema: Invalid enum value 'extreme'" in told[1].text
+    actual = model.requests[2].messages
+    assert [message.role for message in actual] == ["agent", "user", "agent", "user"]
+    assert actual[0].text == bad
+    assert "JSON that matches the schema: Invalid enum value 'extreme'" in actual[1].text
     faults = events_of_kind(result, EventKind.FAULT)
     assert [fault.text for fault in faults] == [bad, "no JSON at all"]
     assert (result.usage.llm_calls, len(messages(result))) == (3, 1)

@@ -11,14 +11,14 @@ from acc.domain.errors import InvalidInput
 
 
 @pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    module = ModuleType("shelf_of_agents")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    return module
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    created = ModuleType("test_agents")
+    monkeypatch.setitem(sys.modules, created.__name__, created)
+    return created
 
 
 @pytest.mark.parametrize(
-    ("held", "told"),
+    ("value", "expected"),
     [
         (exit_loop, "is a tool, not an agent; an agent may have it in tools"),
         (lambda name: Agent(name=name), "cannot be called to make an agent: missing a required"),
@@ -26,12 +26,12 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         (3, "is a int, not an agent of acc"),
     ],
 )
-def test_load_agent_rejects_other_objects(shelf: ModuleType, held: object, told: str) -> None:
-    shelf.held = held  # type: ignore[attr-defined] # a module may hold anything
-    with pytest.raises(InvalidInput, match=f"shelf_of_agents:held {told}"):
-        load_agent("shelf_of_agents:held")
+def test_load_agent_rejects_other_objects(module: ModuleType, value: object, expected: str) -> None:
+    module.root = value  # type: ignore[attr-defined] # a module may contain anything
+    with pytest.raises(InvalidInput, match=f"test_agents:root {expected}"):
+        load_agent("test_agents:root")
 
 
-def test_load_agent_calls_factory_without_arguments(shelf: ModuleType) -> None:
-    shelf.held = lambda name="made": Agent(name=name)  # type: ignore[attr-defined]
-    assert load_agent("shelf_of_agents:held").name == "made"
+def test_load_agent_calls_factory_without_arguments(module: ModuleType) -> None:
+    module.root = lambda name="made": Agent(name=name)  # type: ignore[attr-defined]
+    assert load_agent("test_agents:root").name == "made"

@@ -234,8 +234,8 @@ async def test_default_agent_needs_no_description() -> None:
     agents: list[BaseAgent] = [says("a", description="weather"), says("rest")]
     router = RouterAgent(name="r", sub_agents=agents, default="rest")
     runner = Runner(router)
-    told = [
+    actual = [
         (await runner.run(user_id="u", session_id="s", message=message)).text
         for message in ("the weather", "the news")
     ]
-    assert told == ["a", "rest"]
+    assert actual == ["a", "rest"]

@@ -253,8 +253,8 @@ async def test_branch_messages_are_visible_after_merge() -> None:
     agents = [Agent(name=n, model=m, memory=None) for n, m in zip("abc", models, strict=True)]
     both = ParallelAgent(name="p", sub_agents=agents[:2])
     await turn(SequentialAgent(name="s", sub_agents=[says("first"), both, agents[2]]))
-    heard = [[message.text for message in model.requests[0].messages] for model in models]
-    assert heard == [["first"], ["first"], ["first", "from a", "from b"]]
+    received = [[message.text for message in model.requests[0].messages] for model in models]
+    assert received == [["first"], ["first"], ["first", "from a", "from b"]]
 
 
 async def test_failed_branch_cancels_others() -> None:

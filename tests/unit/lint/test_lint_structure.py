@@ -58,10 +58,10 @@ def test_empty_and_long_instructions_are_reported() -> None:
     root = sequence(
         agent("empty", " "),
         agent("long", "x" * 4001),
-        Agent(name="by_code", description="Is told by a function", instruction=lambda ctx: ""),
+        Agent(name="by_code", description="Is actual by a function", instruction=lambda ctx: ""),
     )
-    told = findings(root, "single-responsibility")
-    assert [(level, names) for level, names, _ in told] == [
+    actual = findings(root, "single-responsibility")
+    assert [(level, names) for level, names, _ in actual] == [
         ("warning", ("empty",)),
         ("warning", ("long",)),
     ]

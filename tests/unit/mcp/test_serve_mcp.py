@@ -67,7 +67,7 @@ async def test_waiting_conversation_describes_how_to_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({"message": 3}, "Expected `str`"),
         ({"what": "x"}, "unknown field"),
@@ -77,9 +77,11 @@ async def test_waiting_conversation_describes_how_to_answer() -> None:
         ({"conversation_id": "c", "answers": [{"request_id": "r"}]}, "nothing_pending"),
     ],
 )
-async def test_invalid_call_becomes_error_result(arguments: Mapping[str, Any], told: str) -> None:
+async def test_invalid_call_becomes_error_result(
+    arguments: Mapping[str, Any], expected: str
+) -> None:
     turn = await offer("x").call("till", arguments)
-    assert turn.is_error and told in turn.text
+    assert turn.is_error and expected in turn.text
 
 
 async def test_unknown_agent_is_not_found() -> None:
@@ -126,7 +128,7 @@ def test_form_answer_converts_submitted_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"kind": EventKind.PROGRESS, "parts": text_part("半分")}, "a: 半分"),
         (
@@ -142,8 +144,8 @@ def test_form_answer_converts_submitted_form() -> None:
         ({"kind": EventKind.STATE}, ""),
     ],
 )
-def test_progress_text_contains_no_content(fields: Any, told: str) -> None:
-    assert progress_text(Event(**{"run_id": "r", "author": "a", **fields})) == told
+def test_progress_text_contains_no_content(fields: Any, expected: str) -> None:
+    assert progress_text(Event(**{"run_id": "r", "author": "a", **fields})) == expected
 
 
 class Odd(BaseAgent):

@@ -80,5 +80,5 @@ async def test_tool_downloads_a_file(url: str) -> None:
     assert (await runner.run(message="how long?", **KEYS)).text == "6"
     model = ScriptedModel(call("size_of", url=url), lambda prompt: f"{last_result(prompt)}")
     closed = Runner(Agent(name="desk", model=model, tools=[size_of]))
-    told = (await closed.run(message="how long?", **KEYS)).text
-    assert "AddressRefused" in told
+    actual = (await closed.run(message="how long?", **KEYS)).text
+    assert "AddressRefused" in actual

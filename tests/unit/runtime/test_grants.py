@@ -111,8 +111,8 @@ async def test_permissions_cannot_be_extended() -> None:
     def look(ctx: RunContext) -> str:
         return f"{sorted(ctx.call.permissions or ['all'])}"
 
-    async def seen(given: frozenset[str] | None, held: frozenset[str] | None) -> str:
-        context = CallContext(request_id="r", trace_id="t", caller="c", permissions=held)
+    async def seen(given: frozenset[str] | None, stored: frozenset[str] | None) -> str:
+        context = CallContext(request_id="r", trace_id="t", caller="c", permissions=stored)
         agent = SequentialAgent(
             name="s",
             sub_agents=[Does(name="worker", do=look)],

@@ -66,15 +66,15 @@ class TextMemory(NoteMemory):
 
 
 @pytest.mark.parametrize(
-    ("memory", "told"),
+    ("memory", "expected"),
     [
         (TextMemory, "its memory's view returned str: MemoryView(text=..., tokens=...) is wanted"),
         (lambda: 3, "makes its memory returned int: a MemoryPort is wanted"),
         (lambda: NoteMemory, "makes its memory returned the class NoteMemory: a MemoryPort"),
     ],
 )
-async def test_invalid_memory_is_rejected(memory: Any, told: str) -> None:
-    with pytest.raises(AgentFailed, match=re.escape(told)):
+async def test_invalid_memory_is_rejected(memory: Any, expected: str) -> None:
+    with pytest.raises(AgentFailed, match=re.escape(expected)):
         await seen_by_model(memory, "one")
 
 

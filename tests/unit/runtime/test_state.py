@@ -85,14 +85,14 @@ def test_recursive_value_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "expected"),
     [(Colour.RED, "red"), (OldColour.RED, "red"), (Size.BIG, 3), (Weight(2.5), 2.5), ((1,), [1])],
 )
-def test_subclasses_are_stored_as_base_types(value: Any, kept: Any) -> None:
+def test_subclasses_are_stored_as_base_types(value: Any, expected: Any) -> None:
     state = State({})
     state["key"] = value
     found = state["key"]
-    assert (type(found), found) == (type(kept), kept)
+    assert (type(found), found) == (type(expected), expected)
 
 
 def test_written_value_is_copied() -> None:
@@ -145,9 +145,9 @@ def test_removed_key_is_missing_until_written() -> None:
 
 def test_in_place_change_of_removed_list_is_ignored() -> None:
     state = State({"a": [1]})
-    held = state["a"]
+    stored = state["a"]
     del state["a"]
-    held.append(2)
+    stored.append(2)
     assert state.take() == ({}, ("a",))
 
 
@@ -160,8 +160,8 @@ def test_state_is_a_mutable_mapping() -> None:
 
 
 def test_rollback_restores_initial_state() -> None:
-    begun = {"a": 1, "b": [1], "c": 3}
-    state = State(begun)
+    start = {"a": 1, "b": [1], "c": 3}
+    state = State(start)
     state["a"] = 2
     state["a"] = 3
     state["b"].append(2)
@@ -169,7 +169,7 @@ def test_rollback_restores_initial_state() -> None:
     state["new"] = 1
     state.take()
     state.apply(*state.undo())
-    assert state.copy() == begun
+    assert state.copy() == start
 
 
 def test_written_returns_all_changes() -> None:

@@ -76,7 +76,7 @@ def test_nested_view_cannot_extend_access() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "before", "values", "kept"),
+    ("rule", "before", "values", "expected"),
     [
         ("first", None, [1, 2], 1),
         ("last", None, [1, 2], 2),
@@ -92,11 +92,11 @@ def test_nested_view_cannot_extend_access() -> None:
     ],
 )
 def test_merge_rules_combine_branch_writes(
-    rule: MergeRule, before: Any, values: list[Any], kept: Any
+    rule: MergeRule, before: Any, values: list[Any], expected: Any
 ) -> None:
     state = {} if before is None else {"key": before}
     wrote = [(f"b{n}", ({"key": value}, ())) for n, value in enumerate(values)]
-    assert merge_branches(state, wrote, {"key": rule}) == ({"key": kept}, ())
+    assert merge_branches(state, wrote, {"key": rule}) == ({"key": expected}, ())
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_removal_and_write_need_a_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "before", "values", "kept"),
+    ("rule", "before", "values", "stored"),
     [
         ("first", 1, [ABSENT, 5], ABSENT),
         ("first", 1, [5, ABSENT], 5),
@@ -151,18 +151,18 @@ def test_removal_and_write_need_a_rule() -> None:
     ],
 )
 def test_merge_rule_receives_removals(
-    rule: MergeRule, before: Any, values: list[Any], kept: Any
+    rule: MergeRule, before: Any, values: list[Any], stored: Any
 ) -> None:
     wrote: Sequence[Any] = [
         (f"b{n}", ({}, ("key",)) if value is ABSENT else ({"key": value}, ()))
         for n, value in enumerate(values)
     ]
-    expected = ({}, ("key",)) if kept is ABSENT else ({"key": kept}, ())
+    expected = ({}, ("key",)) if stored is ABSENT else ({"key": stored}, ())
     assert merge_branches({"key": before}, wrote, {"key": rule}) == expected
 
 
 @pytest.mark.parametrize(
-    ("before", "values", "kept"),
+    ("before", "values", "expected"),
     [
         ({"a": 1}, [{}, {"a": 1, "b": 2}], {"b": 2}),
         ({"a": 1}, [{"a": 5}, {"a": 1, "b": 2}], {"a": 5, "b": 2}),
@@ -175,9 +175,9 @@ def test_merge_rule_receives_removals(
         ({"old": 1}, [{"x": 1}, {"y": 2}], {"old": 1, "x": 1, "y": 2}),
     ],
 )
-def test_union_combines_changes_of_branches(before: Any, values: list[Any], kept: Any) -> None:
+def test_union_combines_changes_of_branches(before: Any, values: list[Any], expected: Any) -> None:
     wrote = [(f"b{n}", ({"key": value}, ())) for n, value in enumerate(values)]
-    assert merge_branches({"key": before}, wrote, {"key": "union"}) == ({"key": kept}, ())
+    assert merge_branches({"key": before}, wrote, {"key": "union"}) == ({"key": expected}, ())
 
 
 async def test_key_created_and_removed_in_branches_is_ignored() -> None:

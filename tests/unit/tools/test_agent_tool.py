@@ -54,14 +54,14 @@ async def test_agent_tool_shares_state_and_records_events() -> None:
 
 
 async def test_agent_tool_receives_only_the_request() -> None:
-    heard = ScriptedModel("quiet", repeat=True)
-    worker = Agent(name="worker", description="Works.", model=heard)
+    received = ScriptedModel("quiet", repeat=True)
+    worker = Agent(name="worker", description="Works.", model=received)
     asks = ScriptedModel("hm", call("worker", request="only this"), "done")
     chief = Agent(name="boss", model=asks, tools=[worker])
     runner = Runner(SequentialAgent(name="s", sub_agents=[says("before"), chief]))
     await runner.run(**WHO, message="a secret")
     await runner.run(**WHO, message="another")
-    prompt = heard.requests[0]
+    prompt = received.requests[0]
     assert (prompt.query, prompt.memory, prompt.messages) == ("only this", "", ())
 
 
@@ -215,6 +215,6 @@ async def test_usage_is_reported_per_response_and_in_total() -> None:
     result = await turn(boss(worker, calls=call("worker", request="x"), answer="d e"))
     assert (result.usage.llm_calls, result.usage.tool_calls) == (3, 1)
     assert result.usage.output_tokens == 5
-    told = [event.usage.llm_calls for event in result.events if event.usage is not None]
-    assert told == [1, 1, 1, 3]
+    actual = [event.usage.llm_calls for event in result.events if event.usage is not None]
+    assert actual == [1, 1, 1, 3]
     assert events_of_kind(result, EventKind.ENDED)[0].usage == result.usage

@@ -326,9 +326,9 @@ async def test_pydantic_output_is_stored_as_data() -> None:
     agent = Agent(name="a", model=model, output_schema=Table, output_key="table", memory=None)
     result = await turn(agent)
     assert result.state == {"table": {"no": 1, "guests": [ANN]}}
-    told = model.requests[1].messages[-1].parts[0].text
-    assert told is not None
-    assert "greater than or equal to 1" in told
+    actual = model.requests[1].messages[-1].parts[0].text
+    assert actual is not None
+    assert "greater than or equal to 1" in actual
     assert model.requests[0].output_schema == Table.model_json_schema()
 
 

@@ -103,15 +103,15 @@ async def test_invalid_arguments_are_not_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "told"),
+    ("parts", "expected"),
     [
         ((Part(text="no"), Part(text="more")), "no more"),
         ((), "without a message"),
     ],
 )
-async def test_error_response_becomes_error_result(parts: tuple[Part, ...], told: str) -> None:
+async def test_error_response_becomes_error_result(parts: tuple[Part, ...], expected: str) -> None:
     content, done, _ = await content_of(McpToolResult(parts=parts, is_error=True))
-    assert results(done)[0].is_error and told in content["error"]
+    assert results(done)[0].is_error and expected in content["error"]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ async def test_files_are_saved_as_artifacts() -> None:
     assert [name.rpartition(".")[2] for name in names[:2]] == ["png", "pdf"]
     assert content["files"][1]["media_type"] == "application/octet-stream"
     for name, part in zip(names, parts, strict=True):
-        held = await runner.load_artifact(name, user_id="u", session_id="s")
-        assert held is not None and held.data == part.raw
+        stored = await runner.load_artifact(name, user_id="u", session_id="s")
+        assert stored is not None and stored.data == part.raw
 
 
 async def test_long_result_is_truncated_and_saved() -> None:
@@ -159,8 +159,8 @@ async def test_long_result_is_truncated_and_saved() -> None:
     assert content["text"].startswith("長" * 20 + "\n[truncated: 20 of 50 characters")
     assert content["data"].startswith('{"x":"')
     name = content["text"].rpartition("artifact ")[2].rstrip("]")
-    held = await runner.load_artifact(name, user_id="u", session_id="s")
-    assert held is not None and held.text == "長" * 50
+    stored = await runner.load_artifact(name, user_id="u", session_id="s")
+    assert stored is not None and stored.text == "長" * 50
 
 
 async def test_destructive_tools_require_approval_by_default() -> None:
@@ -334,7 +334,7 @@ def test_unavailable_tool_accepts_any_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({}, "either a command that starts it or a url"),
         ({"command": ["x"], "url": "https://x.example"}, "either a command"),
@@ -353,8 +353,8 @@ def test_unavailable_tool_accepts_any_arguments() -> None:
         ({"command": ["x"], "prefix": "1 2"}, "valid name for a prefix"),
     ],
 )
-def test_invalid_options_are_rejected(fields: Any, told: str) -> None:
-    with pytest.raises(InvalidTree, match=told):
+def test_invalid_options_are_rejected(fields: Any, expected: str) -> None:
+    with pytest.raises(InvalidTree, match=expected):
         McpToolset(**fields)
 
 
@@ -390,11 +390,11 @@ def test_environment_accepts_values_or_names_and_is_hidden() -> None:
 
 
 def test_redact_secrets_removes_known_and_likely_secrets() -> None:
-    said = (
+    text = (
         "skipped-because-of api_key=abcdefgh12 and sk-abcdefghijkl, Bearer 1234567890, 鍵は秘密の鍵"
     )
-    told = redact_secrets(said, ["秘密の鍵", "of", ""])
-    assert told == "skipped-because-of api_key=*** and ***, Bearer ***, 鍵は***"
+    actual = redact_secrets(text, ["秘密の鍵", "of", ""])
+    assert actual == "skipped-because-of api_key=*** and ***, Bearer ***, 鍵は***"
 
 
 @pytest.mark.parametrize(
@@ -407,5 +407,5 @@ def test_redact_secrets_removes_known_and_likely_secrets() -> None:
     ],
 )
 def test_redact_secrets_finds_encoded_secrets(written: str) -> None:
-    told = redact_secrets(f"100% of ?key={written}&n=1", ["zebra/quilt 9 鍵"])
-    assert told == "100% of ?key=***&n=1"
+    actual = redact_secrets(f"100% of ?key={written}&n=1", ["zebra/quilt 9 鍵"])
+    assert actual == "100% of ?key=***&n=1"

@@ -39,8 +39,8 @@ async def test_results_have_the_order_of_calls() -> None:
 
     model = ScriptedModel([call("wait", seconds=0.02), call("wait", seconds=0.0)], "done")
     result = await turn(Agent(name="a", model=model, tools=[wait], memory=None))
-    told = [m.parts[0].result for m in model.requests[1].messages if m.role == "tool"]
-    assert [(r.call_id, r.content) for r in told if r] == [("call-1", 0.02), ("call-2", 0.0)]
+    actual = [m.parts[0].result for m in model.requests[1].messages if m.role == "tool"]
+    assert [(r.call_id, r.content) for r in actual if r] == [("call-1", 0.02), ("call-2", 0.0)]
     assert model.requests[1].messages[0].role == "agent"
     assert results(result) == [0.0, 0.02]
     assert result.usage.tool_calls == 2
@@ -115,7 +115,7 @@ class Receipt:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         ("text", "text"),
         (None, None),
@@ -126,13 +126,13 @@ class Receipt:
         (b"raw", "cmF3"),
     ],
 )
-async def test_result_is_converted_to_json_data(value: Any, told: Any) -> None:
+async def test_result_is_converted_to_json_data(value: Any, expected: Any) -> None:
     @tool
     def give() -> Any:
         """Give."""
         return value
 
-    assert results(await use(give, calls=call("give"))) == [told]
+    assert results(await use(give, calls=call("give"))) == [expected]
 
 
 async def test_tool_timeout_returns_error_and_closes_state() -> None:
@@ -232,7 +232,7 @@ async def test_valid_call_resets_repair_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("permissions", "told"),
+    ("permissions", "expected"),
     [
         (None, "paid"),
         (frozenset({"pay", "read"}), "paid"),
@@ -240,7 +240,7 @@ async def test_valid_call_resets_repair_count() -> None:
     ],
 )
 async def test_required_permission_is_checked(
-    permissions: frozenset[str] | None, told: Any
+    permissions: frozenset[str] | None, expected: Any
 ) -> None:
     @tool(requires="pay")
     def pay(ctx: ToolContext) -> str:
@@ -249,7 +249,7 @@ async def test_required_permission_is_checked(
         return "paid"
 
     context = CallContext(request_id="r", trace_id="t", caller="c", permissions=permissions)
-    assert results(await use(pay, calls=call("pay"), context=context)) == [told]
+    assert results(await use(pay, calls=call("pay"), context=context)) == [expected]
 
 
 async def test_tool_context_has_identifiers() -> None:

@@ -100,8 +100,8 @@ async def test_started_tool_reports_outcome_without_permission(
     ship, shipped = till(confirm=False, long_running=True)
     runner, waiting = await paused(clerk(ship))
     result = await runner.resume(**WHO, answers=[answered(waiting.requests[0].id)], context=may())
-    told = [None] if answered is approve else [{"status": "denied", "reason": _NO}]
-    assert (result.text, results(result), shipped) == ("done", told, [1])
+    actual = [None] if answered is approve else [{"status": "denied", "reason": _NO}]
+    assert (result.text, results(result), shipped) == ("done", actual, [1])
     assert result.usage.tool_calls == 1
 
 
