@@ -132,7 +132,7 @@ async def test_cancelled_request_has_used_nothing() -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(40):
             group.create_task(in_line(model, 0.01))
-    assert len(inner.asked) == 600
+    assert len(inner.requests) == 600
     await clock.sleep(0.2)
     async with asyncio.timeout(2):  # with the places of all forty it would take four seconds
         await model.complete(Prompt(query="q"))
