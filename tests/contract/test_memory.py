@@ -35,7 +35,7 @@ async def test_a_memory_is_empty_or_bounded_at_first_and_counts_what_it_shows(ki
     view = await memory.view(signal)
     assert view.tokens <= 512
     assert bool(view.text) == bool(view.tokens)
-    await memory.keep(signal, Decision(turn_id=1, text="Noted."))
+    await memory.record(signal, Decision(turn_id=1, text="Noted."))
     later = await memory.view(TurnSignal(turn_id=2, text="Who is the lead?"))
     assert bool(later.text) == bool(later.tokens)
 
@@ -45,7 +45,7 @@ async def test_two_memories_of_a_kind_share_nothing(kind: str) -> None:
     one, other = make(kind), make(kind)
     signal = TurnSignal(turn_id=1, text="The secret word is quince.")
     await one.view(signal)
-    await one.keep(signal, Decision(turn_id=1, text="Noted: quince."))
+    await one.record(signal, Decision(turn_id=1, text="Noted: quince."))
     assert "quince" not in (await other.view(TurnSignal(turn_id=2, text="Which word?"))).text
 
 
@@ -57,7 +57,7 @@ async def test_the_same_turns_give_the_same_view(kind: str) -> None:
         for turn in range(1, 6):
             signal = TurnSignal(turn_id=turn, text=f"Item {turn} costs {turn * 7} EUR.")
             view = await memory.view(signal)
-            await memory.keep(signal, Decision(turn_id=turn, text="ok"))
+            await memory.record(signal, Decision(turn_id=turn, text="ok"))
         views.append(view)
     assert views[0] == views[1]
 
@@ -108,7 +108,7 @@ async def test_the_best_match_comes_first_in_english_and_japanese(
         ]
     )
     found = await store.recall(cue, limit=3)
-    assert found[0].artifact.text == best
+    assert found[0].evidence.text == best
     assert len(found) <= 3
 
 
@@ -117,21 +117,21 @@ async def test_recall_is_bounded_and_finds_what_was_added_last(store: Bm25Eviden
         await store.add([artifact(number, f"Ticket {number} concerns printer p-{number}.")])
     found = await store.recall("Which ticket concerns printer p-199?", limit=7)
     assert len(found) == 7
-    assert found[0].artifact.id == "a199"
+    assert found[0].evidence.id == "a199"
 
 
 async def test_the_same_id_is_kept_once(store: Bm25EvidenceStore) -> None:
     await store.add([artifact(1, "The lead is Bo.")])
     await store.add([artifact(1, "The lead is Zoe.")])
     found = await store.recall("lead", limit=5)
-    assert [candidate.artifact.text for candidate in found] == ["The lead is Bo."]
+    assert [candidate.evidence.text for candidate in found] == ["The lead is Bo."]
 
 
 async def test_a_chain_of_replacements_points_to_the_newest(store: Bm25EvidenceStore) -> None:
     await store.add([artifact(n, f"The limit is {n} days.") for n in (1, 2, 3)])
     await store.supersede("a1", "a2")
     await store.supersede("a2", "a3")
-    found = {c.artifact.id: c.superseded_by for c in await store.recall("limit days", limit=5)}
+    found = {c.evidence.id: c.superseded_by for c in await store.recall("limit days", limit=5)}
     assert {key: value.id if value else None for key, value in found.items()} == {
         "a1": "a3",
         "a2": "a3",

@@ -5,7 +5,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_strategies import STATES
 
-from acc.domain.ccs import SMALLEST_BUDGET, CountTokens, check_limits, fit, render_state
+from acc.domain.ccs import (
+    MIN_BUDGET_TOKENS,
+    CountTokens,
+    fit_to_budget,
+    render_state,
+    validate_state,
+)
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import (
     ArtifactReference,
@@ -54,13 +60,13 @@ counters = st.sampled_from([len, quarters, doubled])
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(STATES, st.integers(min_value=SMALLEST_BUDGET, max_value=800), counters)
+@given(STATES, st.integers(min_value=MIN_BUDGET_TOKENS, max_value=800), counters)
 def test_state_fits_and_gives_way_in_order_whatever_it_holds(
     state: CompressedCognitiveState, budget: int, count: CountTokens
 ) -> None:
-    smaller, dropped, tokens = fit(state, budget, count)
+    smaller, dropped, tokens = fit_to_budget(state, budget, count)
     assert tokens == count(render_state(smaller)) <= budget
-    check_limits(smaller)
+    validate_state(smaller)
     if any(loss.startswith(("goal_orientation", "constraints")) for loss in dropped):
         kept = replace(
             smaller, goal_orientation="", constraints=(), uncertainty_signal=UncertaintySignal()
@@ -78,13 +84,13 @@ def test_nothing_is_dropped_when_the_state_fits(
     state: CompressedCognitiveState, count: CountTokens
 ) -> None:
     tokens = count(render_state(state))
-    assert fit(state, max(SMALLEST_BUDGET, tokens), count) == (state, (), tokens)
+    assert fit_to_budget(state, max(MIN_BUDGET_TOKENS, tokens), count) == (state, (), tokens)
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(STATES, st.integers(min_value=SMALLEST_BUDGET, max_value=400))
+@given(STATES, st.integers(min_value=MIN_BUDGET_TOKENS, max_value=400))
 def test_every_item_is_kept_or_reported(state: CompressedCognitiveState, budget: int) -> None:
-    smaller, dropped, _ = fit(state, budget, len)
+    smaller, dropped, _ = fit_to_budget(state, budget, len)
     for name in ("episodic_trace", "focal_entities", "relational_map"):
         lost = [loss for loss in dropped if loss.startswith(f"{name}: ")]
         kept = [f"{name}: {item}" for item in getattr(smaller, name)]
@@ -95,8 +101,8 @@ def test_every_item_is_kept_or_reported(state: CompressedCognitiveState, budget:
 
 
 def test_fields_give_way_in_a_fixed_order_oldest_item_first() -> None:
-    for budget in range(SMALLEST_BUDGET, len(render_state(FULL))):
-        _, dropped, _ = fit(FULL, budget, len)
+    for budget in range(MIN_BUDGET_TOKENS, len(render_state(FULL))):
+        _, dropped, _ = fit_to_budget(FULL, budget, len)
         assert dropped == ORDER[: len(dropped)]
 
 
@@ -107,21 +113,21 @@ def test_older_facts_and_entities_give_way_before_anything_else() -> None:
         predictive_cue="next: answer",
         retrieved_artifacts=(ArtifactReference(artifact_id="t1.1", provenance="user turn 1"),),
     )
-    dropped = fit(full, len(render_state(full)) - 100, len)[1]
+    dropped = fit_to_budget(full, len(render_state(full)) - 100, len)[1]
     assert dropped[:4] == tuple(f"focal_entities: host(web-{n})" for n in range(4))
     assert dropped[4:] == tuple(f"relational_map: fact(item {n} is blue)" for n in range(2))
 
 
 def test_small_state_is_kept_whole_by_the_smallest_budget() -> None:
     state = CompressedCognitiveState(constraints=(StandingConstraint(text="be brief"),))
-    assert fit(state, SMALLEST_BUDGET, len) == (state, (), len("constraints: be brief"))
+    assert fit_to_budget(state, MIN_BUDGET_TOKENS, len) == (state, (), len("constraints: be brief"))
 
 
 def test_level_of_uncertainty_goes_when_nothing_else_is_left() -> None:
     unsure = CompressedCognitiveState(
         uncertainty_signal=UncertaintySignal(level=UncertaintyLevel.HIGH)
     )
-    state, dropped, tokens = fit(unsure, SMALLEST_BUDGET, doubled)
+    state, dropped, tokens = fit_to_budget(unsure, MIN_BUDGET_TOKENS, doubled)
     assert (state, tokens) == (CompressedCognitiveState(), 0)
     assert dropped == ("uncertainty_signal: level",)
 
@@ -131,16 +137,16 @@ def test_items_over_a_fields_limit_are_dropped_whatever_the_budget() -> None:
         episodic_trace=tuple(f"turn {n}" for n in range(8)),
         uncertainty_signal=UncertaintySignal(unconfirmed=tuple("abcdefgh")),
     )
-    smaller, dropped, _ = fit(state, 10_000, len)
+    smaller, dropped, _ = fit_to_budget(state, 10_000, len)
     assert dropped == (
         "episodic_trace: turn 0",
         "episodic_trace: turn 1",
         "uncertainty_signal: a",
         "uncertainty_signal: b",
     )
-    check_limits(smaller)
+    validate_state(smaller)
 
 
 def test_budget_below_the_smallest_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="a token budget of 31 is too small: the least is 32"):
-        fit(CompressedCognitiveState(), 31, len)
+    with pytest.raises(InvalidInput, match="at least 32 tokens, got 31"):
+        fit_to_budget(CompressedCognitiveState(), 31, len)

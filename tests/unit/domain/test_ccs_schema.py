@@ -3,7 +3,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from state_strategies import STATES
 
-from acc.domain.ccs import LIMITS, as_payload, check_limits, parse_state
+from acc.domain.ccs import LIMITS, parse_state, to_payload, validate_state
 from acc.domain.errors import InvalidState
 from acc.domain.value_objects.ccs import (
     ArtifactReference,
@@ -12,7 +12,7 @@ from acc.domain.value_objects.ccs import (
     UncertaintySignal,
 )
 
-EMPTY = as_payload(CompressedCognitiveState())
+EMPTY = to_payload(CompressedCognitiveState())
 json_like = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
@@ -35,8 +35,8 @@ near_payloads = st.fixed_dictionaries(
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES)
 def test_state_survives_its_payload(state: CompressedCognitiveState) -> None:
-    check_limits(state)
-    assert parse_state(as_payload(state)) == state
+    validate_state(state)
+    assert parse_state(to_payload(state)) == state
 
 
 @given(json_like | near_payloads)
@@ -47,7 +47,7 @@ def test_any_payload_becomes_a_state_or_an_error_naming_a_field(payload: object)
         assert error.field
         assert error.fault
     else:
-        assert parse_state(as_payload(state)) == state
+        assert parse_state(to_payload(state)) == state
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_any_payload_becomes_a_state_or_an_error_naming_a_field(payload: object)
         ({"episodic_trace": [""]}, "episodic_trace[0]", "is empty"),
         ({"episodic_trace": ["あ" * 241]}, "episodic_trace[0]", "has 241 characters"),
         ({"semantic_gist": None}, "semantic_gist", "must be text, not NoneType"),
-        ({"semantic_gist": "two\nlines"}, "semantic_gist", "must be one clean line"),
-        ({"semantic_gist": "two  spaces"}, "semantic_gist", "must be one clean line"),
-        ({"semantic_gist": "全角　空白"}, "semantic_gist", "must be one clean line"),
-        ({"semantic_gist": "a\u202eb"}, "semantic_gist", "must be one clean line"),
-        ({"semantic_gist": "a\ud800"}, "semantic_gist", "must be one clean line"),
-        ({"focal_entities": ["nginx"]}, "focal_entities", "not of the form kind(content)"),
-        ({"relational_map": ["After(a)"]}, "relational_map", "not of the form kind(content)"),
+        ({"semantic_gist": "two\nlines"}, "semantic_gist", "must be one normalised line"),
+        ({"semantic_gist": "two  spaces"}, "semantic_gist", "must be one normalised line"),
+        ({"semantic_gist": "全角　空白"}, "semantic_gist", "must be one normalised line"),
+        ({"semantic_gist": "a\u202eb"}, "semantic_gist", "must be one normalised line"),
+        ({"semantic_gist": "a\ud800"}, "semantic_gist", "must be one normalised line"),
+        ({"focal_entities": ["nginx"]}, "focal_entities", "must have the form kind(content)"),
+        ({"relational_map": ["After(a)"]}, "relational_map", "must have the form kind(content)"),
         ({"constraints": ["x"]}, "constraints[0]", "must be an object, not str"),
         ({"constraints": [{"text": "x"}]}, "constraints[0].set_by", "is missing"),
         (
@@ -113,7 +113,7 @@ def test_state_must_be_an_object() -> None:
 def test_state_built_in_code_is_held_to_the_schema() -> None:
     constraint = StandingConstraint(text="x" * 401)
     with pytest.raises(InvalidState, match=r"constraints\[0\].text: has 401 characters"):
-        check_limits(CompressedCognitiveState(constraints=(constraint,)))
+        validate_state(CompressedCognitiveState(constraints=(constraint,)))
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_a_fault_is_found_in_each_field(
     state: CompressedCognitiveState, request: pytest.FixtureRequest
 ) -> None:
     with pytest.raises(InvalidState) as error:
-        check_limits(state)
+        validate_state(state)
     assert error.value.field.startswith(request.node.callspec.id)
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(STATES)
 def test_a_sound_state_built_in_code_passes(state: CompressedCognitiveState) -> None:
-    check_limits(state)
+    validate_state(state)

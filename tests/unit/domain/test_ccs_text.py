@@ -2,7 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from state_strategies import ANY_TEXT, STATES
 
-from acc.domain.ccs import LIMITS, parse_text, render_items, render_state
+from acc.domain.ccs import LIMITS, parse_text, render_state
 from acc.domain.errors import InvalidState
 from acc.domain.value_objects.ccs import (
     ArtifactReference,
@@ -55,16 +55,12 @@ def test_empty_state_is_an_empty_text() -> None:
     assert parse_text("\n") == CompressedCognitiveState()
 
 
-def test_empty_fields_have_no_items() -> None:
-    assert [render_items(CompressedCognitiveState(), name) for name in LIMITS] == [[]] * 9
-
-
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("hello", "text: a line must start with a field and a colon: 'hello'"),
         ("mood: calm", "text: a line must start with a field"),
-        ("semantic_gist: a\nsemantic_gist: b", "semantic_gist: stands twice"),
+        ("semantic_gist: a\nsemantic_gist: b", "semantic_gist: occurs more than once"),
         ("retrieved_artifacts: a7", r"retrieved_artifacts\[0\].provenance: is empty"),
         ("uncertainty_signal: unsure", "uncertainty_signal.level: must be one of"),
         ("episodic_trace: a | ", r"episodic_trace\[1\]: is empty"),

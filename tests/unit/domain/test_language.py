@@ -4,20 +4,19 @@ from hypothesis import strategies as st
 from state_strategies import ANY_TEXT
 
 from acc.domain.language import (
-    clean,
     contains_text,
     identifiers,
     is_japanese,
     is_negated,
     names,
     numbers,
-    one_line,
     sentences,
     stem,
     term_list,
     terms,
     values,
 )
+from acc.domain.text import normalize_text, one_line
 
 
 @pytest.mark.parametrize(
@@ -32,14 +31,14 @@ from acc.domain.language import (
     ],
 )
 def test_clean_normalises_and_removes_what_cannot_be_seen(text: str, expected: str) -> None:
-    assert clean(text) == expected
+    assert normalize_text(text) == expected
 
 
 @given(ANY_TEXT)
 def test_clean_text_stays_as_it_is(text: str) -> None:
-    assert clean(clean(text)) == clean(text)
+    assert normalize_text(normalize_text(text)) == normalize_text(text)
     assert one_line(one_line(text)) == one_line(text)
-    clean(text).encode("utf-8")
+    normalize_text(text).encode("utf-8")
 
 
 def test_letters_parted_by_an_invisible_mark_combine() -> None:
@@ -217,7 +216,7 @@ def test_part_is_found_whole_whatever_case_width_and_spacing(
 @given(st.integers(0, 10_000), st.integers(0, 9), ANY_TEXT)
 def test_number_is_never_found_inside_a_longer_one(number: int, digit: int, around: str) -> None:
     words = "".join(character for character in around if not character.isnumeric())
-    words = "".join(c for c in words if not any(d.isnumeric() for d in clean(c)))
+    words = "".join(c for c in words if not any(d.isnumeric() for d in normalize_text(c)))
     assert not contains_text(f"{words} {number}{digit} {words}", f"{number}")
     assert not contains_text(f"{words} 1{number} {words}", f"{number}")
     assert contains_text(f"{words} {number} {words}", f"{number}")

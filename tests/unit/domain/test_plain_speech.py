@@ -2,8 +2,8 @@
 
 import pytest
 
-from acc.domain.format_rules import is_question, lifted_by, lifts, read_rule
-from acc.domain.language import said, shown
+from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes
+from acc.domain.language import direct_sentences, quoted_sentences
 from acc.domain.statements import frame, supersedes
 from acc.domain.value_objects.format_rule import RuleKind as K
 
@@ -107,7 +107,7 @@ def test_a_plain_order_is_a_rule_that_lasts(sentence: str) -> None:
     ],
 )
 def test_speaking_of_a_lift_lifts_nothing(sentence: str) -> None:
-    assert not lifts(sentence)
+    assert not is_revocation(sentence)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_speaking_of_a_lift_lifts_nothing(sentence: str) -> None:
     ],
 )
 def test_an_ordinary_lift_is_understood(sentence: str, rule: str) -> None:
-    assert lifts(sentence)
-    assert lifted_by(sentence, rule)
+    assert is_revocation(sentence)
+    assert revokes(sentence, rule)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_an_ordinary_lift_is_understood(sentence: str, rule: str) -> None:
     ],
 )
 def test_a_lift_leaves_its_sibling_alone(sentence: str, rule: str) -> None:
-    assert lifts(sentence)
-    assert not lifted_by(sentence, rule)
+    assert is_revocation(sentence)
+    assert not revokes(sentence, rule)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_lift_leaves_its_sibling_alone(sentence: str, rule: str) -> None:
     ],
 )
 def test_words_that_are_handed_over_are_shown(text: str, theirs: str) -> None:
-    assert theirs in shown(text)
-    assert theirs not in said(text)
+    assert theirs in quoted_sentences(text)
+    assert theirs not in direct_sentences(text)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_words_that_are_handed_over_are_shown(text: str, theirs: str) -> None:
     ],
 )
 def test_ones_own_note_is_said(text: str) -> None:
-    assert shown(text) == ()
+    assert quoted_sentences(text) == ()
 
 
 @pytest.mark.parametrize(

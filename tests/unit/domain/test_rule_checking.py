@@ -2,16 +2,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.domain.format_rules import OMISSIONS, breach, count_bullets, count_characters, count_words
-from acc.domain.value_objects.format_rule import NUMBERED, WORDED, Rule, RuleKind
+from acc.domain.format_rules import (
+    OMISSION_KINDS,
+    count_bullets,
+    count_characters,
+    count_words,
+    violation,
+)
+from acc.domain.value_objects.format_rule import NUMERIC_KINDS, TEXT_KINDS, FormatRule, RuleKind
 
 
-def counted(kind: RuleKind, number: int) -> Rule:
-    return Rule(kind=kind, number=number)
+def counted(kind: RuleKind, number: int) -> FormatRule:
+    return FormatRule(kind=kind, number=number)
 
 
-def worded(kind: RuleKind, *words: str) -> Rule:
-    return Rule(kind=kind, words=words)
+def worded(kind: RuleKind, *words: str) -> FormatRule:
+    return FormatRule(kind=kind, words=words)
 
 
 @pytest.mark.parametrize(
@@ -98,19 +104,19 @@ def test_characters_are_counted_without_spaces_and_line_ends() -> None:
         (worded(RuleKind.POLICY), "anything", ""),
     ],
 )
-def test_breach_says_how_an_answer_breaks_a_rule(rule: Rule, answer: str, fault: str) -> None:
-    found = breach(rule, answer)
+def test_breach_says_how_an_answer_breaks_a_rule(rule: FormatRule, answer: str, fault: str) -> None:
+    found = violation(rule, answer)
     assert found.startswith(fault) if fault else found == ""
 
 
 @pytest.mark.parametrize("kind", list(RuleKind))
 @given(answer=st.text(st.characters(), max_size=80))
 def test_any_answer_can_be_checked(kind: RuleKind, answer: str) -> None:
-    number, words = int(kind in NUMBERED), ("a",) if kind in WORDED else ()
-    assert isinstance(breach(Rule(kind=kind, number=number, words=words), answer), str)
+    number, words = int(kind in NUMERIC_KINDS), ("a",) if kind in TEXT_KINDS else ()
+    assert isinstance(violation(FormatRule(kind=kind, number=number, words=words), answer), str)
 
 
 def test_omissions_are_the_rules_broken_by_leaving_something_out() -> None:
-    assert RuleKind.ENDS_WITH in OMISSIONS
-    assert RuleKind.MAX_WORDS not in OMISSIONS
-    assert RuleKind.FORBID not in OMISSIONS
+    assert RuleKind.ENDS_WITH in OMISSION_KINDS
+    assert RuleKind.MAX_WORDS not in OMISSION_KINDS
+    assert RuleKind.FORBID not in OMISSION_KINDS

@@ -6,9 +6,9 @@ from acc.domain.format_rules import (
     is_directive,
     is_doubtful,
     is_question,
-    lifted_by,
-    lifts,
+    is_revocation,
     read_rule,
+    revokes,
     states_goal,
 )
 
@@ -41,8 +41,8 @@ CLOSING_JAPANESE = "毎回「ご安全に」で締めてください。"
 def test_lifting_sentence_ends_the_rule_it_names_and_no_other(
     sentence: str, rule_text: str, ends: bool
 ) -> None:
-    assert lifts(sentence)
-    assert lifted_by(sentence, rule_text) is ends
+    assert is_revocation(sentence)
+    assert revokes(sentence, rule_text) is ends
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_lifting_sentence_ends_the_rule_it_names_and_no_other(
     ],
 )
 def test_sentence_that_ends_no_rule_lifts_nothing(sentence: str) -> None:
-    assert not lifts(sentence)
+    assert not is_revocation(sentence)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_any_text_can_be_read(text: str) -> None:
     ):
         found = read_rule(sentence)
         assert found is None or found.text
-        assert isinstance(lifted_by(sentence, sentence), bool)
+        assert isinstance(revokes(sentence, sentence), bool)
         assert is_directive(sentence) in (True, False)
         assert is_question(sentence) in (True, False)
         assert is_doubtful(sentence) in (True, False)

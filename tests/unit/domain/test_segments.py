@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from state_strategies import ANY_TEXT
 
-from acc.domain.language import Origin, clean, said, segments, shown
+from acc.domain.language import Origin, direct_sentences, quoted_sentences, segments
+from acc.domain.text import normalize_text
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ from acc.domain.language import Origin, clean, said, segments, shown
 def test_what_is_merely_shown_is_told_from_what_is_said(text: str, quoted: list[str]) -> None:
     found = [segment.text for segment in segments(text) if segment.origin is Origin.QUOTED]
     assert found == quoted
-    assert shown(text)
+    assert quoted_sentences(text)
 
 
 @pytest.mark.parametrize(
@@ -66,23 +67,23 @@ def test_what_is_merely_shown_is_told_from_what_is_said(text: str, quoted: list[
     ],
 )
 def test_own_words_stay_ones_own(text: str) -> None:
-    assert [segment.origin for segment in segments(text)] == [Origin.SAID]
-    assert " ".join(said(text)) == clean(text)
-    assert shown(text) == ()
+    assert [segment.origin for segment in segments(text)] == [Origin.DIRECT]
+    assert " ".join(direct_sentences(text)) == normalize_text(text)
+    assert quoted_sentences(text) == ()
 
 
 def test_words_around_a_quotation_are_still_said() -> None:
     text = 'The vendor wrote: "Ignore the limit." They wrote: "Wipe every host." What now?'
-    assert said(text) == ("The vendor wrote:", "They wrote:", "What now?")
-    assert shown(text) == ("Ignore the limit.", "Wipe every host.")
+    assert direct_sentences(text) == ("The vendor wrote:", "They wrote:", "What now?")
+    assert quoted_sentences(text) == ("Ignore the limit.", "Wipe every host.")
 
 
 def test_overlapping_quotations_are_shown_once() -> None:
     text = 'Bob wrote: "see 「必ず全台を停止してください」と there".'
-    assert shown(text) == ("see 「必ず全台を停止してください」と there",)
+    assert quoted_sentences(text) == ("see 「必ず全台を停止してください」と there",)
 
 
 @given(ANY_TEXT)
 def test_any_text_is_cut_into_segments_with_content(text: str) -> None:
     assert all(segment.text.strip() for segment in segments(text))
-    assert isinstance(said(text) + shown(text), tuple)
+    assert isinstance(direct_sentences(text) + quoted_sentences(text), tuple)

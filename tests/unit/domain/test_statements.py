@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from state_strategies import ANY_TEXT
 
-from acc.domain.language import LONGEST_SENTENCE
+from acc.domain.language import MAX_SENTENCE_LENGTH
 from acc.domain.statements import frame, same_subject, supersedes
 
 BUDGET = "The error budget is 30 minutes."
@@ -125,7 +125,7 @@ def test_sentence_without_a_subject_has_no_frame(sentence: str) -> None:
 
 
 def test_endless_sentence_has_no_frame() -> None:
-    assert frame("The limit is " + "4" * LONGEST_SENTENCE) is None
+    assert frame("The limit is " + "4" * MAX_SENTENCE_LENGTH) is None
 
 
 @given(ANY_TEXT, ANY_TEXT)

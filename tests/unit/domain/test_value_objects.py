@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from acc.domain.value_objects.ccs import CompressedCognitiveState, body
+from acc.domain.value_objects.ccs import CompressedCognitiveState, item_content
 from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
     ClaimVerdict,
@@ -18,7 +18,13 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
     jobs_of,
 )
-from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, WORDED, Rule, RuleKind
+from acc.domain.value_objects.format_rule import (
+    EXCLUSIVE_KINDS,
+    NUMERIC_KINDS,
+    TEXT_KINDS,
+    FormatRule,
+    RuleKind,
+)
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
 from acc.domain.value_objects.memory import Evidence, Source
 from acc.domain.value_objects.scenario import Expectation
@@ -68,8 +74,8 @@ def _scores(score: float) -> OutcomeScores:
             lambda: AgentTurnResponse(agent_name="a", response_text="", memory_tokens=-1),
             "memory_tokens cannot be negative",
         ),
-        (lambda: Rule(kind=RuleKind.MAX_WORDS), "at least 1"),
-        (lambda: Rule(kind=RuleKind.FORBID, words=(" ",)), "not blank"),
+        (lambda: FormatRule(kind=RuleKind.MAX_WORDS), ">= 1"),
+        (lambda: FormatRule(kind=RuleKind.FORBID, words=(" ",)), "not blank"),
         (lambda: Expectation(any_of=()), "not blank"),
         (lambda: Expectation(any_of=("x", " ")), "not blank"),
     ],
@@ -135,7 +141,7 @@ def test_unjudged_turn_carries_its_error() -> None:
     ],
 )
 def test_body_is_the_content_of_a_typed_item(item: str, content: str) -> None:
-    assert body(item) == content
+    assert item_content(item) == content
 
 
 @pytest.mark.parametrize(
@@ -176,6 +182,6 @@ def test_run_has_one_episode_per_scenario_and_seed_in_order() -> None:
 
 
 def test_every_rule_kind_is_numbered_worded_or_neither() -> None:
-    assert not NUMBERED & WORDED
-    assert NUMBERED < SINGULAR
-    assert RuleKind.FORBID not in SINGULAR
+    assert not NUMERIC_KINDS & TEXT_KINDS
+    assert NUMERIC_KINDS < EXCLUSIVE_KINDS
+    assert RuleKind.FORBID not in EXCLUSIVE_KINDS

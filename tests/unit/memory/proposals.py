@@ -87,7 +87,7 @@ async def say(memory: AccMemory, text: str, *, turn_id: int = 1, **how: Any) -> 
     """Live through a turn and return what the loop did."""
     signal = TurnSignal(turn_id=turn_id, text=text, **how)
     trace = (await memory.view(signal)).trace
-    await memory.keep(signal, Decision(turn_id=turn_id, text="Noted."))
+    await memory.record(signal, Decision(turn_id=turn_id, text="Noted."))
     assert trace is not None
     return trace
 

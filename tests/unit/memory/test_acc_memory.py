@@ -2,12 +2,12 @@
 
 import pytest
 
-from acc.application.memory.acc import AccMemory, artifacts_of
+from acc.application.memory.acc import AccMemory, extract_evidence
 from acc.bootstrap.memory import acc_memory
 from acc.domain.ccs import parse_text, render_state
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.ccs import CompressedCognitiveState
-from acc.domain.value_objects.memory import Decision, RefusalReason, Source, TurnSignal, TurnTrace
+from acc.domain.value_objects.memory import Decision, RejectionReason, Source, TurnSignal, TurnTrace
 
 
 async def say(
@@ -17,7 +17,7 @@ async def say(
     for turn_id, text in enumerate(texts, start=first):
         signal = TurnSignal(turn_id=turn_id, text=text, author=author)
         trace = (await memory.view(signal)).trace
-        await memory.keep(signal, Decision(turn_id=turn_id, text=answer))
+        await memory.record(signal, Decision(turn_id=turn_id, text=answer))
     assert trace is not None
     return trace
 
@@ -176,8 +176,8 @@ async def test_superseded_evidence_is_refused_with_what_replaced_it(
     filler = [f"Ticket OPS-{n} is about printer {n}." for n in range(100, 140)]
     await say(memory, old, *filler, new, *filler)
     trace = await say(memory, question, first=90)
-    refused = {r.artifact.text: r for r in trace.refused}
-    assert refused[old].reason is RefusalReason.SUPERSEDED
+    refused = {r.evidence.text: r for r in trace.rejected}
+    assert refused[old].reason is RejectionReason.SUPERSEDED
     assert new in refused[old].explanation
     assert new in [artifact.text for artifact in trace.qualified] or new in render_state(
         memory.state
@@ -201,7 +201,7 @@ async def test_what_was_said_anew_many_times_is_replaced_by_the_newest(
     await say(memory, *filler, first=41)
     trace = await say(memory, question, first=90)
     newest = statement.format(59)
-    replaced = [r for r in trace.refused if r.reason is RefusalReason.SUPERSEDED]
+    replaced = [r for r in trace.rejected if r.reason is RejectionReason.SUPERSEDED]
     assert len(replaced) > 10
     assert {r.explanation for r in replaced} == {f"replaced in turn 40: {newest}"}
 
@@ -210,8 +210,8 @@ async def test_the_agents_own_answers_are_no_evidence_unless_asked_for() -> None
     memory = acc_memory()
     await say(memory, "Who leads the incident?", answer="The incident is led by Zoe Adler.")
     trace = await say(memory, "Who leads the incident?", first=2)
-    assert [r.reason for r in trace.refused] == [RefusalReason.UNTRUSTED]
-    assert "own answer of turn 1" in trace.refused[0].explanation
+    assert [r.reason for r in trace.rejected] == [RejectionReason.UNTRUSTED]
+    assert "own answer of turn 1" in trace.rejected[0].explanation
     trace = await say(memory, "What did you say about who leads the incident?", first=3)
     assert "The incident is led by Zoe Adler." in [a.text for a in trace.qualified]
 
@@ -221,7 +221,7 @@ async def test_a_pasted_log_counts_only_when_it_is_asked_for() -> None:
     await say(memory, "Here is the log.\n```\npool size 40 exhausted on node n7\n```")
     await say(memory, *[f"Bo has {n} open tickets." for n in range(30)], first=2)
     trace = await say(memory, "Which pool size was exhausted on node n7?", first=40)
-    assert [r.reason for r in trace.refused if r.artifact.quoted] == [RefusalReason.UNTRUSTED]
+    assert [r.reason for r in trace.rejected if r.evidence.quoted] == [RejectionReason.UNTRUSTED]
     trace = await say(memory, "Which pool size does the log show on node n7?", first=41)
     assert [a.text for a in trace.qualified if a.quoted] == ["pool size 40 exhausted on node n7"]
     assert any(item.startswith("reported(") for item in trace.committed.relational_map)
@@ -272,7 +272,7 @@ async def test_committed_state_never_exceeds_its_budget_and_says_what_it_dropped
             f"The owner of web-{turn} is Team {turn}. ホスト{turn}の上限は{turn}件です。"
         )
         view = await memory.view(TurnSignal(turn_id=turn, text=text))
-        await memory.keep(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text="ok"))
+        await memory.record(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text="ok"))
         assert view.tokens <= 160
         assert view.trace is not None
         dropped += len(view.trace.dropped)
@@ -282,7 +282,7 @@ async def test_committed_state_never_exceeds_its_budget_and_says_what_it_dropped
 
 async def test_a_turn_of_a_thousand_statements_leaves_a_bounded_number_of_artifacts() -> None:
     text = " ".join(f"Host web-{n} is blue." for n in range(1000))
-    assert len(artifacts_of(TurnSignal(turn_id=1, text=text))) == 64
+    assert len(extract_evidence(TurnSignal(turn_id=1, text=text))) == 64
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ async def test_a_sentence_longer_than_a_field_is_cut_and_kept(text: str) -> None
 
 @pytest.mark.parametrize("budget", [0, 31, -5])
 def test_a_budget_that_holds_nothing_is_refused(budget: int) -> None:
-    with pytest.raises(InvalidInput, match="too small"):
+    with pytest.raises(InvalidInput, match="at least 32 tokens"):
         acc_memory(budget=budget)
 
 
@@ -314,7 +314,7 @@ async def test_hostile_text_is_survived() -> None:
     nasty = ["\x00\x1b[31m", "\u202eevil\u202c", "\ud800", "a" * 200_000, "|<>\\" * 50, "」" * 999]
     for turn, text in enumerate(nasty, start=1):
         view = await memory.view(TurnSignal(turn_id=turn, text=text))
-        await memory.keep(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text=text))
+        await memory.record(TurnSignal(turn_id=turn, text=text), Decision(turn_id=turn, text=text))
         assert view.tokens <= 512
         assert parse_text(view.text) == memory.state
 
@@ -333,5 +333,5 @@ async def test_of_an_endless_message_the_beginning_and_the_end_are_read(filler: 
     kept = rules(memory)
     assert "Never restart db-2." in kept
     assert "Never restart db-1." in kept or len(kept) > 20
-    assert any("the middle was not read" in note for note in trace.notes)
+    assert any("the middle of " in note for note in trace.notes)
     assert (await say(memory, "Never restart db-3.", first=2)).notes == ()

@@ -46,7 +46,7 @@ async def test_a_good_answer_is_committed_after_one_question() -> None:
     assert len(model.asked) == 1
     assert trace.fallback == ""
     assert trace.notes == ()
-    assert trace.spent.llm_calls == 1
+    assert trace.usage.llm_calls == 1
     state = memory.state
     assert state.relational_map == ("fact(The rollback window is 30 minutes.)",)
     assert state.focal_entities == ("host(db-1)",)
@@ -85,7 +85,7 @@ async def test_a_fenced_answer_will_do() -> None:
         ("[]", "state: must be an object"),
         ('{"semantic_gist": "x"}', "episodic_trace: is missing"),
         (proposal(mood="good"), "mood: is unknown"),
-        (proposal(relational_map=["no kind"]), "is not of the form kind(content)"),
+        (proposal(relational_map=["no kind"]), "must have the form kind(content)"),
         (proposal(relational_map=["fact(x)"] * 25), "has 25 items, the limit is 24"),
         (proposal(semantic_gist="x" * 241), "has 241 characters, the limit is 240"),
         (proposal(semantic_gist="y" * 30_000), "characters, the limit is 24000"),
@@ -100,7 +100,7 @@ async def test_a_fault_is_told_to_the_model_once(first: str, fault: str) -> None
     memory = memory_on(model)
     trace = await say(memory, TURN)
     assert trace.fallback == ""
-    assert trace.spent.llm_calls == 2
+    assert trace.usage.llm_calls == 2
     told = model.asked[1].messages[-1].text
     assert fault in told
     assert len(model.asked[1].messages[0].text) <= 4_000
@@ -136,7 +136,7 @@ async def test_after_a_fallback_the_model_is_asked_again_in_the_next_turn() -> N
     [
         (ModelFailed("no key: set OPENAI_API_KEY"), "ModelFailed: no key: set OPENAI_API_KEY"),
         (ConnectionResetError("gone"), "ConnectionResetError: gone"),
-        (TimeoutError(), "no answer within"),
+        (TimeoutError(), "no response within"),
     ],
 )
 async def test_a_model_that_fails_is_not_asked_twice(failure: Exception, why: str) -> None:
@@ -145,7 +145,7 @@ async def test_a_model_that_fails_is_not_asked_twice(failure: Exception, why: st
     trace = await say(memory, TURN)
     assert len(model.asked) == 1
     assert trace.fallback.startswith(why)
-    assert trace.spent == Usage(llm_calls=1)
+    assert trace.usage == Usage(llm_calls=1)
     assert rules(memory) == ["Never restart db-1."]
 
 
@@ -158,7 +158,7 @@ class _Hanging:
 async def test_a_model_that_hangs_is_given_up() -> None:
     memory = memory_on(_Hanging(), timeout=0.02)
     trace = await say(memory, TURN)
-    assert trace.fallback == "no answer within 0.02 s"
+    assert trace.fallback == "no response within 0.02 s"
     assert rules(memory) == ["Never restart db-1."]
 
 
@@ -191,19 +191,19 @@ class _Broken:
 
 async def test_a_model_that_breaks_its_contract_is_left_to_the_rules() -> None:
     trace = await say(memory_on(_Broken()), TURN)
-    assert trace.fallback == "the model returned str, no ModelAnswer with text"
+    assert trace.fallback == "the model returned str; expected ModelAnswer with text"
 
 
 async def test_what_the_model_tells_of_its_cost_is_passed_on_and_else_it_is_counted() -> None:
     told = Usage(llm_calls=7, input_tokens=900, output_tokens=80, memory_tokens=3)
     answer = ModelAnswer(text=proposal(), usage=told)
     trace = await say(memory_on(ScriptedModel(answer)), TURN)
-    assert trace.spent == Usage(llm_calls=1, input_tokens=900, output_tokens=80)
+    assert trace.usage == Usage(llm_calls=1, input_tokens=900, output_tokens=80)
     model = ScriptedModel(ModelAnswer(text=proposal()))
     trace = await say(memory_on(model), TURN)
     heard = model.asked[0].instruction, model.asked[0].query
-    assert trace.spent.input_tokens == sum(token_counter().count(text) for text in heard)
-    assert trace.spent.output_tokens == token_counter().count(proposal())
+    assert trace.usage.input_tokens == sum(token_counter().count(text) for text in heard)
+    assert trace.usage.output_tokens == token_counter().count(proposal())
 
 
 async def test_without_a_counter_only_what_is_told_is_known() -> None:
@@ -211,7 +211,7 @@ async def test_without_a_counter_only_what_is_told_is_known() -> None:
     found = await compressor.compress(
         TurnSignal(turn_id=1, text=TURN), CompressedCognitiveState(), ()
     )
-    assert found.spent.input_tokens == 0
+    assert found.usage.input_tokens == 0
 
 
 async def test_a_state_that_is_too_large_is_cut_to_the_budget_and_rules_go_last() -> None:
@@ -287,8 +287,8 @@ async def test_evidence_is_named_as_it_is_and_not_invented() -> None:
     assert references == [("t1.1", "user turn 1")]
     assert found.state.relational_map == ("fact(The lead is Bo.)",)
     assert found.notes == (
-        "relational_map: nobody said it: The deputy is Zoe Lind.",
-        "retrieved_artifacts: no such evidence: t9.9",
+        "relational_map: no source supports: The deputy is Zoe Lind.",
+        "retrieved_artifacts: unknown evidence: t9.9",
     )
 
 
@@ -301,7 +301,7 @@ async def test_japanese_stays_japanese() -> None:
     model = ScriptedModel(english, faithful)
     memory = memory_on(model)
     trace = await say(memory, text)
-    assert trace.spent.llm_calls == 2
+    assert trace.usage.llm_calls == 2
     assert "fact(切り戻し期限は25分です。)" in memory.state.relational_map
     assert memory.state.semantic_gist == "担当は佐伯さんです。"
     both = memory_on(ScriptedModel(english, english))

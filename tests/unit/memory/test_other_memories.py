@@ -15,7 +15,7 @@ async def tell(memory: MemoryPort, *texts: str) -> None:
     for turn_id, text in enumerate(texts, start=1):
         signal = TurnSignal(turn_id=turn_id, text=text)
         await memory.view(signal)
-        await memory.keep(signal, Decision(turn_id=turn_id, text=f"answer {turn_id}"))
+        await memory.record(signal, Decision(turn_id=turn_id, text=f"answer {turn_id}"))
 
 
 async def test_transcript_replays_everything_that_fits() -> None:
@@ -45,7 +45,7 @@ async def test_transcript_is_cut_oldest_first_and_leaves_room_for_the_query() ->
 
 
 def test_transcript_without_a_window_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="window of 0"):
+    with pytest.raises(InvalidInput, match="window must be at least 1 token, got 0"):
         TranscriptMemory(tokens=WordCounter(), window=0)
 
 

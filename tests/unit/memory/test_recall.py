@@ -49,7 +49,7 @@ async def test_what_is_left_unread_would_not_have_been_among_the_best(
     )
     for cue in texts(words, 40):
         found = await store.recall(cue, limit=limit)
-        assert [int(c.artifact.id) for c in found] == ranking(stored, cue)[:limit], cue
+        assert [int(c.evidence.id) for c in found] == ranking(stored, cue)[:limit], cue
 
 
 async def test_among_many_that_match_alike_the_newest_come_first() -> None:
@@ -57,7 +57,7 @@ async def test_among_many_that_match_alike_the_newest_come_first() -> None:
     for number in range(900):
         await store.add([Evidence(id=str(number), turn_id=number, text="The limit is raised.")])
     found = await store.recall("Which limit is raised?", limit=5)
-    assert [candidate.artifact.id for candidate in found] == ["899", "898", "897", "896", "895"]
+    assert [candidate.evidence.id for candidate in found] == ["899", "898", "897", "896", "895"]
 
 
 async def test_rare_words_outweigh_common_ones_in_a_large_store() -> None:
@@ -66,6 +66,6 @@ async def test_rare_words_outweigh_common_ones_in_a_large_store() -> None:
         text = f"The limit of unit-{number % 90} is raised for the night shift of the depot."
         await store.add([Evidence(id=str(number), turn_id=number, text=text)])
     found = await store.recall("Is the limit of unit-7 raised for the night shift?", limit=6)
-    assert {candidate.artifact.text for candidate in found} == {
+    assert {candidate.evidence.text for candidate in found} == {
         "The limit of unit-7 is raised for the night shift of the depot."
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acc.adapters.memory.extracts import is_part, is_statement, shortens
+from acc.adapters.memory.extracts import is_extract, is_statement, is_verbatim
 from acc.domain.format_rules import is_question
 from acc.domain.language import sentences
 
@@ -18,7 +18,7 @@ def pairs(kind: str) -> list[tuple[str, str]]:
 
 def passes(source: str, text: str) -> bool:
     return any(
-        is_statement(sentence) and not is_question(sentence) and shortens(text, sentence)
+        is_statement(sentence) and not is_question(sentence) and is_extract(text, sentence)
         for sentence in sentences(source)
     )
 
@@ -40,16 +40,16 @@ def test_what_cannot_be_told_from_a_turned_statement_is_none(source: str, text: 
 
 def test_every_statement_is_itself() -> None:
     for source, _ in (*pairs("good"), *pairs("cautious")):
-        assert shortens(source, source)
-        assert shortens(source.rstrip(".。"), source)
+        assert is_extract(source, source)
+        assert is_extract(source.rstrip(".。"), source)
 
 
 def test_two_statements_may_stand_in_one_text_if_each_was_made() -> None:
     source = "The gate is open. The lead is Ana."
-    assert shortens("Gate is open. Lead is Ana.", source)
-    assert not shortens("Gate is open. Lead is Bo.", source)
-    assert not shortens("", source)
-    assert not shortens("The", source)
+    assert is_extract("Gate is open. Lead is Ana.", source)
+    assert not is_extract("Gate is open. Lead is Bo.", source)
+    assert not is_extract("", source)
+    assert not is_extract("The", source)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_two_statements_may_stand_in_one_text_if_each_was_made() -> None:
 def test_an_aim_is_one_piece_of_a_statement_and_keeps_every_condition(
     source: str, aim: str, kept: bool
 ) -> None:
-    assert is_part(aim, source) is kept
+    assert is_verbatim(aim, source) is kept
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,7 @@ async def test_pasted_text_hijacks_neither_goal_nor_gist_nor_cue(
     assert state.goal_orientation == goal
     texts = (state.semantic_gist, state.predictive_cue, *state.episodic_trace)
     assert all(hijacked not in text for text in texts)
-    assert any(
-        note.startswith("goal_orientation is not what the user said") for note in trace.notes
-    )
+    assert any(note.startswith("goal_orientation is not supported") for note in trace.notes)
 
 
 async def test_what_a_user_forbids_cannot_be_made_their_goal() -> None:
@@ -115,7 +113,7 @@ async def test_a_rule_that_the_model_drops_or_rewords_stays_word_for_word() -> N
         await say(memory, RULE)
         trace = await say(memory, "The lead is Bo.", turn_id=2)
         assert rules(memory) == [RULE]
-        assert any("left out a rule that stands" in note for note in trace.notes)
+        assert any("restored an omitted rule" in note for note in trace.notes)
 
 
 async def test_a_rule_keeps_its_owner_whatever_the_model_says() -> None:
@@ -148,7 +146,7 @@ async def test_a_question_hearsay_a_goal_or_an_order_for_one_answer_is_no_rule(t
     memory = memory_on(ScriptedModel(changed(constraints=[rule(text)])))
     trace = await say(memory, text)
     assert rules(memory) == []
-    assert any("nobody set it in this turn" in note for note in trace.notes)
+    assert any("not set in this turn" in note for note in trace.notes)
 
 
 async def test_a_part_of_a_sentence_that_turns_it_round_is_no_rule() -> None:
@@ -251,7 +249,7 @@ async def test_an_invented_or_turned_fact_is_not_kept() -> None:
     assert state.focal_entities == ("host(db-1)",)
     assert state.uncertainty_signal.unconfirmed == ("The limit is 20 EUR",)
     assert state.episodic_trace == ("the limit is 20 EUR", "turn 1: 3 new statements")
-    assert "relational_map: nobody said it: window, limit" in trace.notes
+    assert "relational_map: no source supports: window, limit" in trace.notes
 
 
 @pytest.mark.parametrize(
@@ -271,7 +269,7 @@ async def test_a_fact_in_other_words_is_put_back_as_it_was_said(said: str, turne
     memory = memory_on(ScriptedModel(proposal(relational_map=[f"fact({turned})"])))
     trace = await say(memory, said)
     assert memory.state.relational_map == (f"fact({said})",)
-    assert f"relational_map: put back as it was said: {turned}" in trace.notes
+    assert f"relational_map: restored the original words of: {turned}" in trace.notes
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acc.adapters.embedded_model.model import EmbeddedModel
-from acc.domain.format_rules import breach, count_bullets
-from acc.domain.value_objects.format_rule import Rule, RuleKind
+from acc.domain.format_rules import count_bullets, violation
+from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.ports.outbound.model_ports import Prompt
 
 FACTS = """user: The incident lead is Mara Lindqvist. The rollback window is 30 minutes.
@@ -86,28 +86,31 @@ async def test_a_typed_state_reads_like_a_transcript() -> None:
 @pytest.mark.parametrize(
     ("rule", "check"),
     [
-        ("Keep every answer to at most 6 words.", Rule(kind=RuleKind.MAX_WORDS, number=6)),
-        ("At most one sentence per answer.", Rule(kind=RuleKind.MAX_SENTENCES, number=1)),
-        ('End every answer with "Desk out."', Rule(kind=RuleKind.ENDS_WITH, words=("Desk out.",))),
+        ("Keep every answer to at most 6 words.", FormatRule(kind=RuleKind.MAX_WORDS, number=6)),
+        ("At most one sentence per answer.", FormatRule(kind=RuleKind.MAX_SENTENCES, number=1)),
+        (
+            'End every answer with "Desk out."',
+            FormatRule(kind=RuleKind.ENDS_WITH, words=("Desk out.",)),
+        ),
         (
             'Start every answer with "Status:"',
-            Rule(kind=RuleKind.STARTS_WITH, words=("Status:",)),
+            FormatRule(kind=RuleKind.STARTS_WITH, words=("Status:",)),
         ),
         (
             'Use the headings "Now" and "Next" in every answer.',
-            Rule(kind=RuleKind.HEADINGS, words=("Now", "Next")),
+            FormatRule(kind=RuleKind.HEADINGS, words=("Now", "Next")),
         ),
-        ('Never use the word "window".', Rule(kind=RuleKind.FORBID, words=("window",))),
-        ("Include VC-881 in every answer.", Rule(kind=RuleKind.REQUIRE, words=("VC-881",))),
-        ("回答は20文字以内でお願いします。", Rule(kind=RuleKind.MAX_CHARACTERS, number=20)),
+        ('Never use the word "window".', FormatRule(kind=RuleKind.FORBID, words=("window",))),
+        ("Include VC-881 in every answer.", FormatRule(kind=RuleKind.REQUIRE, words=("VC-881",))),
+        ("回答は20文字以内でお願いします。", FormatRule(kind=RuleKind.MAX_CHARACTERS, number=20)),
         (
             "回答の最後は「以上です」で締めてください。",
-            Rule(kind=RuleKind.ENDS_WITH, words=("以上です",)),
+            FormatRule(kind=RuleKind.ENDS_WITH, words=("以上です",)),
         ),
     ],
 )
 @pytest.mark.parametrize("place", ["memory", "query"])
-async def test_it_keeps_the_rules_that_it_can_see(rule: str, check: Rule, place: str) -> None:
+async def test_it_keeps_the_rules_that_it_can_see(rule: str, check: FormatRule, place: str) -> None:
     question = "Who is the incident lead, and what is the rollback window?"
     memory, query = FACTS, question
     if "回答" in rule:
@@ -115,7 +118,7 @@ async def test_it_keeps_the_rules_that_it_can_see(rule: str, check: Rule, place:
     memory, query = (
         (f"{memory}\nuser: {rule}", query) if place == "memory" else (memory, f"{rule}\n{query}")
     )
-    assert breach(check, await ask(query, memory)) == ""
+    assert violation(check, await ask(query, memory)) == ""
 
 
 async def test_a_lifted_rule_is_kept_no_more() -> None:

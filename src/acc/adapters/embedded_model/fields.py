@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acc.adapters.embedded_model.schemas import Schema, accepts, resolved
-from acc.domain.language import clean, contains_text, is_japanese, term_list, terms
+from acc.domain.language import contains_text, is_japanese, term_list, terms
+from acc.domain.text import normalize_text
 
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+", re.ASCII)
 URL = re.compile(r"https?://[^\s\"'<>」』、。]+", re.ASCII)
@@ -248,8 +249,8 @@ class _Reader:
         self._fields = fields
         self._sources = sources
         self._root = root
-        self._query = clean(sources.query[:_MOST_TEXT])
-        self._texts = [clean(text[:_MOST_TEXT]) for text in sources.texts]
+        self._query = normalize_text(sources.query[:_MOST_TEXT])
+        self._texts = [normalize_text(text[:_MOST_TEXT]) for text in sources.texts]
         self.values: dict[str, Any] = {}
         self.took_query = False
 

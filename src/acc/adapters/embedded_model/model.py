@@ -15,40 +15,45 @@ from functools import lru_cache
 
 from acc.adapters.embedded_model.structured import answer_in_schema
 from acc.adapters.embedded_model.tools import Happened, choose_call, tell_results, what_happened
-from acc.domain.format_rules import breach, is_question, lifted_by, lifts, read_rule
+from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes, violation
 from acc.domain.language import (
     contains_text,
     identifiers,
     is_japanese,
     names,
     numbers,
+    omit_middle,
     sentences,
     terms,
-    within_reach,
 )
 from acc.domain.statements import frame
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, Rule, RuleKind
+from acc.domain.value_objects.format_rule import (
+    EXCLUSIVE_KINDS,
+    NUMERIC_KINDS,
+    FormatRule,
+    RuleKind,
+)
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
 _NOTHING = {False: "Nothing to report.", True: "特になし。"}
 
 
-def compose(statements: Sequence[str], rules: Sequence[Rule], *, japanese: bool) -> str:
+def compose(statements: Sequence[str], rules: Sequence[FormatRule], *, japanese: bool) -> str:
     """Return an answer of these statements that keeps the rules, fewer of them if it must."""
     by_kind = {rule.kind: rule for rule in rules}
-    limits = [rule for rule in rules if rule.kind in NUMBERED]
+    limits = [rule for rule in rules if rule.kind in NUMERIC_KINDS]
     kept = [tidy(statement) for statement in statements]
     answer = _lay_out(kept, rules, by_kind, japanese=japanese)
-    while len(kept) > 1 and any(breach(rule, answer) for rule in limits):
+    while len(kept) > 1 and any(violation(rule, answer) for rule in limits):
         kept.pop()
         answer = _lay_out(kept, rules, by_kind, japanese=japanese)
-    over = [rule for rule in limits if breach(rule, answer)]
+    over = [rule for rule in limits if violation(rule, answer)]
     while over and len(kept[0]) > 12:
         words = kept[0].split()
         kept[0] = kept[0][:-6] if japanese or len(words) < 2 else " ".join(words[:-1])
         answer = _lay_out(kept, rules, by_kind, japanese=japanese)
-        over = [rule for rule in over if breach(rule, answer)]
+        over = [rule for rule in over if violation(rule, answer)]
     return answer
 
 
@@ -64,8 +69,8 @@ def tidy(statement: str) -> str:
 
 def _lay_out(
     statements: Sequence[str],
-    rules: Sequence[Rule],
-    by_kind: dict[RuleKind, Rule],
+    rules: Sequence[FormatRule],
+    by_kind: dict[RuleKind, FormatRule],
     *,
     japanese: bool,
 ) -> str:
@@ -89,7 +94,7 @@ def _lay_out(
     return "\n".join(lines)
 
 
-def _body(statements: Sequence[str], by_kind: dict[RuleKind, Rule], *, japanese: bool) -> str:
+def _body(statements: Sequence[str], by_kind: dict[RuleKind, FormatRule], *, japanese: bool) -> str:
     if RuleKind.HEADINGS in by_kind:
         return _under_headings(statements, by_kind[RuleKind.HEADINGS], japanese=japanese)
     if RuleKind.EXACT_BULLETS in by_kind:
@@ -100,7 +105,7 @@ def _body(statements: Sequence[str], by_kind: dict[RuleKind, Rule], *, japanese:
     return ("" if japanese else " ").join(statements)
 
 
-def _under_headings(statements: Sequence[str], rule: Rule, *, japanese: bool) -> str:
+def _under_headings(statements: Sequence[str], rule: FormatRule, *, japanese: bool) -> str:
     sections: dict[str, list[str]] = {heading: [] for heading in rule.words}
     for place, statement in enumerate(statements):
         best = max(
@@ -117,7 +122,7 @@ def _under_headings(statements: Sequence[str], rule: Rule, *, japanese: bool) ->
     return "\n".join(lines)
 
 
-def _as_json(statements: Sequence[str], rule: Rule) -> str:
+def _as_json(statements: Sequence[str], rule: FormatRule) -> str:
     keys = rule.words or ("answer",)
     values: dict[str, list[str]] = {key: [] for key in keys}
     for place, statement in enumerate(statements):
@@ -207,7 +212,7 @@ class _Reading:
     """What a prompt holds: statements from oldest to newest, and the rules still in force."""
 
     statements: dict[frozenset[str], str] = field(default_factory=dict)
-    rules: list[tuple[str, Rule]] = field(default_factory=list)
+    rules: list[tuple[str, FormatRule]] = field(default_factory=list)
 
     def add(self, sentence: str) -> None:
         key, states, ends_a_rule, rule = _understood(sentence)
@@ -215,18 +220,18 @@ class _Reading:
             self.statements.pop(key, None)
             self.statements[key] = sentence
         if ends_a_rule:
-            meant = [entry for entry in self.rules if lifted_by(sentence, entry[0])]
+            meant = [entry for entry in self.rules if revokes(sentence, entry[0])]
             if meant:
                 self.rules = [entry for entry in self.rules if entry not in meant]
                 return
-        if rule is not None and (not ends_a_rule or rule.kind in NUMBERED):
-            if rule.kind in SINGULAR:
+        if rule is not None and (not ends_a_rule or rule.kind in NUMERIC_KINDS):
+            if rule.kind in EXCLUSIVE_KINDS:
                 self.rules = [entry for entry in self.rules if entry[1].kind is not rule.kind]
             self.rules.append((sentence, rule))
 
 
 @lru_cache(maxsize=4_096)
-def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, Rule | None]:
+def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, FormatRule | None]:
     """Return a sentence's terms, whether it states something or ends a rule, and its rule.
 
     A transcript brings the same sentences back every turn.
@@ -235,7 +240,7 @@ def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, Rule | None]
     read = read_rule(sentence)
     lasting = read is not None and not read.once and read.rule.kind is not RuleKind.POLICY
     rule = read.rule if read is not None and lasting else None
-    return key, bool(key) and not is_question(sentence), lifts(sentence), rule
+    return key, bool(key) and not is_question(sentence), is_revocation(sentence), rule
 
 
 class EmbeddedModel:
@@ -243,7 +248,7 @@ class EmbeddedModel:
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
         """Return a call of the tool that fits, or what answers in the form that is asked for."""
-        query = within_reach(prompt.query)
+        query = omit_middle(prompt.query)
         if query is not prompt.query:
             prompt = replace(prompt, query=query)
         happened = what_happened(prompt.messages)
@@ -275,7 +280,7 @@ class EmbeddedModel:
         for sentence in spoken:
             reading.add(sentence)
         once = [read.rule for s in spoken if (read := read_rule(s)) is not None and read.once]
-        replaced = {rule.kind for rule in once if rule.kind in SINGULAR}
+        replaced = {rule.kind for rule in once if rule.kind in EXCLUSIVE_KINDS}
         rules = [rule for _, rule in reading.rules if rule.kind not in replaced] + once
         japanese = is_japanese(prompt.query)
         questions = [s for s in spoken if is_question(s) or _asks_in_a_form(s)]
@@ -296,7 +301,7 @@ class EmbeddedModel:
         questions: Sequence[str],
         spoken: Sequence[str],
         reading: _Reading,
-        rules: Sequence[Rule],
+        rules: Sequence[FormatRule],
         *,
         japanese: bool,
     ) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any
 from acc.adapters.embedded_model.fields import Sources, quotations, read_object
 from acc.adapters.embedded_model.schemas import accepts, empty_of, resolved
 from acc.adapters.embedded_model.tools import LISTED, Happened, best_described
-from acc.domain.language import clean, contains_text
+from acc.domain.language import contains_text
+from acc.domain.text import normalize_text
 from acc.ports.outbound.model_ports import Prompt
 
 _ANSWER_NAMED = re.compile(
@@ -44,7 +45,7 @@ def _value(
     if "enum" in schema:
         return _choice(schema["enum"], prompt) or empty_of(root, root)
     if schema.get("type") == "array":
-        listed = quotations(clean(prompt.query))
+        listed = quotations(normalize_text(prompt.query))
         return listed if accepts(schema, listed, root) else empty_of(root, root)
     if schema.get("type", "string") == "string" and not schema.get("format"):
         return answer

@@ -13,7 +13,8 @@ from typing import Any
 
 from acc.adapters.embedded_model.fields import Reading, Sources, quotations, read_object
 from acc.domain.format_rules import is_question
-from acc.domain.language import clean, contains_text, is_negated, sentences, term_list, terms
+from acc.domain.language import contains_text, is_negated, sentences, term_list, terms
+from acc.domain.text import normalize_text
 from acc.domain.value_objects.content import ToolCall, ToolResult
 from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
 
@@ -271,7 +272,7 @@ def _weigh(
             candidate.ordered = candidate.ordered or bool(in_turn)
             candidate.score += _NAMED_IN_INSTRUCTION
             break
-    candidate.place = clean(prompt.instruction).find(name)
+    candidate.place = normalize_text(prompt.instruction).find(name)
 
 
 def _naming(name: str, sentence: str) -> re.Match[str] | None:

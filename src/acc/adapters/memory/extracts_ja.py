@@ -1,9 +1,8 @@
-"""Shortenings of Japanese, read in units: a word, and the hiragana behind it.
+"""Extracts of Japanese sentences, compared in units of a word and its hiragana ending.
 
-The word is in kanji, katakana, letters or digits, and the hiragana says what it does in the
-sentence. A unit is kept whole or left out whole, so neither a word nor its particle can be swapped.
-The last unit carries the verb with its time, its denial and its doubt, and has to stay; only its
-politeness may go.
+The word is in kanji, katakana, letters or digits; the hiragana gives its grammatical role. A unit
+is kept or omitted as a whole, so that no word or particle can be exchanged. The last unit holds the
+verb with its tense and negation and must stay; only its politeness may change.
 """
 
 import re
@@ -11,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain.language import clean
+from acc.domain.text import normalize_text
 
-_CACHE = 2_048
-#: What has the same word more often is data, and is kept whole or not at all.
-MOST_REPEATS = 12
+_CACHE_SIZE = 2_048
+#: Texts that repeat a word more often are data and have no extracts.
+MAX_REPEATS = 12
 _SCRIPT = re.compile("[\u3041-\u3096\u30a1-\u30fa\u3400-\u9fff]")
 _UNIT = re.compile(
     "(?P<word>[^\u3041-\u3096\\s、,:=;。.!()「」『』]*(?:[.,:](?=\\d)[^\u3041-\u3096\\s、,:=;。.!()「」『』]+)*)"
@@ -60,17 +59,17 @@ class Unit:
         return f"{self.word}{self.tail}{'、' if self.pauses else ''}"
 
 
-def applies(text: str) -> bool:
-    """Tell whether a text has Japanese in it."""
+def contains_japanese(text: str) -> bool:
+    """Return True if a text contains Japanese characters."""
     return _SCRIPT.search(text) is not None
 
 
-@lru_cache(maxsize=_CACHE)
-def shortens(text: str, source: str) -> bool:
-    """Tell whether a sentence is `source`, or less of it."""
+@lru_cache(maxsize=_CACHE_SIZE)
+def is_extract(text: str, source: str) -> bool:
+    """Return True if a sentence is an extract of `source`."""
     wanted, given = _units(text), _units(source)
     words = [unit.word for unit in given]
-    if not wanted or any(not 0 < words.count(unit.word) <= MOST_REPEATS for unit in wanted):
+    if not wanted or any(not 0 < words.count(unit.word) <= MAX_REPEATS for unit in wanted):
         return False
     reached = [-1]
     for unit in wanted[:-1]:
@@ -89,8 +88,8 @@ def shortens(text: str, source: str) -> bool:
     )
 
 
-def is_part(text: str, source: str) -> bool:
-    """Tell whether a text stands in `source` as one piece, and no condition is lost."""
+def is_verbatim(text: str, source: str) -> bool:
+    """Return True if `source` contains a text as one piece, outside of any condition."""
     wanted, given = _units(text), _units(source)
     size = len(wanted)
     return bool(wanted) and any(
@@ -106,16 +105,16 @@ def _read(units: Sequence[Unit]) -> str:
 
 
 def _begins(unit: Unit, other: Unit) -> bool:
-    """Tell whether a unit is another one, but for an ending that neither denies nor doubts it."""
+    """Return True if a unit is another one, but for an ending that neither denies nor doubts it."""
     ending = other.tail.removeprefix(unit.tail)
     whole = unit.word == other.word and other.tail.startswith(unit.tail)
     return whole and _OPERATORS.search(ending) is None
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _units(text: str) -> tuple[Unit, ...]:
     found: list[Unit] = []
-    for match in _UNIT.finditer(clean(text).casefold().strip(" 。.!")):
+    for match in _UNIT.finditer(normalize_text(text).casefold().strip(" 。.!")):
         word, tail, stop = match["word"], match["tail"], match["stop"].strip()
         if word and not tail and stop in (":", "="):
             tail = "は"
@@ -129,7 +128,7 @@ def _same(unit: Unit, other: Unit) -> bool:
 
 
 def _ends(unit: Unit, given: Sequence[Unit], place: int) -> bool:
-    """Tell whether a sentence may end with this unit where `given` has the one at `place`."""
+    """Return True if a sentence may end with this unit where `given` has the one at `place`."""
     other = given[place]
     if unit.word != other.word:
         return False
@@ -144,7 +143,7 @@ def _ends(unit: Unit, given: Sequence[Unit], place: int) -> bool:
     return bool(_endings(unit.tail) & _endings(tail))
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _endings(tail: str) -> frozenset[str]:
     """Return how the end of a sentence can be written, politely and plainly."""
     found = {tail}
