@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tool_prompts import ask, called, done, said, specs, transfer
+from model_prompts import ask, called, done, said, specs, transfer
 
 from acc.adapters.embedded_model.model import EmbeddedModel
 from acc.application.agents.llm import LlmAgent

@@ -4,7 +4,7 @@ from datetime import date
 from typing import Any, Literal
 
 import pytest
-from tool_prompts import ask, called, specs
+from model_prompts import ask, called, specs
 
 from acc.ports.outbound.model_ports import ToolSpec
 

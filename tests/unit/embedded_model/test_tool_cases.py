@@ -5,7 +5,7 @@ from datetime import date
 from typing import Any, Literal
 
 import pytest
-from tool_prompts import ask, called, done, object_of, specs, transfer
+from model_prompts import ask, called, done, object_of, specs, transfer
 
 from acc.ports.outbound.model_ports import ToolSpec
 

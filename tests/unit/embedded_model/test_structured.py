@@ -6,7 +6,7 @@ from typing import Literal
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tool_prompts import ask, done, object_of
+from model_prompts import ask, done, object_of
 
 WORDS = st.text(max_size=120)
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tool_prompts import ask, called, done, specs
+from model_prompts import ask, called, done, specs
 
-from acc.adapters.embedded_model.schemas import accepts, empty_of, resolved
-from acc.adapters.embedded_model.tools import tell_results
+from acc.adapters.embedded_model.schemas import accepts, empty_value, resolve_schema
+from acc.adapters.embedded_model.tools import describe_results
 from acc.domain.value_objects.content import ToolResult
 
 
@@ -17,7 +17,7 @@ def look_up(question: str) -> str:
 
 def told(content: Any, *, is_error: bool = False, japanese: bool = False) -> list[str]:
     result = ToolResult(call_id="1", name="count", content=content, is_error=is_error)
-    return tell_results([result], japanese=japanese)
+    return describe_results([result], japanese=japanese)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ async def test_a_call_that_failed_is_not_followed_by_another() -> None:
 
 
 def test_schemas_of_other_makers_are_read() -> None:
-    assert resolved({"type": ["string", "null"]}, {}) == ({"type": "string"}, True)
-    assert resolved(True, {}) == ({}, False)  # type: ignore[arg-type] # JSON schema allows it
-    assert empty_of({"type": "array", "items": {"type": "integer"}, "minItems": 2}, {}) == [0, 0]
+    assert resolve_schema({"type": ["string", "null"]}, {}) == ({"type": "string"}, True)
+    assert resolve_schema(True, {}) == ({}, False)  # type: ignore[arg-type] # JSON schema allows it
+    assert empty_value({"type": "array", "items": {"type": "integer"}, "minItems": 2}, {}) == [0, 0]
     nested = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
-    assert empty_of(nested, {}) == {"a": False}
+    assert empty_value(nested, {}) == {"a": False}
     assert accepts(nested, {"a": True}, {})
     assert not accepts(nested, {"a": "yes"}, {})
     assert not accepts(nested, {}, {})
