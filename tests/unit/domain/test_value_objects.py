@@ -80,7 +80,7 @@ def _scores(score: float) -> OutcomeScores:
         (lambda: Expectation(any_of=("x", " ")), "not blank"),
     ],
 )
-def test_value_object_refuses_to_be_built_wrong(build: Callable[[], object], fault: str) -> None:
+def test_invalid_value_object_is_rejected(build: Callable[[], object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault.replace("(", r"\(")):
         build()
 
@@ -109,24 +109,24 @@ def _unjudged(*, error: str) -> AgentTurnEvaluationRecord:
     )
 
 
-def test_listed_claims_and_findings_may_stand_behind_the_counts() -> None:
+def test_audit_accepts_listed_claims_and_findings() -> None:
     claims = HallucinationAudit(supported_claims=1, unsupported_claims=0, claims=(CLAIM,))
     findings = DriftAudit(active_constraints=1, violations=1, omissions=0, findings=(FINDING,))
     assert (claims.claims, findings.findings) == ((CLAIM,), (FINDING,))
 
 
-def test_outcome_mean_is_the_plain_mean_of_the_four() -> None:
+def test_outcome_mean_is_mean_of_four_scores() -> None:
     assert FULL.mean == 7
 
 
-def test_turn_may_be_asked_and_answered_without_a_token_count() -> None:
+def test_response_without_token_count_is_valid() -> None:
     assert EvaluationTurnQuery(turn_id=1, query="状況は？").query == "状況は？"
     assert AgentTurnResponse(agent_name="a", response_text="復旧").memory_tokens is None
     assert AgentTurnResponse(agent_name="a", response_text="up", memory_tokens=0).trace == {}
     assert Expectation(any_of=("db-1", "１号機")).any_of == ("db-1", "１号機")
 
 
-def test_unjudged_turn_carries_its_error() -> None:
+def test_unjudged_turn_has_error() -> None:
     assert _unjudged(error="judge timed out").outcome is None
 
 
@@ -140,7 +140,7 @@ def test_unjudged_turn_carries_its_error() -> None:
         ("plain", "plain"),
     ],
 )
-def test_body_is_the_content_of_a_typed_item(item: str, content: str) -> None:
+def test_item_content_returns_content_of_typed_item(item: str, content: str) -> None:
     assert item_content(item) == content
 
 
@@ -153,14 +153,14 @@ def test_body_is_the_content_of_a_typed_item(item: str, content: str) -> None:
         (Source.AGENT, False, False, "agent turn 3"),
     ],
 )
-def test_only_a_users_own_words_are_trusted(
+def test_evidence_is_trusted_only_if_direct_and_from_user(
     source: Source, quoted: bool, trusted: bool, provenance: str
 ) -> None:
     artifact = Evidence(id="a1", turn_id=3, text="x", source=source, quoted=quoted)
     assert (artifact.trusted, artifact.provenance) == (trusted, provenance)
 
 
-def test_run_has_one_episode_per_scenario_and_seed_in_order() -> None:
+def test_jobs_have_one_episode_per_scenario_and_seed() -> None:
     scenarios = tuple(
         ScenarioChoice(reference=name, id=name, domain="d", language="en", digest="0")
         for name in ("one", "two")
@@ -181,7 +181,7 @@ def test_run_has_one_episode_per_scenario_and_seed_in_order() -> None:
     assert names == ["one.000007", "one.000008", "two.000007", "two.000008"]
 
 
-def test_every_rule_kind_is_numbered_worded_or_neither() -> None:
+def test_rule_kind_sets_are_disjoint() -> None:
     assert not NUMERIC_KINDS & TEXT_KINDS
     assert NUMERIC_KINDS < EXCLUSIVE_KINDS
     assert RuleKind.FORBID not in EXCLUSIVE_KINDS
