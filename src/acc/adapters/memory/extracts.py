@@ -201,7 +201,7 @@ def _token(word: str) -> str:
 
 
 def _may_leave_out(given: Sequence[str], last: int, place: int) -> bool:
-    """Return True if the words between two kept places may be missing."""
+    """Return True if the words between two positions may be missing."""
     gap = given[last + 1 : place]
     if _FREE.issuperset(gap):
         return True
@@ -222,35 +222,35 @@ def _is_opening(gap: Sequence[str]) -> bool:
     return ended and not _OPERATORS.intersection(gap)
 
 
-def _adds(kept: Sequence[str], gap: Sequence[str]) -> bool:
-    """Return True if the end of a sentence only adds to it: a reason, a place, a statement."""
+def _adds(prefix: Sequence[str], gap: Sequence[str]) -> bool:
+    """Return True if the end of a sentence only adds a reason, a place or a statement."""
     pause = 1 if gap[0] in (",", ";", "-", "–", "—") else 0
     first = gap[pause]
     if first in _REASONS:
-        return not _OPERATORS.intersection(kept)
+        return not _OPERATORS.intersection(prefix)
     if _POINTING.intersection(gap):
         return False
     if first in _ADDING:
-        return bool(pause) or first not in _JOINING or _may_lose_second(first, kept)
+        return bool(pause) or first not in _JOINING or _may_lose_second(first, prefix)
     # "In 2025" is when it was; "in the film" or "on paper" is not so at all.
     framed = first in ("in", "on", "at") and not any(token[0].isdigit() for token in gap)
     place = first in _PHRASES and len(gap) > 1 and not framed
-    return gap[0] == ";" or (place and _may_lose_place(kept))
+    return gap[0] == ";" or (place and _may_lose_place(prefix))
 
 
-def _may_lose_second(joined_by: str, kept: Sequence[str]) -> bool:
+def _may_lose_second(joined_by: str, prefix: Sequence[str]) -> bool:
     # Not of "between 5 and 9" or "two hundred and five", nor of "everything but the roof".
-    counts = "between" in kept or kept[-1][0].isdigit() or kept[-1] in _SCALES
+    counts = "between" in prefix or prefix[-1][0].isdigit() or prefix[-1] in _SCALES
     return joined_by == "and" and not counts
 
 
-def _may_lose_place(kept: Sequence[str]) -> bool:
+def _may_lose_place(prefix: Sequence[str]) -> bool:
     # "Closed on Mondays" is not closed, and "does not run at night" may well run.
-    return _is_content(kept[-1]) and not _NARROWED.intersection(kept)
+    return _is_content(prefix[-1]) and not _NARROWED.intersection(prefix)
 
 
 def _is_aside(gap: Sequence[str]) -> bool:
-    """Return True if a gap is what stands between two commas: who somebody is, or what they did."""
+    """Return True if a gap is an apposition or a relative clause between two commas."""
     if not (gap[0] == gap[-1] == "," and gap.count(",") == 2):
         return False
     if gap[1] in ("who", "which"):
