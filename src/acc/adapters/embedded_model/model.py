@@ -310,7 +310,7 @@ def _select(question: str, wanted: frozenset[str], statements: Sequence[_Stateme
     total = sum(weights.values())
     kinds = [reader for pattern, reader in _KINDS if pattern.search(question)]
     factors = [
-        _fits(kinds, wanted, sentence) * (1 + _RECENCY_BONUS * (index + 1) / len(usable))
+        _match_factor(kinds, wanted, sentence) * (1 + _RECENCY_BONUS * (index + 1) / len(usable))
         for index, (sentence, _) in enumerate(usable)
     ]
     chosen: list[str] = []
@@ -341,7 +341,7 @@ def _weigh(wanted: frozenset[str], statements: Sequence[frozenset[str]]) -> dict
     }
 
 
-def _fits(
+def _match_factor(
     kinds: Sequence[Callable[[str], frozenset[str]]], wanted: frozenset[str], sentence: str
 ) -> float:
     """Return a factor above 1 if a statement has the wanted subject or kind of value."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.adapters.embedded_model.fields import ExtractedFields, Sources, quotations, read_object
+from acc.adapters.embedded_model.fields import Sources, quotations, read_object
 from acc.domain.format_rules import is_question
 from acc.domain.language import contains_text, is_negated, sentences, term_list, terms
 from acc.domain.text import normalize_text
@@ -171,62 +171,114 @@ def choose_call(prompt: Prompt, history: TurnHistory) -> ToolCall | None:
     """Return the next tool call, or None if the model should answer."""
     if not prompt.tools or (history.results and history.results[-1].is_error):
         return None
-    choice: tuple[str, Mapping[str, Any]] | None = None
-    by_name = {tool.name: tool for tool in prompt.tools}
-    if _EXIT in by_name and _should_exit(prompt, history):
-        choice = (_EXIT, {})
-    if choice is None:
-        choice = _matching_tool(prompt, history)
-    if choice is None and _TRANSFER in by_name:
-        target = _transfer_target(prompt, history, by_name[_TRANSFER])
-        choice = (_TRANSFER, {"agent_name": target}) if target else None
+    choice = _choose_tool(prompt, history)
     if choice is None:
         return None
-    return ToolCall(id=f"call-{len(history.calls) + 1}", name=choice[0], arguments=choice[1])
+    name, arguments = choice
+    return ToolCall(id=f"call-{len(history.calls) + 1}", name=name, arguments=arguments)
 
 
-@dataclass(slots=True)
+def _choose_tool(prompt: Prompt, history: TurnHistory) -> tuple[str, Mapping[str, Any]] | None:
+    by_name = {tool.name: tool for tool in prompt.tools}
+    if _EXIT in by_name and _should_exit(prompt, history):
+        return _EXIT, {}
+    choice = _matching_tool(prompt, history)
+    if choice is None and _TRANSFER in by_name:
+        target = _transfer_target(prompt, history, by_name[_TRANSFER])
+        return (_TRANSFER, {"agent_name": target}) if target else None
+    return choice
+
+
+@dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A tool and the query terms that its name or description shares."""
+
     tool: ToolSpec
     name_terms: frozenset[str]
-    terms: frozenset[str]
-    in_query: frozenset[str] = frozenset()
-    score: float = 0.0
-    named: bool = False
-    ordered: bool = False
-    position: int = 0
+    shared: frozenset[str]
+
+    @property
+    def matches(self) -> bool:
+        """Return True if the tool shares enough terms with the query."""
+        if any(_is_same_term(term, other) for term in self.shared for other in self.name_terms):
+            return True
+        japanese = [term for term in self.shared if not term.isascii() and len(term) > 1]
+        return len(self.shared) >= _MIN_SHARED_TERMS or bool(japanese)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """Whether query or instruction name a tool, require it, and how much that adds."""
+
+    named: bool
+    ordered: bool
+    bonus: float
 
 
 def _matching_tool(prompt: Prompt, history: TurnHistory) -> tuple[str, Mapping[str, Any]] | None:
-    candidates = [_candidate(t) for t in prompt.tools if t.name not in (_TRANSFER, _EXIT)]
+    query_terms = frozenset(term_list(_plain(prompt.query)))
+    tools = [tool for tool in prompt.tools if tool.name not in (_TRANSFER, _EXIT)]
+    candidates = [_candidate(tool, query_terms) for tool in tools]
+    mentions = {tool.name: _mention(tool.name, prompt, history) for tool in tools}
+    instruction = normalize_text(prompt.instruction)
+
+    def rank(candidate: _Candidate) -> tuple[float, int]:
+        name = candidate.tool.name
+        score = _score(candidate, candidates) + mentions[name].bonus
+        return -score, instruction.find(name)
+
     done = {call.name for call in history.calls}
-    asked = frozenset(term_list(_plain(prompt.query)))
-    for candidate in candidates:
-        candidate.in_query = _shared(asked, candidate.terms)
-    for candidate in candidates:
-        _weigh(candidate, candidates, prompt, history)
-    covered = {term for c in candidates if c.tool.name in done for term in c.in_query}
-    any_match = any(_matches(c) for c in candidates)
-    for candidate in sorted(candidates, key=lambda c: (-c.score, c.position)):
+    covered = {term for c in candidates if c.tool.name in done for term in c.shared}
+    any_match = any(candidate.matches for candidate in candidates)
+    for candidate in sorted(candidates, key=rank):
         name = candidate.tool.name
         if name in done or _is_forbidden(name, prompt):
             continue
-        fresh = _matches(candidate) and bool(candidate.in_query - covered)
-        wanted = candidate.named and (candidate.ordered or not any_match or fresh)
+        mention = mentions[name]
+        fresh = candidate.matches and bool(candidate.shared - covered)
+        wanted = mention.named and (mention.ordered or not any_match or fresh)
         if not (fresh or wanted):
             continue
-        extracted = _read_arguments(candidate, prompt, history)
+        sources = Sources(
+            query=prompt.query, data=history.data, texts=(*history.texts, prompt.instruction)
+        )
+        extracted = read_object(candidate.tool.parameters, sources, may_take_query=True)
         # A greeting is not a query, even if the instruction names the tool.
-        idle = extracted.took_query and not (fresh or candidate.ordered) and not _asks(prompt.query)
+        idle = extracted.took_query and not (fresh or mention.ordered) and not _asks(prompt.query)
         if not extracted.missing and not idle:
             return name, extracted.values
     return None
 
 
-def _candidate(tool: ToolSpec) -> _Candidate:
+def _candidate(tool: ToolSpec, query_terms: frozenset[str]) -> _Candidate:
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", tool.name).replace("_", " ").replace("-", " ")
-    named = terms(_plain(spaced))
-    return _Candidate(tool, named, named | terms(_LEADING_VERB.sub("", _plain(tool.description))))
+    name_terms = terms(_plain(spaced))
+    tool_terms = name_terms | terms(_LEADING_VERB.sub("", _plain(tool.description)))
+    return _Candidate(tool, name_terms, _shared(query_terms, tool_terms))
+
+
+def _score(candidate: _Candidate, candidates: Sequence[_Candidate]) -> float:
+    """Return the weight of the shared terms; rare terms and terms of the name weigh more."""
+    score = 0.0
+    for term in candidate.shared:
+        frequency = sum(term in other.shared for other in candidates)
+        in_name = any(_is_same_term(term, other) for other in candidate.name_terms)
+        score += (2 if in_name else 1) / frequency
+    return score
+
+
+def _mention(name: str, prompt: Prompt, history: TurnHistory) -> _Mention:
+    in_query = any(_find_mention(name, sentence) for sentence in sentences(prompt.query))
+    bonus = _NAMED_IN_QUERY_BONUS if in_query else 0.0
+    for sentence in sentences(prompt.instruction.replace(";", ".\n")):
+        if _find_mention(name, sentence) is None:
+            continue
+        met_by_query, met_by_results = _conditions_met(sentence, name, prompt, history)
+        if met_by_query or met_by_results:
+            conditional = _CONDITION.search(sentence)
+            ordered = met_by_results if conditional else bool(_SEQUENCE.search(sentence))
+            return _Mention(True, in_query or ordered, bonus + _NAMED_IN_INSTRUCTION_BONUS)
+    return _Mention(in_query, in_query, bonus)
 
 
 def _plain(text: str) -> str:
@@ -246,37 +298,10 @@ def _is_same_term(one: str, other: str) -> bool:
     return length >= _MIN_SHARED_PREFIX and length >= 0.6 * max(len(one), len(other))
 
 
-def _shared(asked: frozenset[str], candidates: frozenset[str]) -> frozenset[str]:
+def _shared(query_terms: frozenset[str], candidates: frozenset[str]) -> frozenset[str]:
     return frozenset(
-        term for term in asked if any(_is_same_term(term, other) for other in candidates)
+        term for term in query_terms if any(_is_same_term(term, other) for other in candidates)
     )
-
-
-def _weigh(
-    candidate: _Candidate, others: Sequence[_Candidate], prompt: Prompt, history: TurnHistory
-) -> None:
-    """Score a tool by shared terms, weighted by rarity, and by explicit mentions."""
-    for term in candidate.in_query:
-        known_by = sum(term in other.in_query for other in others)
-        in_name = any(_is_same_term(term, other) for other in candidate.name_terms)
-        candidate.score += (2 if in_name else 1) / known_by
-    name = candidate.tool.name
-    for sentence in sentences(prompt.query):
-        if _find_mention(name, sentence) is not None:
-            candidate.named = candidate.ordered = True
-            candidate.score += _NAMED_IN_QUERY_BONUS
-            break
-    for sentence in sentences(prompt.instruction.replace(";", ".\n")):
-        if _find_mention(name, sentence) is None:
-            continue
-        in_query, in_results = _conditions_met(sentence, name, prompt, history)
-        if in_query or in_results:
-            candidate.named = True
-            in_order = in_results if _CONDITION.search(sentence) else _SEQUENCE.search(sentence)
-            candidate.ordered = candidate.ordered or bool(in_order)
-            candidate.score += _NAMED_IN_INSTRUCTION_BONUS
-            break
-    candidate.position = normalize_text(prompt.instruction).find(name)
 
 
 def _find_mention(name: str, sentence: str) -> re.Match[str] | None:
@@ -321,22 +346,8 @@ def _conditions_met(
     return is_satisfied(sentences(prompt.query)), is_satisfied(lines)
 
 
-def _matches(candidate: _Candidate) -> bool:
-    shared = candidate.in_query
-    if any(_is_same_term(term, other) for term in shared for other in candidate.name_terms):
-        return True
-    japanese = [term for term in shared if not term.isascii() and len(term) > 1]
-    return len(shared) >= _MIN_SHARED_TERMS or bool(japanese)
-
-
 def _asks(query: str) -> bool:
     return any(is_question(sentence) for sentence in sentences(query))
-
-
-def _read_arguments(candidate: _Candidate, prompt: Prompt, history: TurnHistory) -> ExtractedFields:
-    texts = (*history.texts, prompt.instruction)
-    sources = Sources(query=prompt.query, data=history.data, texts=texts)
-    return read_object(candidate.tool.parameters, sources, may_take_query=True)
 
 
 def _transfer_target(prompt: Prompt, history: TurnHistory, tool: ToolSpec) -> str:
@@ -363,12 +374,12 @@ def _transfer_target(prompt: Prompt, history: TurnHistory, tool: ToolSpec) -> st
 
 def best_described(query: str, described: Mapping[str, str], own: str) -> str:
     """Return the name whose description matches a query best, and better than `own`."""
-    asked = frozenset(term_list(_plain(query)))
+    query_terms = frozenset(term_list(_plain(query)))
     shared = {
-        name: _shared(asked, terms(_plain(f"{name.replace('_', ' ')} {text}")))
+        name: _shared(query_terms, terms(_plain(f"{name.replace('_', ' ')} {text}")))
         for name, text in described.items()
     }
-    own_terms = _shared(asked, terms(_plain(own)))
+    own_terms = _shared(query_terms, terms(_plain(own)))
     known = [*shared.values(), own_terms]
     scores = {
         name: sum(1 / sum(term in other for other in known) for term in matches)
