@@ -151,7 +151,7 @@ def _compressor(model: LanguageModelPort | None, budget: int) -> CompressorPort:
 
 
 def compressor_name(kind: str, default: str = "") -> str:
-    """Return the compressor of the memory `acc` or `acc:MODEL`: "rules" or the name of a model.
+    """Return the compressor of `acc` or `acc:MODEL`: "rules" or a model name.
 
     Without a model in the name it is `default`, or else the one that the environment names.
     """
@@ -166,7 +166,7 @@ def is_memory_name(kind: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _transcript_memory() -> "type[TranscriptMemory]":
-    """Return the class of the default memory; cached because each session creates one."""
+    """Return the class of the default memory, cached for each session."""
     from acc.application.memory.baselines import TranscriptMemory
 
     return TranscriptMemory

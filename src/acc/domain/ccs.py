@@ -104,7 +104,7 @@ def json_schema() -> dict[str, object]:
 
 
 def parse_state(payload: object) -> CompressedCognitiveState:
-    """Return the state of an untrusted payload; raise InvalidState if it is not valid."""
+    """Return the state of an untrusted payload, or raise InvalidState."""
     fields = _mapping(payload, "state")
     if missing := [name for name in LIMITS if name not in fields]:
         raise InvalidState(missing[0], "is missing")
@@ -299,7 +299,7 @@ def render_state(state: CompressedCognitiveState) -> str:
 
 
 def parse_text(text: str) -> CompressedCognitiveState:
-    """Return the state of a text form; raise InvalidState if it is not valid."""
+    """Return the state of a text form, or raise InvalidState."""
     fields: dict[str, object] = {name: "" if name in _TEXT_FIELDS else [] for name in LIMITS}
     fields[_UNCERTAINTY] = {"level": "low", "unconfirmed": []}
     parsed: set[str] = set()
@@ -484,7 +484,7 @@ def _oldest_index(name: str, texts: Sequence[str]) -> int:
 
 
 def _max_freed(name: str, texts: Sequence[str], count: CountTokens) -> int:
-    """Return an upper bound of the tokens that the oldest item takes, with its separators."""
+    """Return an upper bound of the tokens of the oldest item and its separators."""
     field_name = count(name) + 6 if len(texts) <= 2 else 0
     # An item follows a space in its line, and the space is part of its first token.
     return count(f" {texts[_oldest_index(name, texts)]}") + 4 + field_name

@@ -228,7 +228,7 @@ def numbers(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def identifiers(text: str) -> frozenset[str]:
-    """Return the identifiers of a text, such as db-1, CVE-2026-1234 or ops@example.com."""
+    """Return the identifiers of a text, such as db-1 or ops@example.com."""
     codes = {match[0].casefold().strip(".:/") for match in _CODE.finditer(normalize_text(text))}
     return frozenset(
         code

@@ -74,7 +74,7 @@ _ARTICLE = re.compile(r"^(?:the|our|a|an|its|their|your)\s", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A parsed sentence; `exact` means that the value is a number, name or identifier."""
+    """A parsed sentence; an `exact` value is a number, name or identifier."""
 
     subject: frozenset[str]
     predicate: frozenset[str]

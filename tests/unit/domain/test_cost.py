@@ -116,7 +116,7 @@ def test_failed_call_is_counted_without_tokens_or_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "shown"),
+    ("amount", "expected"),
     [
         (0, "$0.0000"),
         (0.00001, "under $0.0001"),
@@ -124,8 +124,8 @@ def test_failed_call_is_counted_without_tokens_or_price() -> None:
         (1234.5, "$1,234.50"),
     ],
 )
-def test_small_amount_is_not_formatted_as_zero(amount: float, shown: str) -> None:
-    assert dollars(amount) == shown
+def test_small_amount_is_not_formatted_as_zero(amount: float, expected: str) -> None:
+    assert dollars(amount) == expected
 
 
 def test_price_is_per_million_tokens() -> None:

@@ -161,7 +161,7 @@ def test_values_are_numbers_identifiers_and_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "part", "found"),
+    ("text", "part", "expected"),
     [
         ("The limit is 30.", "30", True),
         ("The limit is 300.", "30", False),
@@ -187,8 +187,8 @@ def test_values_are_numbers_identifiers_and_names() -> None:
         ("anything", "\u200b", False),
     ],
 )
-def test_contains_text_ignores_case_width_and_spacing(text: str, part: str, found: bool) -> None:
-    assert contains_text(text, part) is found
+def test_contains_text_ignores_case_width_and_spacing(text: str, part: str, expected: bool) -> None:
+    assert contains_text(text, part) is expected
 
 
 @given(st.integers(0, 10_000), st.integers(0, 9), ANY_TEXT)

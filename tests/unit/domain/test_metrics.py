@@ -60,9 +60,11 @@ def scored(turn_id: int, *, tokens: int | None = None) -> AgentTurnEvaluationRec
 
 
 @given(counts, counts)
-def test_hallucination_is_share_of_unsupported_claims(kept: int, made_up: int) -> None:
-    rate = hallucination_rate(HallucinationAudit(supported_claims=kept, unsupported_claims=made_up))
-    assert rate == made_up / max(1, kept + made_up)
+def test_hallucination_is_share_of_unsupported_claims(supported: int, unsupported: int) -> None:
+    rate = hallucination_rate(
+        HallucinationAudit(supported_claims=supported, unsupported_claims=unsupported)
+    )
+    assert rate == unsupported / max(1, supported + unsupported)
     assert 0 <= rate <= 1
 
 

@@ -30,8 +30,8 @@ async def run_message(agent: BaseAgent, message: str) -> RunResult:
 
 
 def authors(result: RunResult) -> list[str]:
-    said = [event for event in result.events if event.kind is EventKind.MESSAGE]
-    return [event.author for event in said if event.author != "user"]
+    messages = [event for event in result.events if event.kind is EventKind.MESSAGE]
+    return [event.author for event in messages if event.author != "user"]
 
 
 REFUND = "Find the newest order of ann@example.org and pay the money back."

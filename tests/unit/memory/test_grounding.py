@@ -299,7 +299,7 @@ async def test_paraphrased_fact_is_replaced_by_original_sentence(
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered"),
+    ("question", "answer_text"),
     [
         ("Is the server in Osaka?", "The server is in Osaka"),
         ("Could the admin password be plum42?", "The admin password is plum42"),
@@ -307,13 +307,13 @@ async def test_paraphrased_fact_is_replaced_by_original_sentence(
         ("サーバーは大阪にありますか？", "サーバーは大阪にあります"),
     ],
 )
-async def test_question_is_neither_fact_nor_gist(asked: str, answered: str) -> None:
-    answer = change_state(relational_map=[f"fact({answered})"], semantic_gist=answered)
+async def test_question_is_neither_fact_nor_gist(question: str, answer_text: str) -> None:
+    answer = change_state(relational_map=[f"fact({answer_text})"], semantic_gist=answer_text)
     memory = model_memory(ScriptedModel(answer, answer))
-    await run_turn(memory, asked)
-    await run_turn(memory, "Thanks." if asked.isascii() else "どうも。", turn_id=2)
+    await run_turn(memory, question)
+    await run_turn(memory, "Thanks." if question.isascii() else "どうも。", turn_id=2)
     assert memory.state.relational_map == ()
-    assert memory.state.semantic_gist != answered
+    assert memory.state.semantic_gist != answer_text
 
 
 async def test_extract_of_question_is_accepted_as_gist() -> None:

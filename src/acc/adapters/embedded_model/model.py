@@ -227,7 +227,7 @@ class _PromptContent:
 
 @lru_cache(maxsize=4_096)
 def _parse_sentence(sentence: str) -> tuple[frozenset[str], bool, bool, FormatRule | None]:
-    """Return the terms of a sentence, whether it is a statement or a revocation, and its rule.
+    """Return terms, statement flag, revocation flag and rule of a sentence.
 
     Cached, because a transcript repeats the same sentences every turn.
     """
@@ -279,7 +279,7 @@ def _split_question(question: str, *, japanese: bool) -> list[str]:
 def _select_all(
     questions: Sequence[str], statements: Sequence[_Statement], *, japanese: bool
 ) -> list[str]:
-    """Return the statements that answer the questions, part by part, without duplicates."""
+    """Return the statements that answer the parts of the questions."""
     chosen: dict[str, None] = {}
     for question in questions:
         whole = terms(question) - _REQUEST_WORDS
@@ -358,7 +358,7 @@ def _covers(sentence_terms: frozenset[str], topic: frozenset[str]) -> bool:
 
 
 def _compose(statements: Sequence[str], rules: Sequence[FormatRule], *, japanese: bool) -> str:
-    """Return an answer that follows the rules, with fewer statements if a limit requires it."""
+    """Return an answer that follows the rules, shortened to fit their limits."""
     by_kind = {rule.kind: rule for rule in rules}
     limits = [rule for rule in rules if rule.kind in NUMERIC_KINDS]
     remaining = [_tidy(statement) for statement in statements]

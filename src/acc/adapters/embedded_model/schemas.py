@@ -49,7 +49,7 @@ def empty_value(schema: Schema, root: Schema, depth: int = 0) -> Any:
 
 
 def accepts(schema: Schema, value: Any, root: Schema, depth: int = 0) -> bool:
-    """Return True if a value has the type of a schema; other keywords are not checked."""
+    """Return True if a value has the type of a schema."""
     schema, nullable = resolve_schema(schema, root)
     if value is None:
         return nullable

@@ -19,7 +19,7 @@ _ANSWER_NAMED = re.compile(
 
 
 def answer_in_schema(prompt: Prompt, history: TurnHistory, answer: str) -> str:
-    """Return JSON that fits the output schema, from query, results, messages and memory.
+    """Return JSON that fits the output schema, filled from the prompt.
 
     `answer` is the plain-text answer of the model. A required value that is not in the prompt is
     the empty value of its type.

@@ -258,7 +258,7 @@ def _candidate(tool: ToolSpec, query_terms: frozenset[str]) -> _Candidate:
 
 
 def _score(candidate: _Candidate, candidates: Sequence[_Candidate]) -> float:
-    """Return the weight of the shared terms; rare terms and terms of the name weigh more."""
+    """Return the weight of the shared terms; rare terms weigh more."""
     score = 0.0
     for term in candidate.shared:
         frequency = sum(term in other.shared for other in candidates)

@@ -65,7 +65,7 @@ class Bm25EvidenceStore:
     async def recall(
         self, cue: str, *, limit: int, lexical_only: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return at most `limit` matches, best first; the newest first if scores are equal."""
+        """Return at most `limit` matches, best first, then newest first."""
         return tuple(map(self._candidate, self._search(cue, limit)))
 
     def _candidate(self, match: "Match") -> Candidate:
@@ -174,7 +174,7 @@ class _WeightedTerm(NamedTuple):
 
 
 class _Saturation(dict[int, float]):
-    """Share of a term's weight that a document of some length gets if it has the term once.
+    """Share of a term's weight for a document that has the term once, by length.
 
     Many documents have the same length, so that each share is computed once.
     """
@@ -189,7 +189,7 @@ class _Saturation(dict[int, float]):
         return share
 
     def of(self, count: int, length: int) -> float:
-        """Return the share of a document of `length` terms that contains the term `count` times."""
+        """Return the share for `count` occurrences in a document of `length` terms."""
         return count / (count + self._base + self._slope * length)
 
     def accumulate(
@@ -222,7 +222,7 @@ class _Saturation(dict[int, float]):
 
 
 def _are_ahead(scores: dict[int, float], limit: int, *, by: float) -> bool:
-    """Return True if `limit` scores are higher than what any other document can reach."""
+    """Return True if `limit` scores cannot be reached by other documents."""
     # Sorting is skipped if even the best score can be reached.
     return (
         len(scores) >= limit and max(scores.values()) > by and sorted(scores.values())[-limit] > by

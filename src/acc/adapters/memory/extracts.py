@@ -133,10 +133,10 @@ def _is_sentence_extract(text: str, source: str) -> bool:
         return True
     if extracts_ja.contains_japanese(text) or extracts_ja.contains_japanese(source):
         return extracts_ja.is_extract(text, source)
-    wanted, given = _content_tokens(text), _tokens(source)
-    if not wanted or any(not 0 < given.count(token) <= MAX_REPEATS for token in wanted):
+    wanted, original = _content_tokens(text), _tokens(source)
+    if not wanted or any(not 0 < original.count(token) <= MAX_REPEATS for token in wanted):
         return False
-    return any(_may_leave_out(given, last, len(given)) for last in _ends(wanted, given))
+    return any(_may_leave_out(original, last, len(original)) for last in _ends(wanted, original))
 
 
 def _plain(text: str) -> str:
@@ -151,24 +151,24 @@ def is_verbatim(text: str, source: str) -> bool:
     if extracts_ja.contains_japanese(text) or extracts_ja.contains_japanese(source):
         return extracts_ja.is_verbatim(text, source)
     wanted = [token for token in _tokens(text) if token not in _FREE]
-    given = [token for token in _tokens(source) if token not in _FREE]
+    original = [token for token in _tokens(source) if token not in _FREE]
     return bool(wanted) and any(
-        given[start : start + len(wanted)] == wanted
-        and not _OPERATORS.intersection(given[:start] + given[start + len(wanted) :])
-        for start in range(len(given) - len(wanted) + 1)
+        original[start : start + len(wanted)] == wanted
+        and not _OPERATORS.intersection(original[:start] + original[start + len(wanted) :])
+        for start in range(len(original) - len(wanted) + 1)
     )
 
 
-def _ends(wanted: Sequence[str], given: Sequence[str]) -> list[int]:
-    """Return the places where the last wanted word can stand with all gaps before it in order."""
+def _ends(wanted: Sequence[str], original: Sequence[str]) -> list[int]:
+    """Return the possible positions of the last wanted word."""
     reached = [-1]
     for token in wanted:
-        places = [place for place, other in enumerate(given) if other == token]
+        places = [place for place, other in enumerate(original) if other == token]
         reached = [
             place
             for place in places
             if any(
-                last < place and _may_leave_out(given, last, place) for last in reversed(reached)
+                last < place and _may_leave_out(original, last, place) for last in reversed(reached)
             )
         ]
     return reached
@@ -200,18 +200,18 @@ def _token(word: str) -> str:
     return word[:-1] if many and word not in _OPERATORS | _AUXILIARIES else word
 
 
-def _may_leave_out(given: Sequence[str], last: int, place: int) -> bool:
+def _may_leave_out(original: Sequence[str], last: int, place: int) -> bool:
     """Return True if the words between two positions may be missing."""
-    gap = given[last + 1 : place]
+    gap = original[last + 1 : place]
     if _FREE.issuperset(gap):
         return True
     if last < 0:
         return _is_opening(gap)
     if _OPERATORS.intersection(gap):
         return False
-    if place == len(given):
-        return _adds(given[: last + 1], gap)
-    return _is_aside(gap) or (gap[0] == "from" and given[place] == "to" and _is_bare(gap))
+    if place == len(original):
+        return _adds(original[: last + 1], gap)
+    return _is_aside(gap) or (gap[0] == "from" and original[place] == "to" and _is_bare(gap))
 
 
 def _is_opening(gap: Sequence[str]) -> bool:
@@ -223,7 +223,7 @@ def _is_opening(gap: Sequence[str]) -> bool:
 
 
 def _adds(prefix: Sequence[str], gap: Sequence[str]) -> bool:
-    """Return True if the end of a sentence only adds a reason, a place or a statement."""
+    """Return True if a sentence end only adds a reason, place or statement."""
     pause = 1 if gap[0] in (",", ";", "-", "–", "—") else 0
     first = gap[pause]
     if first in _REASONS:

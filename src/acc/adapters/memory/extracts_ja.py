@@ -67,36 +67,38 @@ def contains_japanese(text: str) -> bool:
 @lru_cache(maxsize=_CACHE_SIZE)
 def is_extract(text: str, source: str) -> bool:
     """Return True if a sentence is an extract of `source`."""
-    wanted, given = _units(text), _units(source)
-    words = [unit.word for unit in given]
+    wanted, original = _units(text), _units(source)
+    words = [unit.word for unit in original]
     if not wanted or any(not 0 < words.count(unit.word) <= MAX_REPEATS for unit in wanted):
         return False
     reached = [-1]
     for unit in wanted[:-1]:
         reached = [
             place
-            for place, other in enumerate(given)
+            for place, other in enumerate(original)
             if _same(unit, other)
             and any(
-                last < place and _may_leave_out(given, last, place) for last in reversed(reached)
+                last < place and _may_leave_out(original, last, place) for last in reversed(reached)
             )
         ]
     return any(
-        last < place and _may_leave_out(given, last, place) and _ends(wanted[-1], given, place)
+        last < place
+        and _may_leave_out(original, last, place)
+        and _ends(wanted[-1], original, place)
         for last in reached
-        for place in range(len(given))
+        for place in range(len(original))
     )
 
 
 def is_verbatim(text: str, source: str) -> bool:
     """Return True if `source` contains a text as one piece, outside of any condition."""
-    wanted, given = _units(text), _units(source)
+    wanted, original = _units(text), _units(source)
     size = len(wanted)
     return bool(wanted) and any(
-        all(map(_same, wanted[:-1], given[start:]))
-        and _begins(wanted[-1], given[start + size - 1])
-        and not _OPERATORS.search(_read(given[:start] + given[start + size :]))
-        for start in range(len(given) - size + 1)
+        all(map(_same, wanted[:-1], original[start:]))
+        and _begins(wanted[-1], original[start + size - 1])
+        and not _OPERATORS.search(_read(original[:start] + original[start + size :]))
+        for start in range(len(original) - size + 1)
     )
 
 
@@ -105,7 +107,7 @@ def _read(units: Sequence[Unit]) -> str:
 
 
 def _begins(unit: Unit, other: Unit) -> bool:
-    """Return True if a unit is another one, but for an ending that neither denies nor doubts it."""
+    """Return True if two units differ at most in a neutral ending."""
     ending = other.tail.removeprefix(unit.tail)
     whole = unit.word == other.word and other.tail.startswith(unit.tail)
     return whole and _OPERATORS.search(ending) is None
@@ -127,14 +129,14 @@ def _same(unit: Unit, other: Unit) -> bool:
     return unit.word == other.word and unit.tail == other.tail
 
 
-def _ends(unit: Unit, given: Sequence[Unit], place: int) -> bool:
-    """Return True if a sentence may end with this unit where `given` has the one at `place`."""
-    other = given[place]
+def _ends(unit: Unit, original: Sequence[Unit], place: int) -> bool:
+    """Return True if a sentence may end with this unit at `place`."""
+    other = original[place]
     if unit.word != other.word:
         return False
-    if place == len(given) - 1:
+    if place == len(original) - 1:
         return bool(_endings(unit.tail) & _endings(other.tail))
-    rest = _read(given[place + 1 :])
+    rest = _read(original[place + 1 :])
     if not other.pauses or not other.tail.endswith(("が", "けど", "けれど")):
         return False
     if _OPERATORS.search(rest) or _POINTING.search(rest) or not _FULL_CLAUSE.search(other.tail):
@@ -174,20 +176,20 @@ def _plain_verbs(stem: str) -> set[str]:
     return found
 
 
-def _may_leave_out(given: Sequence[Unit], last: int, place: int) -> bool:
-    gap = given[last + 1 : place]
+def _may_leave_out(original: Sequence[Unit], last: int, place: int) -> bool:
+    gap = original[last + 1 : place]
     if not gap:
         return True
     text = _read(gap)
     if last < 0:
         return _OPENING.fullmatch(text) is not None or _is_clause(gap, text)
-    if _OPERATORS.search(text) or not _PART_ENDS.search(given[last].tail):
+    if _OPERATORS.search(text) or not _PART_ENDS.search(original[last].tail):
         return False
     if any(_OTHER_PARTS.search(unit.tail) for unit in gap):
         return False
     # "Closed on Mondays" is not closed, and "does not run at night" may well run.
-    end = given[-1]
-    if _STATES.search(end.tail) or _OPERATORS.search(_read(given)):
+    end = original[-1]
+    if _STATES.search(end.tail) or _OPERATORS.search(_read(original)):
         return False
     # In room 2 is where it was; in the film is not so at all.
     if any(unit.tail.endswith(("で", "にて")) and not _COUNTED.search(unit.word) for unit in gap):

@@ -69,11 +69,11 @@ class Sources:
         return any(is_extract(text, source) for source in self.texts)
 
     def contains(self, text: str) -> bool:
-        """Return True if one of the texts contains `text` verbatim, outside of any condition."""
+        """Return True if a text contains `text` verbatim, outside of any condition."""
         return any(is_verbatim(text, source) for source in self.texts)
 
     def closest(self, text: str) -> str:
-        """Return the text that shares most terms, and more than half of them, with `text`."""
+        """Return the text that shares most terms, and more than half, with `text`."""
         wanted = terms(text)
         best = max(self.texts, key=lambda source: len(wanted & terms(source)), default="")
         return best if len(wanted & terms(best)) * 2 > len(wanted) else ""
@@ -266,7 +266,7 @@ class _Grounding:
         return [sentence for sentence in self._turn.direct if not is_question(sentence)]
 
     def _ground_relation(self, item: str) -> str:
-        """Return a supported form of an item: unchanged, as reported, or its source sentence."""
+        """Return an item unchanged, as reported, or as its source sentence."""
         text, kind = item_content(item), item.partition("(")[0]
         if self._claims.supports(text):
             return item if kind in _PLAIN_KINDS or to_relation(text) == item else to_relation(text)

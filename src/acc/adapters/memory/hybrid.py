@@ -34,10 +34,11 @@ _Vector = NDArray[np.float32]
 
 
 class HybridEvidenceStore(Bm25EvidenceStore):
-    """Reranks BM25 matches by similarity and adds documents that stand out by similarity alone.
+    """Evidence store that ranks BM25 matches by embedding similarity too.
 
-    The latter are searched among the newest documents if `semantic_recall` is True. Documents are
-    embedded on first use. If the embedder fails, recall is lexical and a note reports the failure.
+    If `semantic_recall` is True, documents among the newest that stand out by similarity alone are
+    added. Documents are embedded on first use. If the embedder fails, recall is lexical and a note
+    reports the failure.
     """
 
     def __init__(self, *, embedder: EmbedderPort, semantic_recall: bool = True) -> None:
@@ -57,7 +58,7 @@ class HybridEvidenceStore(Bm25EvidenceStore):
     async def recall(
         self, cue: str, *, limit: int, lexical_only: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return at most `limit` matches, best first; the newest first if scores are equal."""
+        """Return at most `limit` matches, best first, then newest first."""
         if lexical_only or limit < 1 or not term_list(cue):
             return await super().recall(cue, limit=limit)
         best = self._search(cue, limit * _RERANK_FACTOR)

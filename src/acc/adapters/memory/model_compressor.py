@@ -152,7 +152,7 @@ class ModelCompressor:
         return answer
 
     def _usage(self, prompt: Prompt, answer: ModelAnswer) -> Usage:
-        """Return the usage of a call without the call itself; count tokens if not reported."""
+        """Return the reported usage of a call, or count its tokens."""
         reported = replace(answer.usage, llm_calls=0, memory_tokens=0)
         if self._tokens is None or reported.input_tokens:
             return reported

@@ -51,7 +51,7 @@ class AccMemory:
         recall_limit: int = _RECALL_LIMIT,
         owned_resources: Sequence[object] = (),
     ) -> None:
-        """Create an empty memory; `aclose` closes the resources that only this memory uses."""
+        """Create an empty memory; `aclose` closes `owned_resources`."""
         fit_to_budget(CompressedCognitiveState(), budget, tokens.count)
         self._evidence = evidence
         self._qualifier = qualifier

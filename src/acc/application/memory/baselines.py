@@ -96,7 +96,7 @@ class RetrievalMemory:
 
 
 class OracleMemory:
-    """Reads the judge's canonical memory: the upper bound for any memory, not a competitor."""
+    """Reads the judge's canonical memory; the upper bound for other memories."""
 
     def __init__(self, *, tokens: TokenCounterPort) -> None:
         self._tokens = tokens

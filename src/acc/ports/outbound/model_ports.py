@@ -46,7 +46,7 @@ class Prompt(Value, frozen=True, kw_only=True):
 
 
 class ModelAnswer(Value, frozen=True, kw_only=True):
-    """Text, tool calls and usage of a model response; `kept` is True if it comes from a cache."""
+    """Response of a model; `kept` is True if it comes from a cache."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
