@@ -4,10 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acc.adapters.embedded_model.model import EmbeddedModel
-from acc.adapters.providers.cache import CachedModel
-from acc.adapters.providers.limiting import LimitedModel, Limiter, Limits
-from acc.adapters.providers.metering import MeteredModel, PricedModel
-from acc.adapters.providers.trying import FallbackModel, RetryingModel
+from acc.adapters.models.cache import CachedModel
+from acc.adapters.models.retry import RetryingModel
+from acc.adapters.models.wrappers import (
+    FallbackModel,
+    LimitedModel,
+    MeteredModel,
+    PricedModel,
+    RateLimiter,
+    RateLimits,
+)
 from acc.domain.cost import CostCategory, ModelCall, Price
 from acc.domain.value_objects.content import ToolCall
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt, ToolSpec
@@ -41,7 +47,7 @@ def _metered(model: LanguageModelPort) -> LanguageModelPort:
 WRAPPERS: dict[str, Callable[[LanguageModelPort, Path], LanguageModelPort]] = {
     "retrying": lambda model, path: RetryingModel(model, attempts=1),
     "fallback": lambda model, path: FallbackModel([model]),
-    "limited": lambda model, path: LimitedModel(model, Limiter(Limits(concurrency=2))),
+    "limited": lambda model, path: LimitedModel(model, RateLimiter(RateLimits(concurrency=2))),
     "metered": lambda model, path: _metered(model),
     "priced": lambda model, path: PricedModel(model, Price(input=1.0, output=2.0)),
     "cached": lambda model, path: CachedModel(model, path, identity={"model": "m"}, name="m"),
