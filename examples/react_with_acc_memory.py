@@ -52,8 +52,8 @@ def show(event: Event) -> None:
     if event.kind is EventKind.MEMORY:
         print(f"\ncommitted ({event.detail['tokens']} tokens)")
         print("  " + event.detail["ccs"].replace("\n", "\n  "))
-        for refused in event.detail["refused"]:
-            print(f"  kept out: {refused['text']} ({refused['why']})")
+        for rejected in event.detail["rejected"]:
+            print(f"  rejected: {rejected['text']} ({rejected['explanation']})")
     elif event.calls:
         print(f"act: {event.calls[0].name}{dict(event.calls[0].arguments)}")
     elif event.result is not None:

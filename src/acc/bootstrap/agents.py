@@ -14,7 +14,7 @@ from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.tools.tool import Tool
 from acc.bootstrap.mcp import LazyMcpConnections
-from acc.bootstrap.memory import RULES, compressor_of, is_memory, make_memory, token_counter
+from acc.bootstrap.memory import RULES, compressor_name, is_memory_name, make_memory, token_counter
 from acc.bootstrap.models import (
     check_cache,
     check_model_name,
@@ -80,11 +80,11 @@ def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) ->
 
 
 def _check_memory(agent: str, memory: str, models: Mapping[str, LanguageModelPort]) -> None:
-    if memory == "oracle" or not is_memory(memory):
+    if memory == "oracle" or not is_memory_name(memory):
         raise InvalidInput(f"agent {agent!r}: {_unknown_memory(memory)}")
     if memory.partition(":")[0] != "acc":
         return
-    compressor = compressor_of(memory)
+    compressor = compressor_name(memory)
     if compressor not in models:
         try:
             _check_compressor(compressor, check_model_name)
@@ -108,7 +108,7 @@ def check_models(agent: BaseAgent, *, kept_may_do: bool = False) -> None:
             if isinstance(model, str) and model:
                 check(model)
             if isinstance(memory, str) and memory.partition(":")[0] == "acc":
-                _check_compressor(compressor_of(memory), check)
+                _check_compressor(compressor_name(memory), check)
         except InvalidInput as error:
             raise InvalidInput(f"agent {found.name!r}: {error}") from None
 
@@ -225,7 +225,7 @@ def make_conversation_memory(
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> "MemoryPort":
     """Return a memory for an agent by its name."""
-    if name == "oracle" or not is_memory(name):
+    if name == "oracle" or not is_memory_name(name):
         raise InvalidInput(_unknown_memory(name))
     return make_memory(name, window=window, budget=budget, compressor=compressor, models=models)
 

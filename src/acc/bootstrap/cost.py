@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acc.application.agents.base import BaseAgent
-from acc.bootstrap.memory import RULES, compressor_of
+from acc.bootstrap.memory import RULES, compressor_name
 from acc.bootstrap.models import (
     ProviderModel,
     check_cache,
@@ -160,7 +160,7 @@ def _of_memory(
     memory: object, configuration: EvaluationConfig
 ) -> Iterator[tuple[CostCategory, str, bool]]:
     if isinstance(memory, str) and memory.partition(":")[0] == "acc":
-        compressor = compressor_of(memory, configuration.compressor)
+        compressor = compressor_name(memory, configuration.compressor)
         if compressor != RULES:
             yield CostCategory.COMPRESSOR, compressor, False
 

@@ -211,7 +211,7 @@ def _sizes(configuration: EvaluationConfig) -> Sizes:
         NextQuery,
         ScoreSheet,
     )
-    from acc.adapters.memory.model_compressor import instruction_of
+    from acc.adapters.memory.model_compressor import compressor_instruction
     from acc.domain.ccs import json_schema
 
     count = token_counter().count
@@ -222,7 +222,7 @@ def _sizes(configuration: EvaluationConfig) -> Sizes:
 
     return Sizes(
         instruction=count(INSTRUCTION),
-        compressor=size(instruction_of(configuration.budget), json_schema()),
+        compressor=size(compressor_instruction(configuration.budget), json_schema()),
         read=size(prompts.READ, SCHEMAS[MemoryUpdate]),
         audit=size(prompts.AUDIT, SCHEMAS[Audit]),
         audit_again=size(prompts.AUDIT_AGAIN, SCHEMAS[AuditVote]),

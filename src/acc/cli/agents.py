@@ -59,7 +59,7 @@ class ShowOptions:
     memory: Annotated[
         bool,
         Parameter(
-            help="Show the state and how it came about: what was recalled, qualified, refused.",
+            help="Show the state and its trace: recalled, qualified and rejected evidence.",
             negative=(),
         ),
     ] = False

@@ -22,7 +22,7 @@ from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import cost as spending
 from acc.bootstrap import evaluation, judges
 from acc.bootstrap.a2a_client import also_allowed, check_remotes
-from acc.bootstrap.memory import compressor_of, version
+from acc.bootstrap.memory import compressor_name, version
 from acc.bootstrap.models import agent_model, check_model_name
 from acc.cli.eval_view import (
     OUT_OF_MONEY,
@@ -38,7 +38,7 @@ from acc.cli.eval_view import (
     summary_table,
 )
 from acc.cli.event_view import shown
-from acc.domain.ccs import SMALLEST_BUDGET
+from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.cost import Price
 from acc.domain.errors import InvalidInput
 from acc.domain.gates import Gate
@@ -299,7 +299,7 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
         ("episodes", options.episodes, 1),
         ("turns", options.turns, 1),
         ("window", options.window, 64),
-        ("budget", options.budget, SMALLEST_BUDGET),
+        ("budget", options.budget, MIN_BUDGET_TOKENS),
         ("timeout", options.timeout, 0.001),
         ("seed", options.seed, 0),
     ):
@@ -308,7 +308,7 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
     agents = evaluation.parse_agents(options.agents)
     model = options.model or agent_model()
     check_model_name(model)
-    compressor = compressor_of("acc", options.compressor)
+    compressor = compressor_name("acc", options.compressor)
     evaluation.check_compressor(compressor)
     judging = judges.judging_of(
         options.judge,

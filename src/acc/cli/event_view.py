@@ -302,10 +302,10 @@ def _show_trace(console: Console, detail: Mapping[str, Any]) -> None:
     console.print(shown(f"  recalled: {', '.join(detail.get('recalled', ())) or '-'}", style="dim"))
     for item in detail.get("qualified", ()):
         console.print(shown(f"  qualified {item['id']}: {one_line(item['text'])}", style="green"))
-    for item in detail.get("refused", ()):
-        why = f"{item['reason']}, {item['why']}"
+    for item in detail.get("rejected", ()):
+        why = f"{item['reason']}, {item['explanation']}"
         console.print(
-            shown(f"  refused {item['id']} ({why}): {one_line(item['text'])}", style="red")
+            shown(f"  rejected {item['id']} ({why}): {one_line(item['text'])}", style="red")
         )
     for item in detail.get("dropped", ()):
         console.print(shown(f"  dropped: {one_line(item)}", style="dim"))

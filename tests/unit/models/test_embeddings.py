@@ -257,12 +257,12 @@ async def test_memory_recalls_by_words_while_the_server_fails() -> None:
         memory = acc_memory(embeddings=embedder)
         signal = TurnSignal(turn_id=1, text="The lead is Bo.")
         await memory.view(signal)
-        await memory.keep(signal, Decision(turn_id=1, text="Noted."))
+        await memory.record(signal, Decision(turn_id=1, text="Noted."))
         assert server.asked == []
         view = await memory.view(TurnSignal(turn_id=2, text="Who is the lead?"))
         assert view.trace is not None
-        assert view.trace.recalled[0].artifact.text == "The lead is Bo."
-        assert "recall went by words alone" in view.trace.notes[-1]
+        assert view.trace.recalled[0].evidence.text == "The lead is Bo."
+        assert "recall used words only" in view.trace.notes[-1]
         again = await memory.view(TurnSignal(turn_id=3, text="Who is the lead?"))
         assert again.trace is not None
         assert again.trace.notes == ()
@@ -275,7 +275,7 @@ async def test_one_turn_makes_one_request() -> None:
             text = " ".join(f"Item i-{turn}-{n} costs {n} EUR." for n in range(8))
             signal = TurnSignal(turn_id=turn, text=f"{text} What costs item i-1-3?")
             await memory.view(signal)
-            await memory.keep(signal, Decision(turn_id=turn, text="Noted."))
+            await memory.record(signal, Decision(turn_id=turn, text="Noted."))
         assert len(server.asked) == 4
 
 
@@ -299,7 +299,7 @@ async def test_memory_recalls_by_meaning() -> None:
     for turn, text in enumerate(texts, start=1):
         signal = TurnSignal(turn_id=turn, text=text)
         await memory.view(signal)
-        await memory.keep(signal, Decision(turn_id=turn, text=""))
+        await memory.record(signal, Decision(turn_id=turn, text=""))
     for turn in range(20, 26):  # the state forgets it
         await memory.view(TurnSignal(turn_id=turn, text=f"Room r-{turn} is on floor {turn}."))
     memory.restore({**memory.snapshot(), "relational_map": []})
@@ -327,6 +327,6 @@ async def test_recall_by_words_requests_no_vectors() -> None:
     store = HybridEvidenceStore(embedder=embedder)
     assert await store.recall("revert", limit=3) == ()
     await store.add([Evidence(id="1", turn_id=1, text="The rollback window is 30 minutes.")])
-    assert len(await store.recall("rollback", limit=3, by_words=True)) == 1
+    assert len(await store.recall("rollback", limit=3, lexical_only=True)) == 1
     assert await store.recall("rollback", limit=0) == ()
     assert embedder.asked == []

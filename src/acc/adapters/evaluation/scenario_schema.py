@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from acc.domain.value_objects.format_rule import Rule, RuleKind
+from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.domain.value_objects.scenario import AnswerKind, StressTopic
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)(:,)?\}")
@@ -177,7 +177,7 @@ def rule_faults(entry: RuleEntry) -> list[str]:
     """Return why the rule cannot be checked, if so."""
     number = entry.number if isinstance(entry.number, int) else 1
     try:
-        Rule(kind=entry.kind, number=number, words=tuple(entry.words))
+        FormatRule(kind=entry.kind, number=number, words=tuple(entry.words))
     except ValueError as error:
         return [str(error)]
     return []

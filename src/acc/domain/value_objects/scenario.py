@@ -7,7 +7,7 @@ import contract says so.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acc.domain.value_objects.format_rule import Rule
+from acc.domain.value_objects.format_rule import FormatRule
 
 
 class StressTopic(StrEnum):
@@ -48,7 +48,7 @@ class Constraint:
 
     id: str
     text: str
-    rule: Rule
+    rule: FormatRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class ScenarioTurn:
     expects: tuple[Expectation, ...] = ()
     avoids: tuple[str, ...] = ()
     answer: AnswerKind = AnswerKind.ANSWER
-    once: tuple[Rule, ...] = ()
+    once: tuple[FormatRule, ...] = ()
 
     @property
     def stated(self) -> str:

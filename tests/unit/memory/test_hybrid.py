@@ -1,4 +1,4 @@
-"""Embedders of anyone's, also those that fail: recall goes by words then, and says so."""
+"""Recall with embeddings, failing embedders, and closing of their connections."""
 
 import subprocess
 import sys
@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from proposals import proposal
+from compressor_models import state_response
 
 from acc import Agent, Decision, MemoryView, Runner, TurnSignal, acc_memory
 from acc.adapters.memory.hybrid import HybridEvidenceStore
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap import agents, models
-from acc.bootstrap import memory as parts
+from acc.bootstrap import memory as memory_bootstrap
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.memory import Evidence
 from acc.ports.outbound.model_ports import ModelAnswer
 from acc.testing import ScriptedModel
 
-CLERK = ScriptedModel("Noted.", repeat=True)
+MODEL = ScriptedModel("Noted.", repeat=True)
 
 
 class Embedder:
-    """Gives what it is told to."""
+    """Embedder that returns the result of a function."""
 
-    def __init__(self, give: Any) -> None:
-        self.give = give
+    def __init__(self, function: Any) -> None:
+        self.function = function
 
     async def embed(self, texts: Sequence[str]) -> Any:
-        return self.give(texts)
+        return self.function(texts)
 
 
 def fail(texts: Sequence[str]) -> Any:
@@ -41,29 +41,27 @@ BROKEN = [
     (lambda texts: 7, "returned int"),
     (lambda texts: [[1.0, 0.0]], "1 vectors"),
     (lambda texts: [], "0 vectors"),
-    (lambda texts: [1.0 for _ in texts], "vectors of one size are wanted"),
-    (lambda texts: [[] for _ in texts], "vectors of one size are wanted"),
-    (lambda texts: [[1.0] * (2 + n % 2) for n, _ in enumerate(texts)], "cannot be read"),
-    (lambda texts: [["a", "b"] for _ in texts], "cannot be read"),
-    (lambda texts: [[float("nan"), 1.0] for _ in texts], "numbers that are none"),
+    (lambda texts: [1.0 for _ in texts], "vectors of one size"),
+    (lambda texts: [[] for _ in texts], "vectors of one size"),
+    (lambda texts: [[1.0] * (2 + n % 2) for n, _ in enumerate(texts)], "not numeric"),
+    (lambda texts: [["a", "b"] for _ in texts], "not numeric"),
+    (lambda texts: [[float("nan"), 1.0] for _ in texts], "not finite"),
 ]
 
 
-@pytest.mark.parametrize(("give", "why"), BROKEN)
-async def test_an_embedder_that_fails_costs_the_meaning_and_not_the_turn(
-    give: Any, why: str
-) -> None:
-    runner = Runner(Agent(name="clerk", memory=acc_memory(embeddings=Embedder(give))))
+@pytest.mark.parametrize(("function", "fault"), BROKEN)
+async def test_failing_embedder_falls_back_to_lexical_recall(function: Any, fault: str) -> None:
+    runner = Runner(Agent(name="clerk", memory=acc_memory(embeddings=Embedder(function))))
     for message in ("The pager code is 4471.", "The lead is Ana.", "会議は水曜日です。"):
         await runner.run(user_id="u", session_id="s", message=message)
     result = await runner.run(user_id="u", session_id="s", message="What is the pager code?")
     notes = [note for event in result.events for note in event.detail.get("notes", ())]
     await runner.aclose()
     assert "4471" in result.text
-    assert any(note.startswith("recall went by words alone: ") and why in note for note in notes)
+    assert any(note.startswith("recall used words only: ") and fault in note for note in notes)
 
 
-async def test_vectors_of_another_size_than_before_cost_the_meaning_alone() -> None:
+async def test_changed_vector_size_falls_back_to_lexical_recall() -> None:
     sizes = iter((2, 3, 2))
     embedder = Embedder(lambda texts: [[1.0] * size for size in [next(sizes)] for _ in texts])
     store = HybridEvidenceStore(embedder=embedder)
@@ -73,19 +71,19 @@ async def test_vectors_of_another_size_than_before_cost_the_meaning_alone() -> N
         await store.add([Evidence(id=f"a{number}", turn_id=number, text=text)])
         found.append(await store.recall("the pager code", limit=9))
     assert [len(each) for each in found] == [1, 2, 3]
-    assert [note.partition(": ")[2][:32] for note in store.take_notes()] == [
-        "vectors came of another size tha"
-    ]
+    (note,) = store.drain_notes()
+    assert "size of its vectors" in note
+    assert store.drain_notes() == ()
 
 
-@pytest.mark.parametrize("given", [5, None, object(), Embedder])
-def test_what_is_no_embedder_is_refused_at_once(given: Any) -> None:
+@pytest.mark.parametrize("embedder", [5, None, object(), Embedder])
+def test_invalid_embedder_is_rejected(embedder: Any) -> None:
     with pytest.raises(InvalidInput, match="async embed"):
-        acc_memory(embeddings=given)
+        acc_memory(embeddings=embedder)
 
 
 class Connection:
-    """A model, or an embedder, that tells whether it is open."""
+    """Model and embedder that records whether it is open."""
 
     made: "list[Connection]"
 
@@ -100,7 +98,7 @@ class Connection:
 
     async def complete(self, prompt: Any) -> ModelAnswer:
         self.is_open = True
-        return ModelAnswer(text=proposal())
+        return ModelAnswer(text=state_response())
 
     async def aclose(self) -> None:
         self.is_open = False
@@ -109,19 +107,19 @@ class Connection:
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
     Connection.made = []
-    monkeypatch.setattr(parts, "_named_embedder", Connection)
+    monkeypatch.setattr(memory_bootstrap, "_named_embedder", Connection)
     monkeypatch.setattr(models, "make_model", Connection)
     monkeypatch.setattr(agents, "make_model", Connection)
     return Connection.made
 
 
-async def test_memories_that_a_function_makes_share_connections_that_the_runner_closes(
+async def test_memories_of_factory_share_connections_closed_by_runner(
     connections: list[Connection],
 ) -> None:
     def make() -> AccMemory:
         return acc_memory(embeddings="openai:small", compressor="openai:large")
 
-    runner = Runner(Agent(name="clerk", model=CLERK, memory=make))
+    runner = Runner(Agent(name="clerk", model=MODEL, memory=make))
     for number in range(5):
         for message in ("The pager code is 4471.", "What is the pager code?"):
             await runner.run(user_id="u", session_id=f"s{number}", message=message)
@@ -131,12 +129,12 @@ async def test_memories_that_a_function_makes_share_connections_that_the_runner_
     assert not any(made.is_open for made in connections)
 
 
-async def test_a_memory_that_is_given_as_it_is_is_closed_with_its_runner(
+async def test_memory_instance_is_closed_with_runner(
     connections: list[Connection],
 ) -> None:
     memory = acc_memory(embeddings="openai:small", compressor="openai:large")
     other = acc_memory(embeddings="openai:small")
-    runner = Runner(Agent(name="clerk", model=CLERK, memory=memory))
+    runner = Runner(Agent(name="clerk", model=MODEL, memory=memory))
     for message in ("The pager code is 4471.", "What is the pager code?"):
         await runner.run(user_id="u", session_id="s", message=message)
     assert len(connections) == 3
@@ -146,7 +144,7 @@ async def test_a_memory_that_is_given_as_it_is_is_closed_with_its_runner(
     assert not any(made.is_open for made in connections)
 
 
-async def test_a_memory_of_ones_own_is_not_closed_by_a_runner() -> None:
+async def test_custom_memory_is_not_closed_by_runner() -> None:
     class Notes:
         is_open = True
 
@@ -154,7 +152,7 @@ async def test_a_memory_of_ones_own_is_not_closed_by_a_runner() -> None:
             assert self.is_open
             return MemoryView(text="", tokens=0)
 
-        async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        async def record(self, signal: TurnSignal, decision: Decision) -> None:
             assert self.is_open
 
         async def aclose(self) -> None:
@@ -162,22 +160,21 @@ async def test_a_memory_of_ones_own_is_not_closed_by_a_runner() -> None:
 
     notes = Notes()
     for _ in range(2):
-        runner = Runner(Agent(name="clerk", model=CLERK, memory=notes))
+        runner = Runner(Agent(name="clerk", model=MODEL, memory=notes))
         await runner.run(user_id="u", session_id="s", message="hello")
         await runner.aclose()
     assert notes.is_open
 
 
-async def test_a_memory_closes_nothing_that_was_given_to_it(connections: list[Connection]) -> None:
+async def test_memory_does_not_close_objects_passed_to_it(connections: list[Connection]) -> None:
     mine = Connection("mine")
     mine.is_open = True
     memory = acc_memory(embeddings=mine, compressor=mine)
-    memory.opened.append(object())
     await memory.aclose()
     assert mine.is_open
 
 
-def test_static_embeddings_leave_the_logging_of_the_process_alone() -> None:
+def test_static_embeddings_do_not_change_logging() -> None:
     script = (
         "import logging; from acc import acc_memory; acc_memory(embeddings='static'); "
         "root = logging.getLogger(); logging.getLogger('acc.run').info('heard'); "

@@ -1,10 +1,10 @@
-"""Whose model writes the state: by name, by setting, in a run and in an evaluation."""
+"""Choice of the compressor by name, environment, run and evaluation."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from proposals import faithful, proposal
+from compressor_models import copy_statements, state_response
 
 from acc import Agent, EventKind, Runner, RunResult, acc_memory, approve, make_memory, tool
 from acc.adapters.evaluation.agents import MemoryAgentRunner
@@ -21,28 +21,31 @@ from acc.domain.value_objects.live_evaluation import AgentTurnResponse, Evaluati
 from acc.domain.value_objects.run import RunConfig
 from acc.testing import ScriptedModel, call
 
-WHO: Any = {"user_id": "ann", "session_id": "s"}
-SETTING = "ACC_COMPRESSOR_MODEL"
+SESSION: Any = {"user_id": "ann", "session_id": "s"}
+COMPRESSOR_VARIABLE = "ACC_COMPRESSOR_MODEL"
 
 
 @pytest.fixture(autouse=True)
-def no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(SETTING, raising=False)
+def no_default_compressor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(COMPRESSOR_VARIABLE, raising=False)
 
 
-def commits(result: RunResult) -> list[Event]:
+def memory_events(result: RunResult) -> list[Event]:
     return [event for event in result.events if event.kind is EventKind.MEMORY]
 
 
-async def test_an_agent_and_its_compressor_have_models_of_their_own() -> None:
-    speaker, writer = ScriptedModel("Noted.", "Bo."), ScriptedModel(faithful, repeat=True)
-    agent = Agent(name="a", model=speaker, memory="acc:writer")
+async def test_agent_and_compressor_use_separate_models() -> None:
+    agent_model, writer = (
+        ScriptedModel("Noted.", "Bo."),
+        ScriptedModel(copy_statements, repeat=True),
+    )
+    agent = Agent(name="a", model=agent_model, memory="acc:writer")
     runner = Runner(agent, models={"writer": writer})
-    await runner.run(**WHO, message="The lead is Bo.")
-    result = await runner.run(**WHO, message="Who is the lead?")
-    assert (len(speaker.requests), len(writer.requests)) == (2, 2)
-    assert "fact(The lead is Bo.)" in speaker.requests[1].memory
-    commit = commits(result)[0]
+    await runner.run(**SESSION, message="The lead is Bo.")
+    result = await runner.run(**SESSION, message="Who is the lead?")
+    assert (len(agent_model.requests), len(writer.requests)) == (2, 2)
+    assert "fact(The lead is Bo.)" in agent_model.requests[1].memory
+    commit = memory_events(result)[0]
     assert commit.usage is not None
     assert commit.usage.llm_calls == 1
     assert commit.usage.input_tokens > 0
@@ -51,24 +54,24 @@ async def test_an_agent_and_its_compressor_have_models_of_their_own() -> None:
     assert result.usage.llm_calls == 2
 
 
-async def test_the_setting_names_the_compressor_of_a_plain_acc(
+async def test_environment_sets_compressor_of_plain_acc(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(SETTING, "writer")
-    writer = ScriptedModel(faithful, repeat=True)
+    monkeypatch.setenv(COMPRESSOR_VARIABLE, "writer")
+    writer = ScriptedModel(copy_statements, repeat=True)
     for memory, asked in (("acc", 1), ("acc:rules", 1), ("transcript", 1)):
         agent = Agent(name="a", model=ScriptedModel("Noted."), memory=memory)
-        await Runner(agent, models={"writer": writer}).run(**WHO, message="The lead is Bo.")
+        await Runner(agent, models={"writer": writer}).run(**SESSION, message="The lead is Bo.")
         assert len(writer.requests) == asked
 
 
 @pytest.mark.parametrize("memory", ["acc:", "acc: ", "oracle", "acc:nobody", "accx"])
-def test_a_memory_that_nobody_answers_to_is_refused_before_a_run(memory: str) -> None:
+def test_unknown_memory_is_rejected_before_run(memory: str) -> None:
     with pytest.raises(InvalidInput, match="agent 'a': "):
         Runner(Agent(name="a", model=ScriptedModel(), memory=memory))
 
 
-def test_a_memory_is_made_by_name_or_on_a_model() -> None:
+def test_compressor_is_accepted_by_name_or_as_model() -> None:
     acc_memory(compressor="embedded")
     acc_memory(compressor=ScriptedModel())
     make_memory("acc:embedded")
@@ -78,47 +81,47 @@ def test_a_memory_is_made_by_name_or_on_a_model() -> None:
         make_memory("nothing")
 
 
-async def test_a_memory_made_anew_takes_up_its_state_without_asking_again(tmp_path: Path) -> None:
-    writer = ScriptedModel(faithful, repeat=True)
+async def test_restored_memory_does_not_call_compressor_again(tmp_path: Path) -> None:
+    writer = ScriptedModel(copy_statements, repeat=True)
     store = tmp_path / "sessions.db"
     for turn, message in enumerate(["The lead is Bo.", "The cap is 9 EUR.", "Who leads?"], start=1):
-        speaker = ScriptedModel("Noted.")
-        agent = Agent(name="a", model=speaker, memory="acc:writer")
+        agent_model = ScriptedModel("Noted.")
+        agent = Agent(name="a", model=agent_model, memory="acc:writer")
         runner = Runner(agent, store=store, models={"writer": writer})
-        await runner.run(**WHO, message=message)
+        await runner.run(**SESSION, message=message)
         await runner.aclose()
         assert len(writer.requests) == turn
-    assert "fact(The lead is Bo.)" in speaker.requests[0].memory
-    assert "fact(The cap is 9 EUR.)" in speaker.requests[0].memory
+    assert "fact(The lead is Bo.)" in agent_model.requests[0].memory
+    assert "fact(The cap is 9 EUR.)" in agent_model.requests[0].memory
 
 
-async def test_a_run_that_is_resumed_counts_the_compressor_and_does_not_ask_it_again() -> None:
-    writer = ScriptedModel(faithful, repeat=True)
-    speaker = ScriptedModel(call("pay", amount=3), "Paid.")
+async def test_resumed_run_counts_compressor_usage_without_new_call() -> None:
+    writer = ScriptedModel(copy_statements, repeat=True)
+    agent_model = ScriptedModel(call("pay", amount=3), "Paid.")
 
     @tool(confirm=True)
     def pay(amount: int) -> str:
         """Pay an amount."""
         return f"paid {amount}"
 
-    agent = Agent(name="a", model=speaker, memory="acc:writer", tools=[pay])
+    agent = Agent(name="a", model=agent_model, memory="acc:writer", tools=[pay])
     services = make_services(models={"writer": writer})
-    waiting = await Runner(agent, services=services).run(**WHO, message="Pay 3 EUR to Bo.")
+    waiting = await Runner(agent, services=services).run(**SESSION, message="Pay 3 EUR to Bo.")
     assert len(writer.requests) == 1
     done = await Runner(agent, services=services).resume(
-        **WHO, answers=[approve(request.id) for request in waiting.requests]
+        **SESSION, answers=[approve(request.id) for request in waiting.requests]
     )
     assert done.text == "Paid."
     assert len(writer.requests) == 2
     assert done.usage.llm_calls == 4
 
 
-async def test_what_the_compressor_spends_counts_against_the_runs_budget() -> None:
+async def test_compressor_usage_counts_against_run_budget() -> None:
     agent = Agent(name="a", model=ScriptedModel("Noted."), memory="acc:writer")
-    models: Any = {"writer": ScriptedModel(faithful, repeat=True)}
+    models: Any = {"writer": ScriptedModel(copy_statements, repeat=True)}
     runner = Runner(agent, models=models, config=RunConfig(max_llm_calls=1))
     with pytest.raises(BudgetExceeded, match="max_llm_calls"):
-        await runner.run(**WHO, message="The lead is Bo.")
+        await runner.run(**SESSION, message="The lead is Bo.")
 
 
 # --- evaluation ---------------------------------------------------------------------------------
@@ -128,12 +131,12 @@ def options(**chosen: object) -> EvaluationOptions:
     return EvaluationOptions(scenario="it-operations", turns=4, episodes=1, **chosen)  # type: ignore[arg-type] # test data
 
 
-def test_the_compressor_is_part_of_what_a_run_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressor_is_part_of_evaluation_name(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = configure(options(agents="acc"))
     assert plain.compressor == "rules"
     by_option = configure(options(agents="acc", compressor="embedded"))
     assert evaluation.run_name(plain) != evaluation.run_name(by_option)
-    monkeypatch.setenv(SETTING, "embedded")
+    monkeypatch.setenv(COMPRESSOR_VARIABLE, "embedded")
     assert configure(options(agents="acc")) == by_option
     named = configure(options(agents="acc,other=acc:embedded", compressor="rules"))
     assert [agent.kind for agent in named.agents] == ["acc", "acc:embedded"]
@@ -142,17 +145,20 @@ def test_the_compressor_is_part_of_what_a_run_is(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "chosen", [{"compressor": "nobody"}, {"agents": "a=acc:nobody"}, {"agents": "a=acc:"}]
 )
-def test_a_compressor_that_nobody_answers_to_is_refused_at_once(chosen: dict[str, str]) -> None:
+def test_unknown_compressor_is_rejected_by_configuration(chosen: dict[str, str]) -> None:
     with pytest.raises(InvalidInput, match="no model"):
         configure(options(**chosen))
 
 
-async def test_a_recorded_turn_is_taken_up_without_asking_the_compressor() -> None:
-    writer, speaker = ScriptedModel(faithful, repeat=True), ScriptedModel("Noted.", repeat=True)
+async def test_replayed_turn_does_not_call_compressor() -> None:
+    writer, agent_model = (
+        ScriptedModel(copy_statements, repeat=True),
+        ScriptedModel("Noted.", repeat=True),
+    )
 
     def runner() -> MemoryAgentRunner:
         memory = acc_memory(compressor=writer)
-        return MemoryAgentRunner(agent_name="a", model=speaker, memory=memory)
+        return MemoryAgentRunner(agent_name="a", model=agent_model, memory=memory)
 
     first = runner()
     turns = [
@@ -170,8 +176,8 @@ async def test_a_recorded_turn_is_taken_up_without_asking_the_compressor() -> No
     await again.replay_turn(EvaluationTurnQuery(turn_id=4, query="Still there?"), {}, failed)
 
 
-@pytest.mark.parametrize(("answer", "count"), [("no state", 4), (proposal(), 0)])
-def test_turns_left_to_the_rules_are_counted(
+@pytest.mark.parametrize(("answer", "count"), [("no state", 4), (state_response(), 0)])
+def test_fallback_turns_are_counted_in_results(
     answer: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = ScriptedModel(answer, repeat=True)
@@ -190,7 +196,7 @@ def test_turns_left_to_the_rules_are_counted(
         results = evaluation.write_results(run)
     agents = results.summary["agents"]
     assert (agents["acc"]["fallbacks"], agents["model"]["fallbacks"]) == (0, count)
-    told = [row["fallback"] for row in record_rows(run) if row["agent"] == "model"]
-    assert sum(map(bool, told)) == count
+    fallbacks = [row["fallback"] for row in record_rows(run) if row["agent"] == "model"]
+    assert sum(map(bool, fallbacks)) == count
     warnings = "\n".join(list_warnings(results.summary))
     assert ("the rules wrote the memory of 4 turns" in warnings) is bool(count)

@@ -1,9 +1,9 @@
-"""What people say in passing is no rule; what they forbid is not what they ask for."""
+"""Sentences of ordinary conversations and how the readers classify them."""
 
 import pytest
 
-from acc.domain.format_rules import is_question, lifted_by, lifts, read_rule
-from acc.domain.language import said, shown
+from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes
+from acc.domain.language import direct_sentences, quoted_sentences
 from acc.domain.statements import frame, supersedes
 from acc.domain.value_objects.format_rule import RuleKind as K
 
@@ -32,7 +32,7 @@ from acc.domain.value_objects.format_rule import RuleKind as K
         ("The bridge PIN must not be shared.", K.REFUSE),
     ],
 )
-def test_a_prohibition_is_not_read_as_its_opposite(sentence: str, kind: K | None) -> None:
+def test_prohibition_is_not_read_as_its_opposite(sentence: str, kind: K | None) -> None:
     read = read_rule(sentence)
     assert (read.rule.kind if read else None) == kind
 
@@ -65,7 +65,7 @@ def test_a_prohibition_is_not_read_as_its_opposite(sentence: str, kind: K | None
         "お客様が必ず返金すると言っています。",
     ],
 )
-def test_what_is_told_in_passing_is_no_rule(sentence: str) -> None:
+def test_statement_in_passing_is_not_a_rule(sentence: str) -> None:
     assert read_rule(sentence) is None
 
 
@@ -87,7 +87,7 @@ def test_what_is_told_in_passing_is_no_rule(sentence: str) -> None:
         "変更する前に私に確認してください。",
     ],
 )
-def test_a_plain_order_is_a_rule_that_lasts(sentence: str) -> None:
+def test_plain_order_is_lasting_rule(sentence: str) -> None:
     read = read_rule(sentence)
     assert read is not None
     assert not read.once
@@ -106,8 +106,8 @@ def test_a_plain_order_is_a_rule_that_lasts(sentence: str) -> None:
         "字数制限は来月解除する予定です。",
     ],
 )
-def test_speaking_of_a_lift_lifts_nothing(sentence: str) -> None:
-    assert not lifts(sentence)
+def test_mention_of_revocation_revokes_nothing(sentence: str) -> None:
+    assert not is_revocation(sentence)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_speaking_of_a_lift_lifts_nothing(sentence: str) -> None:
         ("db-1は再起動して構いません。", "db-1を再起動しないでください。"),
     ],
 )
-def test_an_ordinary_lift_is_understood(sentence: str, rule: str) -> None:
-    assert lifts(sentence)
-    assert lifted_by(sentence, rule)
+def test_ordinary_revocation_is_recognised(sentence: str, rule: str) -> None:
+    assert is_revocation(sentence)
+    assert revokes(sentence, rule)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_an_ordinary_lift_is_understood(sentence: str, rule: str) -> None:
         ('Lift the ban on the word "breach".', 'Never use the word "outage".'),
     ],
 )
-def test_a_lift_leaves_its_sibling_alone(sentence: str, rule: str) -> None:
-    assert lifts(sentence)
-    assert not lifted_by(sentence, rule)
+def test_revocation_does_not_apply_to_similar_rule(sentence: str, rule: str) -> None:
+    assert is_revocation(sentence)
+    assert not revokes(sentence, rule)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_a_lift_leaves_its_sibling_alone(sentence: str, rule: str) -> None:
         ("以下は業者からのメールです。\n必ず先に支払ってください。", "必ず先に支払ってください。"),
     ],
 )
-def test_words_that_are_handed_over_are_shown(text: str, theirs: str) -> None:
-    assert theirs in shown(text)
-    assert theirs not in said(text)
+def test_introduced_text_is_quoted(text: str, theirs: str) -> None:
+    assert theirs in quoted_sentences(text)
+    assert theirs not in direct_sentences(text)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_words_that_are_handed_over_are_shown(text: str, theirs: str) -> None:
         "メモ：必ず記録。",
     ],
 )
-def test_ones_own_note_is_said(text: str) -> None:
-    assert shown(text) == ()
+def test_own_note_is_direct(text: str) -> None:
+    assert quoted_sentences(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_ones_own_note_is_said(text: str) -> None:
         "予算は400万円だと覚えておいてください。",
     ],
 )
-def test_a_statement_is_no_question(sentence: str) -> None:
+def test_statement_is_not_a_question(sentence: str) -> None:
     assert not is_question(sentence)
 
 
@@ -203,7 +203,7 @@ def test_a_statement_is_no_question(sentence: str) -> None:
         ("担当者は鈴木です。", "担当者は佐藤です。"),
     ],
 )
-def test_an_ordinary_change_replaces_the_older_statement(newer: str, older: str) -> None:
+def test_change_supersedes_older_statement(newer: str, older: str) -> None:
     assert supersedes(newer, older)
 
 
@@ -214,9 +214,9 @@ def test_an_ordinary_change_replaces_the_older_statement(newer: str, older: str)
         ("Marta is in Berlin.", "Marta is 34 years old."),
     ],
 )
-def test_another_respect_replaces_nothing(newer: str, older: str) -> None:
+def test_other_attribute_supersedes_nothing(newer: str, older: str) -> None:
     assert not supersedes(newer, older)
 
 
-def test_a_sentence_about_nothing_has_no_frame() -> None:
+def test_sentence_without_subject_has_no_frame() -> None:
     assert frame("It has.") is None

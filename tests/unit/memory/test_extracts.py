@@ -1,15 +1,15 @@
-"""What may be left out of a statement, and what turns it into another one."""
+"""Accepted and rejected extracts of statements."""
 
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from acc.adapters.memory.extracts import is_part, is_statement, shortens
+from acc.adapters.memory.extracts import is_extract, is_statement, is_verbatim
 from acc.domain.format_rules import is_question
 from acc.domain.language import sentences
 
-GROUPS = tomllib.loads((Path(__file__).parent / "shortenings.toml").read_text(encoding="utf-8"))
+GROUPS = tomllib.loads((Path(__file__).parent / "extracts.toml").read_text(encoding="utf-8"))
 
 
 def pairs(kind: str) -> list[tuple[str, str]]:
@@ -18,42 +18,42 @@ def pairs(kind: str) -> list[tuple[str, str]]:
 
 def passes(source: str, text: str) -> bool:
     return any(
-        is_statement(sentence) and not is_question(sentence) and shortens(text, sentence)
+        is_statement(sentence) and not is_question(sentence) and is_extract(text, sentence)
         for sentence in sentences(source)
     )
 
 
 @pytest.mark.parametrize(("source", "text"), pairs("good"))
-def test_a_statement_may_be_shortened(source: str, text: str) -> None:
+def test_extract_is_accepted(source: str, text: str) -> None:
     assert passes(source, text)
 
 
 @pytest.mark.parametrize(("source", "text"), pairs("bad"))
-def test_a_statement_may_not_be_turned(source: str, text: str) -> None:
+def test_changed_statement_is_rejected(source: str, text: str) -> None:
     assert not passes(source, text)
 
 
 @pytest.mark.parametrize(("source", "text"), pairs("cautious"))
-def test_what_cannot_be_told_from_a_turned_statement_is_none(source: str, text: str) -> None:
+def test_ambiguous_extract_is_rejected(source: str, text: str) -> None:
     assert not passes(source, text)
 
 
-def test_every_statement_is_itself() -> None:
+def test_statement_is_extract_of_itself() -> None:
     for source, _ in (*pairs("good"), *pairs("cautious")):
-        assert shortens(source, source)
-        assert shortens(source.rstrip(".。"), source)
+        assert is_extract(source, source)
+        assert is_extract(source.rstrip(".。"), source)
 
 
-def test_two_statements_may_stand_in_one_text_if_each_was_made() -> None:
+def test_text_of_two_extracts_is_accepted() -> None:
     source = "The gate is open. The lead is Ana."
-    assert shortens("Gate is open. Lead is Ana.", source)
-    assert not shortens("Gate is open. Lead is Bo.", source)
-    assert not shortens("", source)
-    assert not shortens("The", source)
+    assert is_extract("Gate is open. Lead is Ana.", source)
+    assert not is_extract("Gate is open. Lead is Bo.", source)
+    assert not is_extract("", source)
+    assert not is_extract("The", source)
 
 
 @pytest.mark.parametrize(
-    ("source", "aim", "kept"),
+    ("source", "goal", "expected"),
     [
         ("Folks, please restore checkout by 18:00 today.", "Restore checkout by 18:00", True),
         ("Our goal is to restore checkout before 18:00.", "Restore checkout after 18:00", False),
@@ -68,14 +68,14 @@ def test_two_statements_may_stand_in_one_text_if_each_was_made() -> None:
         ("決済を停止して、返金は未処理です。", "決済を停止", False),
     ],
 )
-def test_an_aim_is_one_piece_of_a_statement_and_keeps_every_condition(
-    source: str, aim: str, kept: bool
+def test_is_verbatim_requires_one_piece_with_all_conditions(
+    source: str, goal: str, expected: bool
 ) -> None:
-    assert is_part(aim, source) is kept
+    assert is_verbatim(goal, source) is expected
 
 
 @pytest.mark.parametrize(
-    ("text", "claims"),
+    ("text", "expected"),
     [
         ("Will Smith owns the repo acme-1.", True),
         ("What matters is that db-1 stays on port 8080.", True),
@@ -84,7 +84,5 @@ def test_an_aim_is_one_piece_of_a_statement_and_keeps_every_condition(
         ("caf" + "?" * 20_000 + "x is y", True),
     ],
 )
-def test_a_sentence_that_begins_like_a_question_and_ends_like_none_is_a_statement(
-    text: str, claims: bool
-) -> None:
-    assert is_statement(text) is claims
+def test_is_statement_separates_statements_from_questions(text: str, expected: bool) -> None:
+    assert is_statement(text) is expected

@@ -1,4 +1,4 @@
-"""Prompts with tools, and what the embedded model makes of them."""
+"""Helpers that build prompts for the embedded model and read its responses."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ async def ask(query: str, **fields: Any) -> ModelAnswer:
     return await EmbeddedModel().complete(Prompt(query=query, **fields))
 
 
-def called(answer: ModelAnswer) -> tuple[str, dict[str, Any]] | None:
+def called_tool(answer: ModelAnswer) -> tuple[str, dict[str, Any]] | None:
     if not answer.calls:
         return None
     assert len(answer.calls) == 1, "one tool a step"
@@ -28,10 +28,10 @@ def called(answer: ModelAnswer) -> tuple[str, dict[str, Any]] | None:
     return answer.calls[0].name, dict(answer.calls[0].arguments)
 
 
-def done(
+def tool_exchange(
     name: str, content: Any, *, is_error: bool = False, **arguments: Any
 ) -> tuple[PromptMessage, PromptMessage]:
-    """Return a call of this turn and its result, as the runtime tells them."""
+    """Return the messages of a tool call and its result."""
     call = ToolCall(id=f"c-{name}", name=name, arguments=arguments)
     result = ToolResult(call_id=call.id, name=name, content=content, is_error=is_error)
     return (
@@ -40,7 +40,7 @@ def done(
     )
 
 
-def said(author: str, text: str) -> PromptMessage:
+def agent_message(author: str, text: str) -> PromptMessage:
     return PromptMessage(role="agent", author=author, parts=(Part(text=text),))
 
 
@@ -57,7 +57,7 @@ def transfer(**described: str) -> ToolSpec:
     )
 
 
-async def object_of(query: str, kind: Any, **fields: Any) -> Any:
+async def ask_for_object(query: str, kind: Any, **fields: Any) -> Any:
     schema = msgspec.json.schema(kind)
     answer = await ask(query, output_schema=schema, **fields)
     assert answer.calls == ()

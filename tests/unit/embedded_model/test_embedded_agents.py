@@ -1,4 +1,4 @@
-"""Trees of agents run on the embedded model alone: no key, no download, no server."""
+"""Agent trees that run on the embedded model."""
 
 from typing import Any
 
@@ -25,19 +25,19 @@ def refund_order(order_id: str, amount: int) -> dict[str, Any]:
     return {"refunded": amount}
 
 
-async def one_turn(agent: BaseAgent, message: str) -> RunResult:
+async def run_message(agent: BaseAgent, message: str) -> RunResult:
     return await Runner(agent).run(user_id="u", session_id="s", message=message)
 
 
 def authors(result: RunResult) -> list[str]:
-    said = [event for event in result.events if event.kind is EventKind.MESSAGE]
-    return [event.author for event in said if event.author != "user"]
+    messages = [event for event in result.events if event.kind is EventKind.MESSAGE]
+    return [event.author for event in messages if event.author != "user"]
 
 
 REFUND = "Find the newest order of ann@example.org and pay the money back."
 
 
-async def test_two_tools_follow_each_other_and_a_person_is_asked() -> None:
+async def test_tools_are_chained_and_approval_is_requested() -> None:
     runner = Runner(LlmAgent(name="shop", tools=[find_order, refund_order]))
     waiting = await runner.run(user_id="u", session_id="s", message=REFUND)
     assert waiting.status is RunStatus.INPUT_REQUIRED
@@ -47,7 +47,7 @@ async def test_two_tools_follow_each_other_and_a_person_is_asked() -> None:
     assert done.text == "order_id: A-7. amount: 45. refunded: 45."
 
 
-async def test_a_denial_is_told() -> None:
+async def test_answer_reports_denial() -> None:
     runner = Runner(LlmAgent(name="shop", tools=[find_order, refund_order]))
     waiting = await runner.run(user_id="u", session_id="s", message=REFUND)
     answers = [deny(waiting.requests[0].id, "not this month")]
@@ -55,7 +55,7 @@ async def test_a_denial_is_told() -> None:
     assert done.text.endswith("refund_order was not carried out: not this month.")
 
 
-def desk() -> LlmAgent:
+def front_desk() -> LlmAgent:
     billing = LlmAgent(
         name="billing", description="Handles invoices and refunds.", instruction="You are helpful."
     )
@@ -67,19 +67,19 @@ def desk() -> LlmAgent:
     )
 
 
-async def test_whom_a_message_was_handed_to_answers_it() -> None:
-    result = await one_turn(desk(), "I want a refund for my order and the invoices.")
+async def test_agent_after_transfer_answers() -> None:
+    result = await run_message(front_desk(), "I want a refund for my order and the invoices.")
     assert authors(result) == ["billing"]
 
 
-async def test_a_later_message_can_be_handed_on() -> None:
-    runner = Runner(desk())
+async def test_later_message_can_be_transferred() -> None:
+    runner = Runner(front_desk())
     await runner.run(user_id="u", session_id="s", message="There is a mistake in my invoice.")
     result = await runner.run(user_id="u", session_id="s", message="Where is my parcel?")
     assert authors(result) == ["orders"]
 
 
-async def test_a_loop_ends_when_the_critic_finds_it_good() -> None:
+async def test_loop_ends_if_critic_accepts() -> None:
     class Writer(BaseAgent):
         async def run(self, ctx: Any) -> str:
             rounds = ctx.state["rounds"] = ctx.state.get("rounds", 0) + 1
@@ -91,11 +91,11 @@ async def test_a_loop_ends_when_the_critic_finds_it_good() -> None:
         tools=[exit_loop],
     )
     loop = LoopAgent(name="loop", sub_agents=[Writer(name="writer"), critic], max_iterations=5)
-    result = await one_turn(loop, "Write about the sea.")
+    result = await run_message(loop, "Write about the sea.")
     assert result.state["rounds"] == 2
 
 
-async def test_a_router_by_model_routes() -> None:
+async def test_router_by_model_selects_agent() -> None:
     router = RouterAgent(
         name="router",
         by="model",
@@ -104,11 +104,11 @@ async def test_a_router_by_model_routes() -> None:
             LlmAgent(name="support", description="Solves technical problems."),
         ],
     )
-    assert authors(await one_turn(router, "My invoice is wrong.")) == ["billing"]
-    assert authors(await one_turn(router, "技術 support、お願いします")) == ["support"]
+    assert authors(await run_message(router, "My invoice is wrong.")) == ["billing"]
+    assert authors(await run_message(router, "技術 support、お願いします")) == ["support"]
 
 
-async def test_a_sequence_works_on_what_came_before() -> None:
+async def test_sequence_uses_previous_output() -> None:
     class Clerk(BaseAgent):
         async def run(self, ctx: Any) -> str:
             return "The harbour opens at 8:00. The café is closed."
@@ -116,11 +116,11 @@ async def test_a_sequence_works_on_what_came_before() -> None:
     sequence = SequentialAgent(
         name="both", sub_agents=[Clerk(name="clerk"), LlmAgent(name="speaker")]
     )
-    result = await one_turn(sequence, "When does the harbour open?")
+    result = await run_message(sequence, "When does the harbour open?")
     assert result.text == "The harbour opens at 8:00."
 
 
-async def test_a_stream_shows_words_as_they_are_written() -> None:
+async def test_run_streams_words() -> None:
     runner = Runner(LlmAgent(name="a"))
     message = "The lead is Mara Lindqvist. Who is the lead?"
     seen = [e async for e in runner.stream(user_id="u", session_id="s", message=message)]

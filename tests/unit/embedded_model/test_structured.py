@@ -1,4 +1,4 @@
-"""The embedded model answers in a schema with what it can read, and with nothing else."""
+"""Structured output of the embedded model."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from typing import Literal
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tool_prompts import ask, done, object_of
+from model_prompts import ask, ask_for_object, tool_exchange
+
+from acc.adapters.embedded_model.schemas import accepts, empty_value, resolve_schema
 
 WORDS = st.text(max_size=120)
 
@@ -37,8 +39,8 @@ class Report:
     severity: Literal["low", "high"]
 
 
-async def test_a_schema_is_filled_from_the_query() -> None:
-    found = await object_of("Order A-12 over $250 for ann@example.org, express: yes", Order)
+async def test_schema_is_filled_from_query() -> None:
+    found = await ask_for_object("Order A-12 over $250 for ann@example.org, express: yes", Order)
     assert found == {
         "order_id": "A-12",
         "amount": 250,
@@ -47,32 +49,32 @@ async def test_a_schema_is_filled_from_the_query() -> None:
     }
 
 
-async def test_what_is_optional_and_unknown_is_left_out() -> None:
-    found = await object_of("order_id: A-12, amount: 250", Order)
+async def test_unknown_optional_field_is_omitted() -> None:
+    found = await ask_for_object("order_id: A-12, amount: 250", Order)
     assert found == {"order_id": "A-12", "amount": 250}
 
 
-async def test_what_is_required_and_unknown_is_empty_and_never_invented() -> None:
-    found = await object_of("Good morning.", Order)
+async def test_unknown_required_field_is_empty() -> None:
+    found = await ask_for_object("Good morning.", Order)
     assert found == {"order_id": "", "amount": 0}
-    assert await object_of("Good morning.", Basket) == {"lines": []}
+    assert await ask_for_object("Good morning.", Basket) == {"lines": []}
 
 
-async def test_a_schema_is_filled_from_memory_and_results() -> None:
-    found = await object_of(
+async def test_schema_is_filled_from_memory_and_results() -> None:
+    found = await ask_for_object(
         "Summarise the order.", Order, memory="user: The order id is Z-5. The amount is 99."
     )
     assert found == {"order_id": "Z-5", "amount": 99}
-    found = await object_of(
+    found = await ask_for_object(
         "Summarise the order.",
         Order,
-        messages=done("find_order", {"order_id": "Q-1", "amount": 7}),
+        messages=tool_exchange("find_order", {"order_id": "Q-1", "amount": 7}),
     )
     assert found == {"order_id": "Q-1", "amount": 7}
 
 
-async def test_a_field_for_the_answer_takes_the_answer() -> None:
-    found = await object_of(
+async def test_answer_field_contains_answer() -> None:
+    found = await ask_for_object(
         "severity: high\nHow severe is the outage?",
         Report,
         memory="user: The outage is severe in Oslo.",
@@ -80,7 +82,7 @@ async def test_a_field_for_the_answer_takes_the_answer() -> None:
     assert found == {"answer": "The outage is severe in Oslo.", "severity": "high"}
 
 
-async def test_a_choice_among_names_follows_their_descriptions() -> None:
+async def test_enum_is_chosen_by_description() -> None:
     instruction = (
         "Choose who answers. Reply with one name and nothing else.\n"
         "- billing: Handles invoices and refunds.\n- support: Solves technical problems."
@@ -94,8 +96,8 @@ async def test_a_choice_among_names_follows_their_descriptions() -> None:
     assert json.loads(answer.text) == "support"
 
 
-async def test_a_japanese_schema_is_filled() -> None:
-    found = await object_of(
+async def test_schema_is_filled_from_japanese_query() -> None:
+    found = await ask_for_object(
         "注文番号は A-12、金額は4,500円です。",
         Order,
         instruction="order_id は注文番号、amount は金額。",
@@ -105,6 +107,20 @@ async def test_a_japanese_schema_is_filled() -> None:
 
 
 @given(WORDS, WORDS)
-async def test_any_words_give_json_of_the_schema(query: str, memory: str) -> None:
+async def test_any_query_gives_json_of_schema(query: str, memory: str) -> None:
     for kind in (Order, Basket, list[str], dict[str, int], int | None):
-        await object_of(query, kind, memory=memory)
+        await ask_for_object(query, kind, memory=memory)
+
+
+def test_schema_variants_are_resolved() -> None:
+    assert resolve_schema({"type": ["string", "null"]}, {}) == ({"type": "string"}, True)
+    assert resolve_schema(True, {}) == ({}, False)  # type: ignore[arg-type] # JSON schema allows it
+    assert empty_value({"type": "array", "items": {"type": "integer"}, "minItems": 2}, {}) == [0, 0]
+    nested = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+    assert empty_value(nested, {}) == {"a": False}
+    assert accepts(nested, {"a": True}, {})
+    assert not accepts(nested, {"a": "yes"}, {})
+    assert not accepts(nested, {}, {})
+    assert accepts({"enum": [1, 2]}, 2, {})
+    assert accepts({"type": ["integer", "null"]}, None, {})
+    assert not accepts({"type": "array", "items": {"type": "string"}}, [1], {})

@@ -1,4 +1,4 @@
-"""States as a compressor's model would write them."""
+"""Scripted responses and memories for tests of the model compressor."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,17 +12,16 @@ from acc.application.memory.acc import AccMemory
 from acc.bootstrap.memory import token_counter
 from acc.domain.value_objects.memory import Decision, TurnSignal, TurnTrace
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt
-from acc.testing import ScriptedModel
 
 
 def document(prompt: Prompt) -> dict[str, Any]:
-    """Return what the model was given."""
-    found: dict[str, Any] = json.loads(prompt.query.partition("\n")[0])
-    return found
+    """Return the document of a compressor prompt."""
+    content: dict[str, Any] = json.loads(prompt.query.partition("\n")[0])
+    return content
 
 
-def proposal(**fields: Any) -> str:
-    """Return an answer with all nine fields, empty but for what is given."""
+def state_response(**fields: Any) -> str:
+    """Return a response with all nine fields; fields that are not given are empty."""
     empty: dict[str, Any] = {
         "episodic_trace": [],
         "semantic_gist": "",
@@ -41,53 +40,52 @@ def rule(text: str, set_by: str = "user") -> Mapping[str, str]:
     return {"text": text, "set_by": set_by}
 
 
-def faithful(prompt: Prompt) -> str:
-    """Answer as a good model does: keep all, add what was said, use the evidence."""
-    given = document(prompt)
-    state, turn = given["earlier_state"], given["turn"]
+def copy_statements(prompt: Prompt) -> str:
+    """Return the earlier state with the statements of the turn and the evidence."""
+    content = document(prompt)
+    state, turn = content["earlier_state"], content["turn"]
     facts = [
         f"fact({sentence})" for sentence in turn["said"] if not sentence.endswith(("?", "か。"))
     ]
-    used = [f"fact({item['text']})" for item in given["evidence"]]
+    used = [f"fact({item['text']})" for item in content["evidence"]]
     gist = turn["said"][-1] if turn["said"] else state["semantic_gist"]
     state["semantic_gist"] = gist[:240]
     known = dict.fromkeys([*state["relational_map"], *used, *facts])
     state["relational_map"] = [item for item in known if len(item) <= 320][-24:]
     state["retrieved_artifacts"] = [
-        {"artifact_id": item["id"], "provenance": item["provenance"]} for item in given["evidence"]
+        {"artifact_id": item["id"], "provenance": item["provenance"]}
+        for item in content["evidence"]
     ][:8]
     state["episodic_trace"] = []
     return json.dumps(state, ensure_ascii=False)
 
 
-def changed(**fields: Any) -> Callable[[Prompt], str]:
-    """Answer with the earlier state, but for some fields."""
+def change_state(**fields: Any) -> Callable[[Prompt], str]:
+    """Return a script that answers with the earlier state and some changed fields."""
     return lambda prompt: json.dumps(
         {**document(prompt)["earlier_state"], **fields}, ensure_ascii=False
     )
 
 
-def memory_on(model: LanguageModelPort, *, budget: int = 512, **how: Any) -> AccMemory:
-    """Return an ACC memory whose state a model writes."""
+def model_memory(model: LanguageModelPort, *, budget: int = 512, **options: Any) -> AccMemory:
+    """Return an ACC memory with a model compressor."""
     tokens = token_counter()
     return AccMemory(
         evidence=Bm25EvidenceStore(),
         qualifier=RuleQualifier(),
-        compressor=ModelCompressor(model, RuleCompressor(), tokens=tokens, budget=budget, **how),
+        compressor=ModelCompressor(
+            model, RuleCompressor(), tokens=tokens, budget=budget, **options
+        ),
         tokens=tokens,
         budget=budget,
     )
 
 
-def scripted(*answers: Any) -> ScriptedModel:
-    return ScriptedModel(*answers)
-
-
-async def say(memory: AccMemory, text: str, *, turn_id: int = 1, **how: Any) -> TurnTrace:
-    """Live through a turn and return what the loop did."""
-    signal = TurnSignal(turn_id=turn_id, text=text, **how)
+async def run_turn(memory: AccMemory, text: str, *, turn_id: int = 1, **options: Any) -> TurnTrace:
+    """Run one turn and return its trace."""
+    signal = TurnSignal(turn_id=turn_id, text=text, **options)
     trace = (await memory.view(signal)).trace
-    await memory.keep(signal, Decision(turn_id=turn_id, text="Noted."))
+    await memory.record(signal, Decision(turn_id=turn_id, text="Noted."))
     assert trace is not None
     return trace
 

@@ -1,4 +1,4 @@
-"""Nothing a user can paste may hold up a turn."""
+"""No text of a user may cause superlinear work."""
 
 import time
 from collections.abc import Callable
@@ -6,18 +6,18 @@ from collections.abc import Callable
 import pytest
 
 from acc.domain.format_rules import (
-    breach,
     count_bullets,
     count_words,
     is_directive,
     is_doubtful,
     is_question,
-    lifts,
+    is_revocation,
     read_rule,
+    violation,
 )
-from acc.domain.language import contains_text, said, sentences, term_list, values
+from acc.domain.language import contains_text, direct_sentences, sentences, term_list, values
 from acc.domain.statements import frame
-from acc.domain.value_objects.format_rule import Rule, RuleKind
+from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 
 LENGTH = 100_000
 #: Far above what linear work takes, far below what backtracking takes.
@@ -73,12 +73,12 @@ UNITS = [
 ]
 READERS: list[Callable[[str], object]] = [
     sentences,
-    said,
+    direct_sentences,
     term_list,
     values,
     frame,
     read_rule,
-    lifts,
+    is_revocation,
     is_question,
     is_directive,
     is_doubtful,
@@ -86,12 +86,12 @@ READERS: list[Callable[[str], object]] = [
     count_bullets,
     lambda text: contains_text(text, "30 hosts"),
     lambda text: read_rule(f"JSON with the keys {text}"),
-    lambda text: breach(Rule(kind=RuleKind.JSON), text),
+    lambda text: violation(FormatRule(kind=RuleKind.JSON), text),
 ]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=ascii)
-def test_long_repetitive_text_is_read_in_time(unit: str) -> None:
+def test_long_repetitive_text_is_read_in_linear_time(unit: str) -> None:
     text = (unit * LENGTH)[:LENGTH]
     for reader in READERS:
         began = time.process_time()

@@ -1,4 +1,4 @@
-"""Recall by words, held against scores that are worked out one by one."""
+"""BM25 recall compared with an exhaustive ranking."""
 
 import random
 from collections import Counter
@@ -23,7 +23,7 @@ def texts(words: tuple[str, ...], count: int) -> list[str]:
 
 
 def ranking(stored: list[str], cue: str) -> list[int]:
-    """Return the places of all that match, the best first, as BM25 is written down."""
+    """Return the positions of all matches, best first, by the BM25 formula."""
     counts = [Counter(term_list(text)) for text in stored]
     mean = sum(count.total() for count in counts) / len(counts)
     scores: dict[int, float] = {}
@@ -39,9 +39,7 @@ def ranking(stored: list[str], cue: str) -> list[int]:
 
 @pytest.mark.parametrize("words", [THINGS, JAPANESE])
 @pytest.mark.parametrize("limit", [1, 4, 16])
-async def test_what_is_left_unread_would_not_have_been_among_the_best(
-    words: tuple[str, ...], limit: int
-) -> None:
+async def test_recall_equals_exhaustive_bm25_ranking(words: tuple[str, ...], limit: int) -> None:
     stored = texts(words, 70)
     store = Bm25EvidenceStore()
     await store.add(
@@ -49,23 +47,23 @@ async def test_what_is_left_unread_would_not_have_been_among_the_best(
     )
     for cue in texts(words, 40):
         found = await store.recall(cue, limit=limit)
-        assert [int(c.artifact.id) for c in found] == ranking(stored, cue)[:limit], cue
+        assert [int(c.evidence.id) for c in found] == ranking(stored, cue)[:limit], cue
 
 
-async def test_among_many_that_match_alike_the_newest_come_first() -> None:
+async def test_newest_come_first_for_equal_scores() -> None:
     store = Bm25EvidenceStore()
     for number in range(900):
         await store.add([Evidence(id=str(number), turn_id=number, text="The limit is raised.")])
     found = await store.recall("Which limit is raised?", limit=5)
-    assert [candidate.artifact.id for candidate in found] == ["899", "898", "897", "896", "895"]
+    assert [candidate.evidence.id for candidate in found] == ["899", "898", "897", "896", "895"]
 
 
-async def test_rare_words_outweigh_common_ones_in_a_large_store() -> None:
+async def test_rare_terms_outweigh_common_terms() -> None:
     store = Bm25EvidenceStore()
     for number in range(1_200):
         text = f"The limit of unit-{number % 90} is raised for the night shift of the depot."
         await store.add([Evidence(id=str(number), turn_id=number, text=text)])
     found = await store.recall("Is the limit of unit-7 raised for the night shift?", limit=6)
-    assert {candidate.artifact.text for candidate in found} == {
+    assert {candidate.evidence.text for candidate in found} == {
         "The limit of unit-7 is raised for the night shift of the depot."
     }

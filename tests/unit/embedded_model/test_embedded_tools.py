@@ -1,17 +1,18 @@
-"""The embedded model uses what the runtime offers it: tools, colleagues, other agents' words."""
+"""Tool calls, transfers, loops and results in the embedded model."""
 
 from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tool_prompts import ask, called, done, said, specs, transfer
+from model_prompts import agent_message, ask, called_tool, specs, tool_exchange, transfer
 
 from acc.adapters.embedded_model.model import EmbeddedModel
+from acc.adapters.embedded_model.tools import describe_results
 from acc.application.agents.llm import LlmAgent
 from acc.application.tools.function_tool import exit_loop
 from acc.application.tools.tool import AgentTool
-from acc.domain.value_objects.content import Part, ToolCall
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 
 
@@ -149,10 +150,8 @@ JAPANESE = specs(send_invoice, track_parcel, weather, cancel_booking)
         ),
     ],
 )
-async def test_it_calls_the_tool_that_fits(
-    query: str, expected: tuple[str, dict[str, Any]]
-) -> None:
-    assert called(await ask(query, tools=ENGLISH)) == expected
+async def test_matching_tool_is_called(query: str, expected: tuple[str, dict[str, Any]]) -> None:
+    assert called_tool(await ask(query, tools=ENGLISH)) == expected
 
 
 @pytest.mark.parametrize(
@@ -178,8 +177,10 @@ async def test_it_calls_the_tool_that_fits(
         ),
     ],
 )
-async def test_it_reads_japanese_requests(query: str, expected: tuple[str, dict[str, Any]]) -> None:
-    assert called(await ask(query, tools=JAPANESE)) == expected
+async def test_japanese_request_calls_matching_tool(
+    query: str, expected: tuple[str, dict[str, Any]]
+) -> None:
+    assert called_tool(await ask(query, tools=JAPANESE)) == expected
 
 
 @pytest.mark.parametrize(
@@ -192,68 +193,68 @@ async def test_it_reads_japanese_requests(query: str, expected: tuple[str, dict[
         "My name is Ann.",
     ],
 )
-async def test_it_calls_nothing_where_an_argument_is_unknown_or_nothing_fits(query: str) -> None:
+async def test_no_tool_is_called_if_argument_is_unknown_or_nothing_matches(query: str) -> None:
     answer = await ask(query, tools=ENGLISH)
-    assert called(answer) is None
+    assert called_tool(answer) is None
     assert answer.text
 
 
 @pytest.mark.parametrize("query", ["配送状況を教えてください。", "おはようございます。"])
-async def test_it_calls_nothing_in_japanese_either(query: str) -> None:
+async def test_no_tool_is_called_for_unmatched_japanese_query(query: str) -> None:
     answer = await ask(query, tools=JAPANESE)
-    assert called(answer) is None
+    assert called_tool(answer) is None
     assert answer.text
 
 
-async def test_it_reads_arguments_from_the_instruction_that_the_state_filled() -> None:
+async def test_arguments_are_read_from_instruction() -> None:
     instruction = "You check customers. Always call validate_email. The email is eve@example.net."
-    found = called(await ask("Go ahead.", instruction=instruction, tools=ENGLISH))
+    found = called_tool(await ask("Go ahead.", instruction=instruction, tools=ENGLISH))
     assert found == ("validate_email", {"email": "eve@example.net"})
 
 
-async def test_an_instruction_can_forbid_a_tool() -> None:
+async def test_instruction_can_forbid_tool() -> None:
     instruction = "Never call current_weather."
     answer = await ask(
         "What is the weather in Paris?", instruction=instruction, tools=specs(current_weather)
     )
-    assert called(answer) is None
+    assert called_tool(answer) is None
 
 
-async def test_an_enum_takes_one_of_its_members() -> None:
+async def test_enum_argument_is_one_of_its_members() -> None:
     tools = specs(set_priority)
     query = "Set the priority of ticket T-9 to HIGH."
-    assert called(await ask(query, tools=tools)) == (
+    assert called_tool(await ask(query, tools=tools)) == (
         "set_priority",
         {"ticket_id": "T-9", "priority": "high"},
     )
-    assert called(await ask("Set the priority of ticket T-9.", tools=tools)) is None
+    assert called_tool(await ask("Set the priority of ticket T-9.", tools=tools)) is None
 
 
-async def test_of_two_tools_the_more_exact_one_is_called() -> None:
+async def test_more_specific_tool_is_called() -> None:
     tools = specs(current_weather, weather_forecast)
-    found = called(await ask("Give me the weather forecast for Oslo, days: 5", tools=tools))
+    found = called_tool(await ask("Give me the weather forecast for Oslo, days: 5", tools=tools))
     assert found == ("weather_forecast", {"city": "Oslo", "days": 5})
-    assert called(await ask("What is the weather in Oslo?", tools=tools)) == (
+    assert called_tool(await ask("What is the weather in Oslo?", tools=tools)) == (
         "current_weather",
         {"city": "Oslo"},
     )
 
 
-async def test_an_agent_used_as_a_tool_gets_the_whole_request() -> None:
+async def test_agent_tool_gets_whole_query() -> None:
     helper = LlmAgent(name="translator", description="Translates a text into French.")
     query = "Translate the text about the harbour into French."
-    found = called(await ask(query, tools=(AgentTool(agent=helper).spec,)))
+    found = called_tool(await ask(query, tools=(AgentTool(agent=helper).spec,)))
     assert found == ("translator", {"request": query})
 
 
 # --- after a result -----------------------------------------------------------------------------
 
 
-async def test_it_answers_from_a_result() -> None:
+async def test_answer_contains_result_data() -> None:
     answer = await ask(
         "Is ann@example.org valid?",
         tools=ENGLISH,
-        messages=done(
+        messages=tool_exchange(
             "validate_email", {"is_valid": True, "domain": "example.org"}, email="ann@example.org"
         ),
     )
@@ -262,20 +263,20 @@ async def test_it_answers_from_a_result() -> None:
     assert "domain: example.org" in answer.text
 
 
-async def test_a_text_result_is_the_answer() -> None:
+async def test_text_result_is_the_answer() -> None:
     answer = await ask(
         "What is the weather in Paris?",
         tools=specs(current_weather, weather_forecast),
-        messages=done("current_weather", "Sunny, 21 degrees.", city="Paris"),
+        messages=tool_exchange("current_weather", "Sunny, 21 degrees.", city="Paris"),
     )
     assert answer.text == "Sunny, 21 degrees."
 
 
-async def test_the_answer_is_in_the_language_of_the_query() -> None:
+async def test_answer_has_language_of_query() -> None:
     answer = await ask(
         "注文番号 B-77 の配送状況を教えてください。",
         tools=JAPANESE,
-        messages=done(
+        messages=tool_exchange(
             "track_parcel", {"status": "denied", "reason": ""}, is_error=True, order_id="B-77"
         ),
     )
@@ -284,11 +285,11 @@ async def test_the_answer_is_in_the_language_of_the_query() -> None:
     assert "ませんでした" in answer.text
 
 
-async def test_errors_and_denials_are_told_plainly() -> None:
+async def test_answer_reports_errors_and_denials() -> None:
     failed = await ask(
         "Refund order A-1, amount: 30",
         tools=ENGLISH,
-        messages=done(
+        messages=tool_exchange(
             "refund_order",
             {"error": "refund_order failed: ValueError: no such order"},
             is_error=True,
@@ -301,7 +302,7 @@ async def test_errors_and_denials_are_told_plainly() -> None:
     denied = await ask(
         "Refund order A-1, amount: 30",
         tools=ENGLISH,
-        messages=done(
+        messages=tool_exchange(
             "refund_order",
             {"status": "denied", "reason": "too late in the month"},
             is_error=True,
@@ -318,32 +319,34 @@ def find_order(customer_email: str) -> dict[str, Any]:
     raise NotImplementedError
 
 
-async def test_the_next_tool_takes_what_the_last_one_found() -> None:
+async def test_next_tool_uses_previous_result() -> None:
     tools = specs(find_order, refund_order)
     query = "Find the newest order of ann@example.org and pay the money back."
-    assert called(await ask(query, tools=tools)) == (
+    assert called_tool(await ask(query, tools=tools)) == (
         "find_order",
         {"customer_email": "ann@example.org"},
     )
-    first = done("find_order", {"order_id": "A-7", "amount": 45}, customer_email="ann@example.org")
-    assert called(await ask(query, tools=tools, messages=first)) == (
+    first = tool_exchange(
+        "find_order", {"order_id": "A-7", "amount": 45}, customer_email="ann@example.org"
+    )
+    assert called_tool(await ask(query, tools=tools, messages=first)) == (
         "refund_order",
         {"order_id": "A-7", "amount": 45},
     )
-    second = done("refund_order", {"refunded": True}, order_id="A-7", amount=45)
+    second = tool_exchange("refund_order", {"refunded": True}, order_id="A-7", amount=45)
     last = await ask(query, tools=tools, messages=(*first, *second))
     assert last.calls == ()
     assert "refunded: true" in last.text
 
 
-async def test_tools_named_in_the_instruction_are_called_in_its_order() -> None:
+async def test_tools_are_called_in_order_of_instruction() -> None:
     instruction = "First call validate_email, then server_time. The email is x@example.com."
     tools = specs(server_time, validate_email)
     first = await ask("Start.", instruction=instruction, tools=tools)
-    assert called(first) == ("validate_email", {"email": "x@example.com"})
-    after = done("validate_email", {"is_valid": True}, email="x@example.com")
+    assert called_tool(first) == ("validate_email", {"email": "x@example.com"})
+    after = tool_exchange("validate_email", {"is_valid": True}, email="x@example.com")
     second = await ask("Start.", instruction=instruction, tools=tools, messages=after)
-    assert called(second) == ("server_time", {})
+    assert called_tool(second) == ("server_time", {})
 
 
 # --- handing over -------------------------------------------------------------------------------
@@ -369,18 +372,18 @@ DESKS_JAPANESE = transfer(
         ("機器が故障しました。", DESKS_JAPANESE, "gijutsu"),
     ],
 )
-async def test_it_hands_over_to_whom_the_query_fits(
+async def test_query_is_transferred_to_matching_agent(
     query: str, tools: ToolSpec, target: str
 ) -> None:
     answer = await ask(query, instruction="You are the front desk.", tools=(tools,))
-    assert called(answer) == ("transfer_to_agent", {"agent_name": target})
+    assert called_tool(answer) == ("transfer_to_agent", {"agent_name": target})
 
 
-async def test_an_instruction_that_says_whom_to_send_is_followed() -> None:
+async def test_instruction_decides_transfer_target() -> None:
     desks = transfer(alpha="The first team.", beta="The second team.")
     instruction = "Greet people. Send questions about parking to beta, and about food to alpha."
     answer = await ask("Where is the parking lot?", instruction=instruction, tools=(desks,))
-    assert called(answer) == ("transfer_to_agent", {"agent_name": "beta"})
+    assert called_tool(answer) == ("transfer_to_agent", {"agent_name": "beta"})
 
 
 @pytest.mark.parametrize(
@@ -391,15 +394,13 @@ async def test_an_instruction_that_says_whom_to_send_is_followed() -> None:
         ("What are your opening hours?", "The opening hours are 9 to 5."),
     ],
 )
-async def test_it_answers_itself_where_nobody_fits_clearly_better(
-    query: str, instruction: str
-) -> None:
+async def test_no_transfer_without_clearly_better_agent(query: str, instruction: str) -> None:
     answer = await ask(query, instruction=instruction, tools=(DESKS,))
     assert answer.calls == ()
     assert answer.text
 
 
-async def test_it_does_not_hand_back_to_whoever_has_just_handed_over() -> None:
+async def test_no_transfer_back_to_transferring_agent() -> None:
     desks = transfer(
         desk="Answers questions about invoices first.", support="Solves technical problems."
     )
@@ -414,11 +415,13 @@ async def test_it_does_not_hand_back_to_whoever_has_just_handed_over() -> None:
     assert answer.calls == ()
 
 
-async def test_what_a_colleague_gave_back_is_the_answer() -> None:
+async def test_result_of_transfer_is_the_answer() -> None:
     answer = await ask(
         "There is a mistake in my invoice.",
         tools=(DESKS,),
-        messages=done("transfer_to_agent", "The invoice has been corrected.", agent_name="billing"),
+        messages=tool_exchange(
+            "transfer_to_agent", "The invoice has been corrected.", agent_name="billing"
+        ),
     )
     assert answer.text == "The invoice has been corrected."
 
@@ -439,44 +442,50 @@ async def test_what_a_colleague_gave_back_is_the_answer() -> None:
         ("原稿が完成したら exit_loop を呼んでください。", "原稿はまだ完成していません。", False),
     ],
 )
-async def test_a_loop_ends_when_the_instruction_and_the_last_words_say_so(
+async def test_exit_loop_is_called_if_last_message_meets_condition(
     instruction: str, last: str, ends: bool
 ) -> None:
     answer = await ask(
         "Write a poem.",
         instruction=instruction,
         tools=(exit_loop.spec,),
-        messages=(said("writer", last),),
+        messages=(agent_message("writer", last),),
     )
-    assert called(answer) == (("exit_loop", {}) if ends else None)
+    assert called_tool(answer) == (("exit_loop", {}) if ends else None)
 
 
-# --- the words of others ------------------------------------------------------------------------
+# --- messages of other agents -------------------------------------------------------------------
 
 
-async def test_it_answers_from_what_other_agents_said_newest_last() -> None:
-    words = (said("a", "The harbour opens at 8:00."), said("b", "The harbour opens at 9:00 now."))
+async def test_answer_uses_newest_message_of_other_agents() -> None:
+    words = (
+        agent_message("a", "The harbour opens at 8:00."),
+        agent_message("b", "The harbour opens at 9:00 now."),
+    )
     answer = await ask("When does the harbour open?", messages=words)
     assert answer.text == "The harbour opens at 9:00 now."
 
 
-async def test_a_request_that_is_no_question_is_answered_with_the_newest_words() -> None:
-    words = (said("a", "Draft one."), said("b", "The trip takes two days and goes by train."))
+async def test_request_without_question_returns_newest_message() -> None:
+    words = (
+        agent_message("a", "Draft one."),
+        agent_message("b", "The trip takes two days and goes by train."),
+    )
     answer = await ask("Plan a trip to the coast.", messages=words)
     assert answer.text == "The trip takes two days and goes by train."
 
 
-async def test_the_rules_hold_for_results_too() -> None:
+async def test_rules_apply_to_results() -> None:
     answer = await ask(
         "What is the weather in Paris?",
         instruction='End every answer with "Desk out."',
         tools=specs(current_weather),
-        messages=done("current_weather", "Sunny.", city="Paris"),
+        messages=tool_exchange("current_weather", "Sunny.", city="Paris"),
     )
     assert answer.text == "Sunny.\nDesk out."
 
 
-# --- streaming and the rest ---------------------------------------------------------------------
+# --- streaming ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -486,7 +495,7 @@ async def test_the_rules_hold_for_results_too() -> None:
         ("障害統括は誰ですか。", "user: 障害統括は佐伯さんで、連絡先は内線の四番です。"),
     ],
 )
-async def test_a_stream_gives_pieces_and_then_the_same_answer(query: str, memory: str) -> None:
+async def test_stream_yields_pieces_then_complete_response(query: str, memory: str) -> None:
     prompt = Prompt(query=query, memory=memory)
     pieces = [piece async for piece in EmbeddedModel().stream(prompt)]
     last = pieces.pop()
@@ -500,13 +509,73 @@ WORDS = st.text(max_size=120)
 
 
 @given(WORDS, WORDS, WORDS)
-async def test_any_prompt_gets_the_same_answer_twice(query: str, words: str, result: str) -> None:
+async def test_any_prompt_gives_deterministic_answer(query: str, words: str, result: str) -> None:
     prompt = Prompt(
         query=query,
         instruction=words,
         tools=(*ENGLISH, *JAPANESE, DESKS, exit_loop.spec),
-        messages=(said("a", words), *done("add", {"x": result})),
+        messages=(agent_message("a", words), *tool_exchange("add", {"x": result})),
     )
     first = await EmbeddedModel().complete(prompt)
     assert first == await EmbeddedModel().complete(prompt)
     assert first.text or first.calls
+
+
+# --- descriptions of results
+
+
+def look_up(question: str) -> str:
+    """Look something up."""
+    raise NotImplementedError
+
+
+def describe(content: Any, *, is_error: bool = False, japanese: bool = False) -> list[str]:
+    result = ToolResult(call_id="1", name="count", content=content, is_error=is_error)
+    return describe_results([result], japanese=japanese)
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (None, ["count is done."]),
+        ("  ", ["count is done."]),
+        (8, ["count: 8"]),
+        (True, ["count: true"]),
+        (["red", "blue"], ["count: red, blue"]),
+        (
+            {"ok": False, "tags": ["a", 1], "of": {"x": None}},
+            ["ok: false", "tags: a, 1", 'of: {"x": null}'],
+        ),
+    ],
+)
+def test_result_data_is_described_in_short_lines(content: Any, lines: list[str]) -> None:
+    assert describe(content) == lines
+
+
+def test_long_results_are_truncated() -> None:
+    assert len(describe({"text": "x" * 5_000})[0]) < 500
+    assert len(describe({str(n): n for n in range(100)})) == 8
+
+
+def test_errors_are_described_in_both_languages() -> None:
+    assert describe({"error": "no line"}, is_error=True) == ["count failed: no line"]
+    assert describe("no line", is_error=True, japanese=True) == [
+        "count は完了できませんでした: no line"
+    ]
+    assert describe(None, japanese=True) == ["count は完了しました。"]
+
+
+async def test_greeting_does_not_call_tool_named_in_instruction() -> None:
+    tools, instruction = specs(look_up), "You can use look_up."
+    assert called_tool(await ask("Good morning.", tools=tools, instruction=instruction)) is None
+    found = called_tool(await ask("Who built the tower?", tools=tools, instruction=instruction))
+    assert found == ("look_up", {"question": "Who built the tower?"})
+
+
+async def test_no_call_after_failed_call() -> None:
+    answer = await ask(
+        "Who built the tower? Look it up.",
+        tools=specs(look_up),
+        messages=tool_exchange("other", {"error": "other failed: gone"}, is_error=True),
+    )
+    assert answer.text == "Other failed: gone."
