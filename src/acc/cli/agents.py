@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.padding import Padding
 
 from acc.application.lint.structure import Severity
-from acc.application.use_cases.check_agents import TreeReport, check_agents
-from acc.bootstrap.agents import draw_tree, load_tree
+from acc.application.use_cases.check_agents import TreeReport, check_tree
+from acc.bootstrap.agents import draw_graph, load_agent
 from acc.cli.approval import answer_to, arguments_of, find, value_for
 from acc.cli.eval_view import console, print_error, print_json
 from acc.cli.event_view import (
@@ -153,7 +153,7 @@ def run(
     out = sys.stdout
     # What an agent prints is not our output.
     with asyncio.Runner() as loop, redirect_stdout(sys.stderr):
-        conversation = Conversation(load_tree(agent), agent, options, loop)
+        conversation = Conversation(load_agent(agent), agent, options, loop)
         try:
             return _OneTurn(conversation, show, out).run(message, answer)
         finally:
@@ -310,7 +310,7 @@ def graph(
     """
     wanted = format or _form_of(out)
     with redirect_stdout(sys.stderr):
-        drawn = draw_tree(load_tree(agent), wanted)
+        drawn = draw_graph(load_agent(agent), wanted)
     if out is None:
         sys.stdout.write(drawn)
         return 0
@@ -352,13 +352,13 @@ def check(
     Example: acc check shop.agents:root
     """
     with redirect_stdout(sys.stderr):
-        report = check_agents(load_tree(agent))
+        report = check_tree(load_agent(agent))
     if json:
-        found = {"severity": report.severity, **msgspec.to_builtins(report)}
+        found = {"verdict": report.verdict, **msgspec.to_builtins(report)}
         print_json(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
         _show_report(report)
-    return 1 if report.severity is Severity.PROBLEM else 0
+    return 1 if report.verdict is Severity.PROBLEM else 0
 
 
 _STYLES = {
@@ -385,7 +385,7 @@ def _show_report(report: TreeReport) -> None:
     screen.print(shown(report.agent, "bold") + shown(f", {count}\n", "dim"))
     for number, rule in enumerate(report.rules, start=1):
         screen.print(
-            shown(f"{rule.severity.value:<15}", _STYLES[rule.severity])
+            shown(f"{rule.verdict.value:<15}", _STYLES[rule.verdict])
             + shown(f"{number}. {rule.title}", "bold" if rule.findings else "")
         )
         screen.print(shown(f"{'':<18}{rule.title_ja}", "dim"))
@@ -394,13 +394,13 @@ def _show_report(report: TreeReport) -> None:
         for finding in rule.findings:
             names = ", ".join(finding.agents)
             lead = f"{names}: " if names else ""
-            _paragraph(screen, f"{lead}{finding.text}", style=_STYLES[finding.severity])
+            _paragraph(screen, f"{lead}{finding.text}", style=_STYLES[finding.verdict])
             _paragraph(screen, f"fix: {finding.fix}", style="")
     problems, warnings = report.count(Severity.PROBLEM), report.count(Severity.WARNING)
     screen.print(
         shown(
             f"\n{problems} problem{'s' if problems != 1 else ''}, "
             f"{warnings} warning{'s' if warnings != 1 else ''}",
-            _STYLES[report.severity],
+            _STYLES[report.verdict],
         )
     )

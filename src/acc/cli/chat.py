@@ -8,7 +8,7 @@ from typing import Annotated, TextIO
 
 from cyclopts import Parameter
 
-from acc.bootstrap.agents import load_tree
+from acc.bootstrap.agents import load_agent
 from acc.cli.agents import ask_all
 from acc.cli.approval import encoded, typed
 from acc.cli.eval_view import print_error
@@ -55,7 +55,7 @@ def chat(
     """
     out = sys.stdout
     with asyncio.Runner() as loop, redirect_stdout(sys.stderr):
-        conversation = Conversation(load_tree(agent), agent, options, loop)
+        conversation = Conversation(load_agent(agent), agent, options, loop)
         try:
             return _Chat(conversation, out, events=events, ccs=ccs).run()
         finally:

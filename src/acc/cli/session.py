@@ -11,9 +11,8 @@ from typing import Annotated, Any, TextIO, cast
 
 from cyclopts import Parameter
 
-from acc.adapters.system.logs import log_runs_to
 from acc.application.agents.base import BaseAgent
-from acc.bootstrap.agents import Runner, check_models
+from acc.bootstrap.agents import Runner, check_models, log_runs
 from acc.cli.approval import commands
 from acc.cli.eval_view import print_error
 from acc.cli.event_view import compact, console_on, show_request, shown, write_json
@@ -123,7 +122,7 @@ class Conversation:
         store = "memory" if options.store is None else options.store
         self.runner = Runner(agent, app_name=options.app, store=store, config=options.config())
         if options.verbose:
-            log_runs_to(sys.stderr)
+            log_runs(sys.stderr)
 
     def turn(
         self,
@@ -138,7 +137,7 @@ class Conversation:
         Models that could not be asked are refused before that; where rules had to write a memory in
         place of a model, that is told.
         """
-        check_models(self.agent, kept_may_do=True)
+        check_models(self.agent, accept_cached=True)
         turn = self._loop.run(self._turn(show, message, answers))
         for agent, why in stubs(turn.events).items():
             print_error(shown(f"{agent}: rules wrote the memory, not its model: {why}").plain)
