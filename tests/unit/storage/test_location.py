@@ -20,6 +20,7 @@ def test_memory_has_no_path(store: str) -> None:
         ("sqlite:shop.db", "shop.db"),
         ("sqlite:////var/shop.db", "/var/shop.db"),
         (Path("/var/shop.db"), "/var/shop.db"),
+        (Path("memory"), "memory"),
         ("C:/shop.db", "C:/shop.db"),
         ("a:b.db", "a:b.db"),
     ],

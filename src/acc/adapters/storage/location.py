@@ -14,8 +14,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 def parse_location(store: str | os.PathLike[str]) -> Path | None:
     """Return the path of a SQLite file, or None for a store in memory.
 
-    Accepts "memory", a path, and `sqlite:///PATH`. The error for another URL names only its scheme,
-    because the rest may contain a password.
+    Accepts "memory", a path, and `sqlite:///PATH`. A Path object is always a file. The error for
+    another URL names only its scheme, because the rest may contain a password.
     """
     if not isinstance(store, str | os.PathLike):
         raise InvalidInput(
@@ -23,6 +23,8 @@ def parse_location(store: str | os.PathLike[str]) -> Path | None:
             f"{type(store).__name__}"
         )
     text = os.fspath(store)
+    if not isinstance(store, str) and text in _IN_MEMORY:
+        return Path(text)
     path = text.removeprefix("sqlite:///").removeprefix("sqlite:")
     if path in _IN_MEMORY:
         return None
