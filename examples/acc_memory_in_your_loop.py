@@ -18,12 +18,12 @@ CONVERSATION = [
 
 
 async def answer(memory: str, query: str) -> str:
-    """Stand in for your model: it would get `memory` and `query`, and nothing else."""
+    """Replace this with your model, which gets only `memory` and `query`."""
     return f"(an answer from {len(memory)} characters of memory)"
 
 
 async def main() -> None:
-    """Hold the conversation and show what the memory made of it."""
+    """Run the conversation and print the memory."""
     memory = acc_memory(budget=256)
     for turn_id, query in enumerate(CONVERSATION, start=1):
         signal = TurnSignal(turn_id=turn_id, text=query)

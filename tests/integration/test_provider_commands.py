@@ -153,7 +153,7 @@ def test_run_is_rejected_if_the_memory_has_no_key(tmp_path: Path, memory: str) -
     environment = {"ACC_COMPRESSOR_MODEL": "openai:gpt-5.2"} if memory == "acc" else {}
     found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment=environment)
     assert found.returncode == 2
-    assert "agent 'root': the compressor: " in found.stderr
+    assert "agent 'root': compressor: " in found.stderr
     assert "OPENAI_API_KEY" in found.stderr
     rules = acc(
         "run", "desk:root", "Hello.", cwd=tmp_path, environment={"ACC_COMPRESSOR_MODEL": "rules"}
