@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,11 @@ def test_reference_to_an_unset_variable_is_rejected(monkeypatch: pytest.MonkeyPa
     for name in ("EMPTY_SECRET", "NO_SUCH_SECRET"):
         with pytest.raises(InvalidInput, match=name):
             settings.resolve_reference(f"env:{name}")
+
+
+def test_documentation_lists_every_variable() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "environment.md").read_text(encoding="utf-8")
+    source = Path(settings.__file__).read_text(encoding="utf-8")
+    variables = set(re.findall(r'"((?:ACC|XDG)_[A-Z_]+)"', source))
+    assert len(variables) >= 7
+    assert {name for name in variables if f"`{name}`" not in page} == set()
