@@ -160,6 +160,12 @@ def test_invalid_usage_is_one_line_with_status_2(
     assert "pass-word" not in done.stderr
 
 
+def test_chat_fails_when_the_agent_cannot_be_loaded(acc: Acc) -> None:
+    done = acc("chat", "shop:broken")
+    assert (done.status, done.stdout) == (2, "")
+    assert "KeyError: 'colour'" in done.stderr.splitlines()[-1]
+
+
 def test_control_characters_of_a_model_are_visible(acc: Acc) -> None:
     done = acc("run", "shop:desk", "a\x1b]0;title\x07b")
     assert done.stdout == "You said: a␛]0;title␇b\n"
