@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
@@ -120,7 +120,8 @@ def make_services(
         sessions=sessions,
         artifacts=artifacts,
         models=lambda name: own_models[name] if name in own_models else make_model(name),
-        memories=make_conversation_memory,
+        # The model of a compressor is one of the services, so that sessions share its connections.
+        memories=lambda name: make_conversation_memory(name, models=services.model),
         tokens=token_counter,
         threads=threads(),
         clock=clock,
@@ -131,8 +132,6 @@ def make_services(
         mcp=LazyMcpConnections(allow),
         schemas=_LazySchemaValidator(),
     )
-    # The model of a compressor is one of the services, so that sessions share its connections.
-    services.memories = partial(make_conversation_memory, models=services.model)
     return services
 
 
