@@ -52,22 +52,15 @@ def test_only_bootstrap_imports_inside_a_function() -> None:
 
 #: Modules that pass the environment of this process on to a child process.
 CHILD_ENVIRONMENTS = {
-    "adapters/local_models/starting.py",
     "adapters/mcp/transports.py",
     "adapters/models/local_server.py",
 }
 #: Modules that still have to use `bootstrap/settings.py`.
 UNCONVERTED = {
-    "adapters/chat/keys.py",
-    "adapters/local_models/shared_files.py",
-    "adapters/models/names.py",
-    "adapters/providers/choice.py",
-    "adapters/providers/wires/chat.py",
     "bootstrap/a2a.py",
     "bootstrap/a2a_client.py",
     "bootstrap/judges.py",
     "bootstrap/memory.py",
-    "bootstrap/models.py",
     "cli/doctor.py",
     "cli/serve.py",
 }

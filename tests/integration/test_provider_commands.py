@@ -170,5 +170,5 @@ def test_run_reports_a_memory_that_was_written_by_rules(
     (tmp_path / "desk.py").write_text(code)
     found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
     assert found.returncode == 0
-    assert "root: rules wrote the memory, not its model: " in found.stderr
+    assert "root: rules compressed the memory instead of the model: " in found.stderr
     assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in found.stderr

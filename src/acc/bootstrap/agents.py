@@ -18,8 +18,8 @@ from acc.bootstrap.models import (
     check_model_name,
     check_model_ready,
     make_model,
-    model_cache,
 )
+from acc.bootstrap.settings import model_cache
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
@@ -52,7 +52,7 @@ class Runner(SessionRunner):
         app_name: str = "app",
         store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
         config: RunConfig | None = None,
-        models: dict[str, LanguageModelPort] | None = None,
+        models: Mapping[str, LanguageModelPort] | None = None,
         services: Services | None = None,
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
@@ -100,7 +100,7 @@ class _Names:
 def make_services(
     *,
     store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
-    models: dict[str, LanguageModelPort] | None = None,
+    models: Mapping[str, LanguageModelPort] | None = None,
     clock: ClockPort | None = None,
     ids: IdsPort | None = None,
     allow: Sequence[str] = (),

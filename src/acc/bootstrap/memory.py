@@ -120,8 +120,10 @@ def _named_embedder(name: str) -> EmbedderPort:
     if find_spec("httpx2") is None:
         raise InvalidInput(f"embeddings {name!r} need httpx2: pip install 'acc-agents[models]'")
     from acc.adapters.models.embeddings import HostedEmbedder, parse_embeddings_name
+    from acc.bootstrap.settings import read_variable
 
-    return HostedEmbedder(parse_embeddings_name(name))
+    embeddings = parse_embeddings_name(name, read_variable=read_variable)
+    return HostedEmbedder(embeddings, read_variable=read_variable)
 
 
 def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | None:

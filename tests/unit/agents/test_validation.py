@@ -14,14 +14,15 @@ from acc.testing import ScriptedModel
     ],
 )
 def test_runner_rejects_unknown_names_with_the_agent(fields: dict[str, str], reason: str) -> None:
-    sub_agent = Agent(name="inner", **fields)  # type: ignore[arg-type]
-    tool = AgentTool(agent=Agent(name="inner", description="Helps.", **fields))  # type: ignore[arg-type]
-    for tree in (
-        SequentialAgent(name="root", sub_agents=[sub_agent]),
-        Agent(name="root", tools=[tool]),
-    ):
-        with pytest.raises(InvalidInput, match=f"agent 'inner': .*{reason}"):
-            Runner(tree)
+    inner = Agent(name="inner", **fields)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=f"agent 'inner': .*{reason}"):
+        Runner(SequentialAgent(name="root", sub_agents=[inner]))
+
+
+def test_runner_rejects_an_unknown_model_of_an_agent_tool() -> None:
+    inner = Agent(name="inner", description="Helps.", model="no-such-model")
+    with pytest.raises(InvalidInput, match="agent 'inner'"):
+        Runner(Agent(name="root", tools=[AgentTool(agent=inner)]))
 
 
 def test_runner_rejects_an_unknown_model_of_a_router() -> None:
