@@ -18,7 +18,7 @@ CONVERSATION = [
 
 
 async def answer(memory: str, query: str) -> str:
-    """Stand in for your model: it would get `memory` and `query`, and nothing else."""
+    """Replace this with your model, which gets only `memory` and `query`."""
     return f"(an answer from {len(memory)} characters of memory)"
 
 

@@ -14,11 +14,11 @@ from acc.bootstrap.models import (
     check_cache,
     check_model_ready,
     hosted_model_name,
-    model_cache,
     names_of,
     plain_name,
     price_for,
 )
+from acc.bootstrap.settings import model_cache
 from acc.domain.cost import (
     FREE,
     Accounts,

@@ -123,8 +123,10 @@ def _named_embedder(name: str) -> EmbedderPort:
             f"embeddings {name!r} require httpx2; run: pip install 'acc-agents[models]'"
         )
     from acc.adapters.models.embeddings import HostedEmbedder, parse_embeddings_name
+    from acc.bootstrap.settings import read_variable
 
-    return HostedEmbedder(parse_embeddings_name(name))
+    embeddings = parse_embeddings_name(name, read_variable=read_variable)
+    return HostedEmbedder(embeddings, read_variable=read_variable)
 
 
 def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | None:

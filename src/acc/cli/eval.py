@@ -23,7 +23,8 @@ from acc.bootstrap import cost as spending
 from acc.bootstrap import evaluation, judges
 from acc.bootstrap.a2a_client import also_allowed, check_remotes
 from acc.bootstrap.memory import compressor_name, version
-from acc.bootstrap.models import agent_model, check_model_name
+from acc.bootstrap.models import check_model_name
+from acc.bootstrap.settings import agent_model
 from acc.cli.eval_view import (
     OUT_OF_MONEY,
     RunScreen,

@@ -27,7 +27,7 @@ from acc.cli.eval_view import (
 from acc.cli.event_view import shown
 from acc.domain.errors import InvalidInput
 
-app = App(name="judge", help="Hold a judge against labelled examples.")
+app = App(name="judge", group="Evaluate agents", help="Hold a judge against labelled examples.")
 
 
 @Parameter(name="*", group="The model that judges")

@@ -12,7 +12,11 @@ from acc.bootstrap.evaluation import load_scenario
 from acc.cli.eval_view import console, print_error, print_json
 from acc.domain.errors import InvalidInput, StorageFailed
 
-app = App(name="scenarios", help="List, show, check and start evaluation scenarios.")
+app = App(
+    name="scenarios",
+    group="Evaluate agents",
+    help="List, show, check and start evaluation scenarios.",
+)
 
 _Json = Annotated[bool, Parameter(help="Print as JSON.", negative=())]
 

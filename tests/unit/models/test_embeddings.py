@@ -18,6 +18,7 @@ from acc.adapters.models.embeddings import (
 )
 from acc.adapters.models.names import COMPATIBLE_KEY
 from acc.bootstrap.memory import make_embedder
+from acc.bootstrap.settings import read_variable
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
 
@@ -46,7 +47,7 @@ async def asking(
     waits = Waits()
     async with serving(*answers) as server:
         choice = parse_embeddings_name(f"openai-compatible:small@{server.url}")
-        embedder = HostedEmbedder(choice, sleep=waits.sleep, **how)
+        embedder = HostedEmbedder(choice, read_variable=read_variable, sleep=waits.sleep, **how)
         try:
             yield embedder, server, waits
         finally:
@@ -161,7 +162,7 @@ async def test_unreachable_server_error_names_the_address() -> None:
         pass
     choice = parse_embeddings_name(f"openai-compatible:small@{server.url}")
     with pytest.raises(ModelFailed, match=r"127\.0\.0\.1:\d+ cannot be reached: ConnectError"):
-        await HostedEmbedder(choice, attempts=1).embed(["x"])
+        await HostedEmbedder(choice, read_variable=read_variable, attempts=1).embed(["x"])
 
 
 @pytest.mark.parametrize(
@@ -232,21 +233,26 @@ def test_unencrypted_server_receives_only_a_named_key(monkeypatch: pytest.Monkey
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "k1")
     monkeypatch.setenv("TEAM_KEY", "k2")
     plain = "openai-compatible:m@http://192.168.0.7/v1"
-    assert parse_embeddings_name(plain).key() == ""
-    assert parse_embeddings_name(f"{plain}?key=TEAM_KEY").key() == "k2"
-    assert parse_embeddings_name("openai-compatible:m@http://127.0.0.1/v1").key() == "k1"
-    assert parse_embeddings_name("openai-compatible:m@https://me.example/v1").key() == "k1"
+    assert parse_embeddings_name(plain).key(read_variable) == ""
+    assert parse_embeddings_name(f"{plain}?key=TEAM_KEY").key(read_variable) == "k2"
+    assert (
+        parse_embeddings_name("openai-compatible:m@http://127.0.0.1/v1").key(read_variable) == "k1"
+    )
+    assert (
+        parse_embeddings_name("openai-compatible:m@https://me.example/v1").key(read_variable)
+        == "k1"
+    )
     with pytest.raises(InvalidInput, match="not the key itself"):
         parse_embeddings_name(f"{plain}?key=sk-abcdefghijklmnop")
     monkeypatch.setenv("TEAM_KEY", "two words")
     with pytest.raises(InvalidInput, match="TEAM_KEY does not hold a valid key"):
-        parse_embeddings_name(f"{plain}?key=TEAM_KEY").key()
+        parse_embeddings_name(f"{plain}?key=TEAM_KEY").key(read_variable)
 
 
 def test_zero_attempts_are_rejected() -> None:
     choice = parse_embeddings_name("ollama:nomic-embed-text")
     with pytest.raises(InvalidInput, match="attempts"):
-        HostedEmbedder(choice, attempts=0)
+        HostedEmbedder(choice, read_variable=read_variable, attempts=0)
 
 
 # --- a memory on it -----------------------------------------------------------------------------

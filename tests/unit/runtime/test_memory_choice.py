@@ -100,7 +100,7 @@ async def test_memory_can_be_named(memory: str) -> None:
 
 
 async def test_unknown_memory_error_lists_names() -> None:
-    with pytest.raises(InvalidInput, match="no memory 'elephant': choose one of transcript, retr"):
+    with pytest.raises(InvalidInput, match="unknown memory 'elephant': choose one of transc"):
         await turn(Agent(name="a", model=ScriptedModel("x"), memory="elephant"))
 
 

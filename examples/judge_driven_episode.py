@@ -1,6 +1,6 @@
-"""A judge that drives: the next query is made from what the judge knows by then.
+"""A judge-driven episode: each query is generated from the canonical memory of the judge.
 
-Run it: python examples/judge_drives.py
+Run it: python examples/judge_driven_episode.py
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from acc import EvaluationTurnQuery, LiveMultiAgentEvaluationUseCase, RubricJudge, make_agent
 
 
-class Examiner:
-    """States three facts, then asks for whatever the judge holds to be true."""
+class QueryWriter:
+    """States three facts, then asks for each fact in the canonical memory."""
 
     async def next_query(
         self, turn_id: int, canonical_memory: Mapping[str, object]
@@ -25,19 +25,19 @@ class Examiner:
             return EvaluationTurnQuery(turn_id=turn_id, query=statements[turn_id - 1])
         facts = canonical_memory["facts"]
         assert isinstance(facts, dict)
-        asked = turn_id - len(statements) - 1
-        if asked >= len(facts):
+        question = turn_id - len(statements) - 1
+        if question >= len(facts):
             return None
-        text = list(facts.values())[asked]["text"]
+        text = list(facts.values())[question]["text"]
         subject = text.removeprefix("Correction: ").partition(" is ")[0]
         return EvaluationTurnQuery(turn_id=turn_id, query=f"What is {subject.lower()}?")
 
 
 async def main() -> None:
-    """Run one live episode and print what came of it."""
+    """Run one live episode and print the results."""
     agents = [make_agent("baseline", "transcript"), make_agent("acc", "acc")]
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=RubricJudge())
-    result = await use_case.run_episode(Examiner())
+    result = await use_case.run_episode(QueryWriter())
     for name, summary in result.summaries.items():
         assert summary.hallucination is not None
         print(f"{name}: {result.turns} turns, hallucination {summary.hallucination.mean:.2f}")

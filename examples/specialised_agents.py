@@ -1,10 +1,10 @@
-"""Narrow agents instead of one that does everything (section 2.2).
+"""Specialised agents instead of one generic agent (section 2.2).
 
-A generic agent reacts to the word "problem" and treats a broken network and an unpaid invoice
-alike. Two agents with one intent each know what they have tried and when to give up. You will see
-the same four messages go through both, and the third repair escalate to a person.
+A generic agent reacts to the word "problem" and handles a network failure and an invoice alike. Two
+agents with one intent each remember what they have tried. The example sends the same four messages
+to both designs; the third network failure is escalated to a person.
 
-Run it: python examples/narrow_agents.py
+Run it: python examples/specialised_agents.py
 """
 
 import asyncio
@@ -20,18 +20,18 @@ MESSAGES = (
 
 
 class HandleRequest(BaseAgent):
-    """The bad example: one agent, responsible for whatever comes."""
+    """The generic design: one agent for all requests."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Guess from a single word."""
+        """Choose an action by a single word."""
         return "investigate_issue" if "problem" in ctx.message else "general_response"
 
 
 class ResolveNetworkIssue(BaseAgent):
-    """The good example: one intent, and a memory of what was tried."""
+    """The specialised design: one intent, and a record of earlier attempts."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Run diagnostics twice, then hand over to a person."""
+        """Run diagnostics twice, then escalate to a person."""
         attempts = ctx.state.get("network_diagnostics", 0)
         if attempts >= 2:
             return "escalate_to_support"
@@ -40,10 +40,10 @@ class ResolveNetworkIssue(BaseAgent):
 
 
 class ExplainInvoice(BaseAgent):
-    """One intent, and nothing to remember."""
+    """One intent without state."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Look the invoice up."""
+        """Show the invoice."""
         return "show_invoice_lines"
 
 
@@ -60,19 +60,19 @@ support = RouterAgent(
 
 
 async def main() -> None:
-    """Send the same messages to both and compare."""
-    generic, narrow = Runner(HandleRequest(name="handle_request")), Runner(support)
+    """Send the same messages to both designs and compare the actions."""
+    generic, specialised = Runner(HandleRequest(name="handle_request")), Runner(support)
     actions: list[tuple[str, str]] = []
     for message in MESSAGES:
-        one = await generic.run(user_id="u1", session_id="s1", message=message)
-        other = await narrow.run(user_id="u1", session_id="s1", message=message)
-        route = next(event for event in other.events if event.kind is EventKind.ROUTE)
-        actions.append((one.text, other.text))
-        print(f"{message}\n  generic: {one.text}")
-        print(f"  narrow:  {other.text}  ({route.detail['to']}, {route.detail['reason']})")
+        first = await generic.run(user_id="u1", session_id="s1", message=message)
+        second = await specialised.run(user_id="u1", session_id="s1", message=message)
+        route = next(event for event in second.events if event.kind is EventKind.ROUTE)
+        actions.append((first.text, second.text))
+        print(f"{message}\n  generic:     {first.text}")
+        print(f"  specialised: {second.text}  ({route.detail['to']}, {route.detail['reason']})")
 
-    assert {generic for generic, _ in actions[2:]} == {"general_response"}
-    assert [narrow for _, narrow in actions] == [
+    assert {action for action, _ in actions[2:]} == {"general_response"}
+    assert [action for _, action in actions] == [
         "run_diagnostics_check",
         "show_invoice_lines",
         "run_diagnostics_check",

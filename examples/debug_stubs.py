@@ -1,10 +1,10 @@
-"""Debug mode: try a coordinator without the agents it delegates to (section 11.3).
+"""Debug mode: run a coordinator without the agents it delegates to (section 11.3).
 
-`RunConfig(stubs=...)` answers in place of the named agents, `debug=True` in place of everyone
-the root delegates to. The tree stays as it is; no agent needs an `if debug_mode` of its own. You
-will see one run against a service that is down, and three runs that do not touch it.
+`RunConfig(stubs=...)` replaces the answers of the named agents, `debug=True` those of all agents
+that the root delegates to. The tree does not change, and no agent needs an `if debug_mode`. The
+example shows one run that calls an unavailable service and three runs that use stubs instead.
 
-Run it: python examples/debug_stand_ins.py
+Run it: python examples/debug_stubs.py
 """
 
 import asyncio
@@ -16,19 +16,19 @@ CALLS: list[str] = []
 
 
 class RemoteSummarizer(BaseAgent):
-    """Stands for an agent on another machine, which is down today."""
+    """An agent on another machine that is unavailable."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Try to reach it."""
+        """Try to call the other machine."""
         CALLS.append(ctx.message)
         raise ConnectionError("https://summary-agent/run does not answer")
 
 
 def report_tree() -> Agent:
-    """Return a coordinator whose model hands the text to the remote summarizer."""
+    """Return a coordinator whose model transfers to the remote summarizer."""
     return Agent(
         name="report",
-        # A real model goes here: this is the part that you want to try.
+        # The part under test; use a real model here.
         model=ScriptedModel(call("transfer_to_agent", agent_name="summarizer")),
         sub_agents=[RemoteSummarizer(name="summarizer", description="Summarizes a text.")],
     )
@@ -41,12 +41,12 @@ async def run(config: RunConfig) -> RunResult:
 
 
 def first_sentence(ctx: RunContext) -> str:
-    """Stand in with a function of the context, for answers that depend on the question."""
+    """Return a stub answer that depends on the message."""
     return f"[DEBUG] {ctx.message.partition('. ')[0]}."
 
 
 async def main() -> None:
-    """Run for real, then with three kinds of stand-in."""
+    """Run without stubs, then with three kinds of stub."""
     failure = ""
     try:
         await run(RunConfig())
@@ -54,16 +54,16 @@ async def main() -> None:
         failure = f"{error.code}: {error}"
     fixed = await run(RunConfig(stubs={"summarizer": "[DEBUG] Summary would go here."}))
     computed = await run(RunConfig(stubs={"summarizer": first_sentence}))
-    everyone = await run(RunConfig(debug=True))
-    print(failure, fixed.text, computed.text, everyone.text, sep="\n")
+    all_agents = await run(RunConfig(debug=True))
+    print(failure, fixed.text, computed.text, all_agents.text, sep="\n")
 
     assert failure.startswith("agent_failed: ") and "summary-agent" in failure
     assert fixed.text == "[DEBUG] Summary would go here."
     assert computed.text == "[DEBUG] Q3 was good."
-    assert everyone.text == "[debug] summarizer would answer: Q3 was good. Q4 was better."
-    assert len(CALLS) == 1, "the stand-ins called nobody"
+    assert all_agents.text == "[debug] summarizer would answer: Q3 was good. Q4 was better."
+    assert len(CALLS) == 1, "the stubs did not call the service"
     transfers = [e.actions.transfer_to_agent for e in fixed.events if e.actions.transfer_to_agent]
-    assert transfers == ["summarizer"], "the coordinator itself ran as it always does"
+    assert transfers == ["summarizer"], "the coordinator itself was not replaced"
 
 
 if __name__ == "__main__":
