@@ -23,7 +23,7 @@ def test_a_server_that_knows_nobody_lists_nothing(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_told_so_lists_to_anyone(tmp_path: Path) -> None:
-    with Server(tmp_path, "--open-listing") as server:
+    with Server(tmp_path, "--anonymous-listing") as server:
         for side in SIDES:
             reply = server.send(listing(side))
             assert reply.status == 200

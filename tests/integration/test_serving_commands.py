@@ -119,7 +119,7 @@ def test_a_file_that_is_none_of_ours_is_left_alone(
         (["--keep-days", "-1"], "keep"),
         (["--max-tasks", "0"], "tasks"),
         (["--request-timeout", "nan"], "receive"),
-        (["--generation", "2.0"], "2.0"),
+        (["--protocol-version", "2.0"], "2.0"),
         (["--port", "99999"], "--port"),
         (["--tokens", "no-such.toml"], "no-such.toml"),
         (["--sign-card", "no-such.pem"], "no-such.pem"),

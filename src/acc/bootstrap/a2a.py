@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from acc.application.a2a.card_builder import card_of, extended_card_of
+from acc.application.a2a.card_builder import build_card, extended_skills
 from acc.application.a2a.push import PushDelivery
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
@@ -44,7 +44,7 @@ class ServeOptions:
 
     `store` is "memory" or the path of a SQLite file. `allow` lists hosts and networks that this
     server may call although they are not public. `hosts` are the names it answers to, None for all.
-    `open_listing` lets callers without a name list tasks. `sign_card` returns a card with its
+    `anonymous_listing` lets callers without a name list tasks. `sign_card` returns a card with its
     signatures. `public_keys` is the JWK Set of those who sign. `connections` bounds how slow
     clients may be.
     """
@@ -62,9 +62,9 @@ class ServeOptions:
     sign_card: Callable[[AgentCard], AgentCard] | None = None
     public_keys: Mapping[str, Any] | None = None
     agent_version: str = ""
-    generations: Sequence[str] = ("1.0", "0.3")
-    knows_repeats: bool = True
-    open_listing: bool = False
+    protocol_versions: Sequence[str] = ("1.0", "0.3")
+    deduplicate: bool = True
+    anonymous_listing: bool = False
 
 
 def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2AServer":
@@ -85,19 +85,19 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         tasks=tasks,
         limits=options.limits,
         check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
-        knows_repeats=options.knows_repeats,
-        open_listing=options.open_listing,
+        deduplicate=options.deduplicate,
+        anonymous_listing=options.anonymous_listing,
     )
-    card = card_of(
+    card = build_card(
         agent,
         url=options.public_url,
         version=options.agent_version or version(),
-        is_closed=options.verifier is not None,
+        requires_auth=options.verifier is not None,
         can_push=options.push,
     )
-    card = replace(card, interfaces=_spoken(card, options.generations))
+    card = replace(card, interfaces=_spoken(card, options.protocol_versions))
     sign = options.sign_card or _unsigned
-    extended = sign(replace(card, skills=extended_card_of(agent, card)))
+    extended = sign(replace(card, skills=extended_skills(agent, card)))
     openapi = openapi_document(card)
     card = sign(card)
     public, modern = write_public_card(card), WIRES["1.0"].write_card(card)
@@ -117,7 +117,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     return A2AServer(
         serve,
         documents=StaticDocuments(
-            card=public if "0.3" in options.generations else modern,
+            card=public if "0.3" in options.protocol_versions else modern,
             modern_card=modern,
             modified=formatdate(services.clock.now(), usegmt=True).encode(),
             extended=extended if options.verifier is not None else None,
@@ -127,7 +127,7 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
         ),
         verifier=options.verifier,
         hosts=options.hosts,
-        generations=options.generations,
+        protocol_versions=options.protocol_versions,
         life=life,
     )
 
@@ -136,13 +136,13 @@ def _unsigned(card: AgentCard) -> AgentCard:
     return card
 
 
-def _spoken(card: AgentCard, generations: Sequence[str]) -> tuple[Interface, ...]:
+def _spoken(card: AgentCard, protocol_versions: Sequence[str]) -> tuple[Interface, ...]:
     known = {interface.version for interface in card.interfaces}
-    unknown = sorted(set(generations) - known)
-    if unknown or not generations:
+    unknown = sorted(set(protocol_versions) - known)
+    if unknown or not protocol_versions:
         named = ", ".join(unknown) or "none"
         raise InvalidInput(f"generations: {named}: there are {' and '.join(sorted(known))}")
-    return tuple(held for held in card.interfaces if held.version in generations)
+    return tuple(held for held in card.interfaces if held.version in protocol_versions)
 
 
 def make_task_store(
@@ -158,9 +158,9 @@ def make_task_store(
     return SqliteTaskStore(sessions.database, clock=clock, app_name=app_name)
 
 
-def check_binding(host: str, *, is_closed: bool, unprotected: bool) -> None:
+def check_binding(host: str, *, requires_auth: bool, unprotected: bool) -> None:
     """Refuse to open a server without tokens to the network, unless told so in so many words."""
-    if is_closed or unprotected or host in _LOOPBACK or host.startswith("127."):
+    if requires_auth or unprotected or host in _LOOPBACK or host.startswith("127."):
         return
     raise InvalidInput(
         f"without --tokens anyone who reaches {host} could use this agent; give --tokens FILE "

@@ -67,7 +67,7 @@ class WhoOptions:
             negative=(),
         ),
     ] = False
-    open_listing: Annotated[
+    anonymous_listing: Annotated[
         bool,
         Parameter(
             help="Without --tokens, let any caller list all tasks, which else needs "
@@ -149,7 +149,7 @@ def serve(
     where: WhereOptions | None = None,
     who: WhoOptions | None = None,
     limits: LimitOptions | None = None,
-    generation: Annotated[
+    protocol_version: Annotated[
         tuple[Literal["1.0", "0.3"], ...],
         Parameter(
             help="A generation of A2A to speak; both if none is given.",
@@ -157,7 +157,7 @@ def serve(
             consume_multiple=False,
         ),
     ] = (),
-    accept_repeats: Annotated[
+    no_deduplication: Annotated[
         bool,
         Parameter(
             help="Take a message that comes again, with the same id and parts, as a new one. The "
@@ -172,13 +172,13 @@ def serve(
     them with a key pair.
     """
     where, who, limits = where or WhereOptions(), who or WhoOptions(), limits or LimitOptions()
-    is_closed = who.tokens is not None
+    requires_auth = who.tokens is not None
     bounds, sign_card = _limits(limits), card_signer(who.sign_card)
     signing = push_signing(who.push_signing, who.push_key)
     check_allow(who.allow)
     if where.public_url:
         check_public_url(where.public_url)
-    check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
+    check_binding(where.host, requires_auth=requires_auth, unprotected=who.unprotected)
     with redirect_stdout(stderr):  # what a module prints is not the command's output
         found = load_tree(agent)
 
@@ -189,15 +189,15 @@ def serve(
             store=where.store,
             verifier=verifier_for(who.tokens),
             allow=who.allow,
-            hosts=None if is_closed or who.unprotected else hosts_for(where.host, url),
+            hosts=None if requires_auth or who.unprotected else hosts_for(where.host, url),
             signer=signing.signer(url),
             public_keys=signing.public_keys,
             sign_card=sign_card,
             limits=bounds,
             connections=connection_limits(limits.request_timeout),
-            generations=tuple(dict.fromkeys(generation)) or ("1.0", "0.3"),
-            knows_repeats=not accept_repeats,
-            open_listing=who.open_listing,
+            protocol_versions=tuple(dict.fromkeys(protocol_version)) or ("1.0", "0.3"),
+            deduplicate=not no_deduplication,
+            anonymous_listing=who.anonymous_listing,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")

@@ -7,7 +7,7 @@ import pytest
 from a2a_values import WIRES
 
 from acc.adapters.a2a.wire.card_codec import card_content, merged_card
-from acc.adapters.a2a.wire.protocol import Operation, Wire, as_query
+from acc.adapters.a2a.wire.protocol import Operation, Wire, params_to_query
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -322,7 +322,9 @@ def test_an_address_asks_for_as_much_as_params_do(wire: Wire) -> None:
 
 @wires
 def test_a_path_says_whose_configuration_it_is(wire: Wire) -> None:
-    config = PushConfig(id="p", task_id="u", url="https://example.com/h", generation=wire.version)
+    config = PushConfig(
+        id="p", task_id="u", url="https://example.com/h", protocol_version=wire.version
+    )
     body = wire.write_request(Operation.PUSH_CREATE, PushCreateRequest(config=config))
     told: Any = wire.read_request(Operation.PUSH_CREATE, body, {"task_id": "t"})
     assert (told.config.task_id, told.config.id) == ("t", "p")
@@ -331,7 +333,7 @@ def test_a_path_says_whose_configuration_it_is(wire: Wire) -> None:
 def test_params_become_a_query_again() -> None:
     request = ListRequest(query=TaskQuery(context_id="c", page_size=5), include_artifacts=True)
     params = ONE.write_request(Operation.LIST, request)
-    assert as_query(params, {"contextId"}) == {"pageSize": "5", "includeArtifacts": "true"}
+    assert params_to_query(params, {"contextId"}) == {"pageSize": "5", "includeArtifacts": "true"}
 
 
 CARD = AgentCard(

@@ -8,16 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.a2a.wire.errors import (
-    InvalidCall,
+    InvalidRpcRequest,
     UnknownMethod,
-    fault_of,
-    from_http_error,
-    from_rpc_error,
-    http_error,
-    rpc_error,
+    encode_http_error,
+    encode_rpc_error,
+    error_from_http,
+    error_from_rpc,
+    wire_error_for,
 )
-from acc.adapters.a2a.wire.json_fields import BrokenJson
-from acc.adapters.a2a.wire.jsonrpc import call_id, read_answer, read_call, write_call, write_result
+from acc.adapters.a2a.wire.json_fields import InvalidJson
+from acc.adapters.a2a.wire.jsonrpc import (
+    decode_rpc_request,
+    decode_rpc_response,
+    encode_rpc_request,
+    encode_rpc_result,
+    find_request_id,
+)
 from acc.domain import errors
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 
@@ -30,8 +36,8 @@ KNOWN: list[tuple[AccError, int, int, str]] = [
     (errors.ExtendedCardMissing("no"), -32007, 400, "FAILED_PRECONDITION"),
     (errors.ExtensionRequired("no"), -32008, 400, "FAILED_PRECONDITION"),
     (errors.VersionNotSupported("no"), -32009, 400, "FAILED_PRECONDITION"),
-    (BrokenJson("no"), -32700, 400, "INVALID_ARGUMENT"),
-    (InvalidCall("no"), -32600, 400, "INVALID_ARGUMENT"),
+    (InvalidJson("no"), -32700, 400, "INVALID_ARGUMENT"),
+    (InvalidRpcRequest("no"), -32600, 400, "INVALID_ARGUMENT"),
     (UnknownMethod("no"), -32601, 404, "NOT_FOUND"),
     (InvalidInput("no"), -32602, 400, "INVALID_ARGUMENT"),
     (errors.AddressRefused("no"), -32602, 400, "INVALID_ARGUMENT"),
@@ -45,7 +51,7 @@ KNOWN: list[tuple[AccError, int, int, str]] = [
 def test_every_error_has_its_place_in_the_table(
     error: AccError, code: int, http: int, status: str
 ) -> None:
-    told = fault_of(error)
+    told = wire_error_for(error)
     assert (told.code, told.http, told.status) == (code, http, status)
 
 
@@ -58,7 +64,7 @@ def test_every_error_has_its_place_in_the_table(
     ],
 )
 def test_who_may_not_is_told_by_http_status(error: AccError, http: int) -> None:
-    assert fault_of(error).http == http
+    assert wire_error_for(error).http == http
 
 
 def test_a_missing_task_in_each_shape() -> None:
@@ -70,20 +76,20 @@ def test_a_missing_task_in_each_shape() -> None:
         "metadata": {"taskId": "t-9"},
     }
     text = "task 't-9' not found"
-    assert json.loads(rpc_error(error, 7, "1.0")) == {
+    assert json.loads(encode_rpc_error(error, 7, "1.0")) == {
         "jsonrpc": "2.0",
         "id": 7,
         "error": {"code": -32001, "message": text, "data": [info]},
     }
-    assert json.loads(http_error(error, "1.0")) == {
+    assert json.loads(encode_http_error(error, "1.0")) == {
         "error": {"code": 404, "status": "NOT_FOUND", "message": text, "details": [info]}
     }
-    assert json.loads(rpc_error(error, None, "0.3")) == {
+    assert json.loads(encode_rpc_error(error, None, "0.3")) == {
         "jsonrpc": "2.0",
         "id": None,
         "error": {"code": -32001, "message": text, "data": {"taskId": "t-9"}},
     }
-    assert json.loads(http_error(error, "0.3")) == {
+    assert json.loads(encode_http_error(error, "0.3")) == {
         "type": "TaskNotFoundError",
         "code": -32001,
         "message": text,
@@ -93,15 +99,17 @@ def test_a_missing_task_in_each_shape() -> None:
 
 def test_a_wrong_field_is_told_apart() -> None:
     error = InvalidInput("message.parts[0].raw: is not base64")
-    details = json.loads(rpc_error(error, "a", "1.0"))["error"]["data"]
+    details = json.loads(encode_rpc_error(error, "a", "1.0"))["error"]["data"]
     assert details[1] == {
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [{"field": "message.parts[0].raw", "description": "is not base64"}],
     }
-    assert json.loads(rpc_error(error, "a", "0.3"))["error"]["data"] == {
+    assert json.loads(encode_rpc_error(error, "a", "0.3"))["error"]["data"] == {
         "field": "message.parts[0].raw"
     }
-    assert "data" not in json.loads(rpc_error(InvalidInput("no such thing"), 1, "0.3"))["error"]
+    assert (
+        "data" not in json.loads(encode_rpc_error(InvalidInput("no such thing"), 1, "0.3"))["error"]
+    )
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -109,7 +117,7 @@ def test_a_wrong_field_is_told_apart() -> None:
     "error", [RuntimeError("password=hunter2"), errors.StorageFailed("/secret/path")]
 )
 def test_an_internal_error_shows_nothing_of_itself(version: str, error: Exception) -> None:
-    for document in (rpc_error(error, 1, version), http_error(error, version)):
+    for document in (encode_rpc_error(error, 1, version), encode_http_error(error, version)):
         assert b"hunter2" not in document
         assert b"secret" not in document
         assert b"Internal error" in document
@@ -117,12 +125,12 @@ def test_an_internal_error_shows_nothing_of_itself(version: str, error: Exceptio
 
 def test_codes_that_0_3_has_no_name_for_are_those_of_wrong_params() -> None:
     error = errors.VersionNotSupported("speak 1.0 or 0.3")
-    assert json.loads(rpc_error(error, 1, "0.3"))["error"]["code"] == -32602
+    assert json.loads(encode_rpc_error(error, 1, "0.3"))["error"]["code"] == -32602
 
 
 def test_half_a_character_does_not_keep_an_error_from_being_told() -> None:
-    assert b"not found" in rpc_error(errors.TaskNotFound("\ud800"), 1, "1.0")
-    assert b"x?" in http_error(InvalidInput("x\ud800"), "0.3")
+    assert b"not found" in encode_rpc_error(errors.TaskNotFound("\ud800"), 1, "1.0")
+    assert b"x?" in encode_http_error(InvalidInput("x\ud800"), "0.3")
 
 
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
@@ -142,7 +150,9 @@ def test_half_a_character_does_not_keep_an_error_from_being_told() -> None:
     ids=lambda held: type(held).__name__,
 )
 def test_our_errors_come_back_as_they_were_over_http(version: str, error: AccError) -> None:
-    told = from_http_error(fault_of(error).http, http_error(error, version), task_id="t")
+    told = error_from_http(
+        wire_error_for(error).http, encode_http_error(error, version), task_id="t"
+    )
     assert (type(told), str(told)) == (type(error), str(error))
 
 
@@ -151,9 +161,9 @@ def test_our_errors_come_back_as_they_were_over_http(version: str, error: AccErr
 def test_our_errors_come_back_as_they_were_over_json_rpc(
     version: str, error: AccError, code: int, _http: int, _status: str
 ) -> None:
-    answer = read_answer(rpc_error(error, 1, version), 1)
+    answer = decode_rpc_response(encode_rpc_error(error, 1, version), 1)
     assert answer.error["code"] == code
-    told = from_rpc_error(answer.error, task_id="t")
+    told = error_from_rpc(answer.error, task_id="t")
     assert (type(told), str(told)) == (type(error), str(error))
 
 
@@ -161,17 +171,17 @@ def test_our_errors_come_back_as_they_were_over_json_rpc(
     ("status", "retryable"), [(429, True), (502, True), (503, True), (504, True), (500, False)]
 )
 def test_what_may_go_away_can_be_tried_again(status: int, retryable: bool) -> None:
-    told = from_http_error(status, b"<html>")
+    told = error_from_http(status, b"<html>")
     assert isinstance(told, RemoteFailed)
     assert (told.retryable, told.remote_code) == (retryable, str(status))
 
 
 def test_an_error_that_nobody_knows_keeps_its_code() -> None:
-    told = from_rpc_error({"code": -32050, "message": "out of luck"})
+    told = error_from_rpc({"code": -32050, "message": "out of luck"})
     assert isinstance(told, RemoteFailed)
     assert (told.remote_code, str(told)) == ("-32050", "the remote agent failed: out of luck")
-    assert isinstance(from_rpc_error("what"), RemoteFailed)
-    assert isinstance(from_http_error(418, b'{"title":"a teapot"}'), RemoteFailed)
+    assert isinstance(error_from_rpc("what"), RemoteFailed)
+    assert isinstance(error_from_http(418, b'{"title":"a teapot"}'), RemoteFailed)
 
 
 JSON = st.recursive(
@@ -189,17 +199,19 @@ JSON = st.recursive(
 @settings(max_examples=50)
 @given(error=JSON, status=st.integers(400, 599))
 def test_whatever_a_server_says_went_wrong_is_an_error_of_ours(error: Any, status: int) -> None:
-    assert isinstance(from_rpc_error(error), AccError)
-    assert isinstance(from_http_error(status, json.dumps(error).encode()), AccError)
+    assert isinstance(error_from_rpc(error), AccError)
+    assert isinstance(error_from_http(status, json.dumps(error).encode()), AccError)
 
 
 def test_calls_and_answers_are_read_as_they_were_written() -> None:
-    body = write_call("SendMessage", "id-1", b'{"a":1}')
-    assert read_call(body) == ("SendMessage", "id-1", b'{"a":1}')
-    assert read_call(b'{"jsonrpc":"2.0","id":1,"method":"m"}') == ("m", 1, b"{}")
-    assert read_call(b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}').params == b"{}"
-    assert read_answer(write_result("id-1", b'{"b":2}'), "id-1") == (b'{"b":2}', None)
-    assert read_answer(write_result(None, b"null"), None).result == b"null"
+    body = encode_rpc_request("SendMessage", "id-1", b'{"a":1}')
+    assert decode_rpc_request(body) == ("SendMessage", "id-1", b'{"a":1}')
+    assert decode_rpc_request(b'{"jsonrpc":"2.0","id":1,"method":"m"}') == ("m", 1, b"{}")
+    assert (
+        decode_rpc_request(b'{"jsonrpc":"2.0","id":1,"method":"m","params":null}').params == b"{}"
+    )
+    assert decode_rpc_response(encode_rpc_result("id-1", b'{"b":2}'), "id-1") == (b'{"b":2}', None)
+    assert decode_rpc_response(encode_rpc_result(None, b"null"), None).result == b"null"
 
 
 @pytest.mark.parametrize(
@@ -213,49 +225,49 @@ def test_calls_and_answers_are_read_as_they_were_written() -> None:
     ],
 )
 def test_what_is_no_call_is_told_why(body: bytes, fault: str) -> None:
-    with pytest.raises(InvalidCall) as caught:
-        read_call(body)
+    with pytest.raises(InvalidRpcRequest) as caught:
+        decode_rpc_request(body)
     assert str(caught.value) == fault
 
 
 def test_a_call_that_is_wrong_still_has_its_id() -> None:
-    assert call_id(b'{"id":"x"}') == "x"
-    assert call_id(b'{"id":true}') is None
-    assert call_id(b"[1]") is None
+    assert find_request_id(b'{"id":"x"}') == "x"
+    assert find_request_id(b'{"id":true}') is None
+    assert find_request_id(b"[1]") is None
 
 
 def test_json_that_breaks_after_a_wrong_field_is_broken_json() -> None:
-    with pytest.raises(BrokenJson):
-        read_call(b'{"jsonrpc":2,"method"')
+    with pytest.raises(InvalidJson):
+        decode_rpc_request(b'{"jsonrpc":2,"method"')
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"id":1}', b"[" * 100_000])
 def test_what_is_no_answer_is_the_servers_failure(body: bytes) -> None:
     with pytest.raises(RemoteFailed):
-        read_answer(body, 1)
+        decode_rpc_response(body, 1)
 
 
 @pytest.mark.parametrize("other", ["2", '"1"', "null", "true", "[1]"])
 def test_what_answers_another_call_is_refused(other: str) -> None:
     body = b'{"jsonrpc":"2.0","id":%b,"result":{}}' % other.encode()
     with pytest.raises(RemoteFailed, match="answered another call"):
-        read_answer(body, 1)
+        decode_rpc_response(body, 1)
 
 
 def test_who_could_not_read_an_id_answers_without_one() -> None:
     error = {"code": -32700, "message": "no JSON"}
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    assert read_answer(body, 1).error == error
+    assert decode_rpc_response(body, 1).error == error
     with pytest.raises(RemoteFailed, match="answered another call"):
-        read_answer(body.replace(b"null", b"2"), 1)
+        decode_rpc_response(body.replace(b"null", b"2"), 1)
 
 
 def test_what_a_new_task_lacks_is_no_task() -> None:
     error = {"code": -32001, "message": "context c-1 not found"}
-    found = from_rpc_error(error)
+    found = error_from_rpc(error)
     assert (type(found), str(found)) == (errors.NotFound, "context c-1 not found")
-    assert type(from_rpc_error(error, task_id="t-1")) is errors.TaskNotFound
-    assert type(from_rpc_error({"code": -32001})) is errors.TaskNotFound
+    assert type(error_from_rpc(error, task_id="t-1")) is errors.TaskNotFound
+    assert type(error_from_rpc({"code": -32001})) is errors.TaskNotFound
 
 
 @pytest.mark.parametrize(
@@ -269,5 +281,5 @@ def test_what_a_new_task_lacks_is_no_task() -> None:
     ],
 )
 def test_what_is_no_json_is_told_as_far_as_it_is_plain(body: bytes, why: str) -> None:
-    with pytest.raises(BrokenJson, match=why):
-        read_call(body)
+    with pytest.raises(InvalidJson, match=why):
+        decode_rpc_request(body)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acc.adapters.a2a.wire.card_codec import read_card
-from acc.adapters.a2a.wire.json_fields import BrokenJson
-from acc.adapters.a2a.wire.jsonrpc import call_id, read_answer, read_call
+from acc.adapters.a2a.wire.json_fields import InvalidJson
+from acc.adapters.a2a.wire.jsonrpc import decode_rpc_request, decode_rpc_response, find_request_id
 from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.domain.errors import InvalidInput, RemoteFailed
 
@@ -103,7 +103,7 @@ def _readers(wire: Wire) -> list[Callable[[bytes], Any]]:
         wire.read_push_list,
         wire.read_card,
         read_card,
-        lambda data: read_answer(data, 1),
+        lambda data: decode_rpc_response(data, 1),
     ]
 
 
@@ -147,8 +147,8 @@ def test_broken_json_is_refused_whatever_is_asked(wire: Wire, data: bytes) -> No
 @pytest.mark.parametrize("data", BROKEN, ids=lambda data: str(data[:24]))
 def test_broken_envelopes_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
-        read_call(data)
-    assert call_id(data) is None
+        decode_rpc_request(data)
+    assert find_request_id(data) is None
 
 
 def test_numbers_too_big_for_anyone_are_refused() -> None:
@@ -164,7 +164,7 @@ def test_of_a_name_given_twice_the_last_counts() -> None:
 
 
 def test_broken_text_in_params_is_broken_json() -> None:
-    with pytest.raises(BrokenJson, match="params: is not valid JSON"):
+    with pytest.raises(InvalidJson, match="params: is not valid JSON"):
         ONE.read_request(Operation.SEND, b'{"message":{"messageId":"\xff"}}')
 
 

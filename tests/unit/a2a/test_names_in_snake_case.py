@@ -1,6 +1,6 @@
 """Clients may write fields as the protocol's definition does."""
 
-from acc.adapters.a2a.wire.json_fields import in_camel_case
+from acc.adapters.a2a.wire.json_fields import camel_case_fields
 from acc.adapters.a2a.wire.protocol import Operation
 from acc.adapters.a2a.wire.v1 import WireV1
 from acc.application.a2a.requests import GetRequest, PushCreateRequest, SendRequest
@@ -29,4 +29,4 @@ def test_names_of_the_clients_own_stay_as_they_are() -> None:
 
 
 def test_what_is_no_json_is_left_to_whoever_reads_it() -> None:
-    assert in_camel_case(b'{"task_id": ') == b'{"task_id": '
+    assert camel_case_fields(b'{"task_id": ') == b'{"task_id": '

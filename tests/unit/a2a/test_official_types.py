@@ -272,4 +272,4 @@ def test_we_read_what_the_official_0_3_client_posts(wait: bool) -> None:
 
 def _without_generation(request: Any) -> Any:
     message = replace(request.message, parts=tuple(map(_as_0_3_holds, request.message.parts)))
-    return replace(request, message=message, push=replace(request.push, generation=""))
+    return replace(request, message=message, push=replace(request.push, protocol_version=""))

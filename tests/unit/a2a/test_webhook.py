@@ -56,12 +56,14 @@ def piece(*parts: Part, append: bool = True, last: bool = False) -> ArtifactUpda
     return ArtifactUpdate(artifact=artifact, append=append, last_chunk=last)
 
 
-async def told(reopen: Reopen, generation: str, *updates: Update) -> list[dict[str, Any]]:
+async def told(reopen: Reopen, protocol_version: str, *updates: Update) -> list[dict[str, Any]]:
     """Store updates, end that server, and return what another one posts until the task is over."""
     store = reopen()
     task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED, at=1.0))
     message = Message(message_id="m", role=Role.USER, parts=text_part("hello"))
-    push = PushConfig(id="p", task_id="t", url="https://me.example/hook", generation=generation)
+    push = PushConfig(
+        id="p", task_id="t", url="https://me.example/hook", protocol_version=protocol_version
+    )
     await store.create(task, owner=ANN, message=message, push=push)
     for update in (*updates, moved(TaskState.COMPLETED)):
         await store.append("t", [update])

@@ -151,7 +151,7 @@ class World:
         *,
         store: TaskStorePort | None = None,
         check_url: Callable[[str], Awaitable[None]] | None = None,
-        open_listing: bool = False,
+        anonymous_listing: bool = False,
         **limits: Any,
     ) -> ServeA2AUseCase:
         services = make_services(store=(self.sessions, self.artifacts), clock=self.clock)
@@ -162,7 +162,7 @@ class World:
             tasks=store or self.tasks,
             limits=made,
             check_url=check_url,
-            open_listing=open_listing,
+            anonymous_listing=anonymous_listing,
         )
 
     @asynccontextmanager

@@ -3,7 +3,7 @@
 from serving_world import Doer
 
 from acc import Agent, SequentialAgent, tool
-from acc.application.a2a.card_builder import card_of, extended_card_of
+from acc.application.a2a.card_builder import build_card, extended_skills
 from acc.testing import ScriptedModel
 
 
@@ -30,7 +30,9 @@ def tree() -> SequentialAgent:
 
 
 def test_a_card_tells_skills_modes_and_where_to_call() -> None:
-    card = card_of(tree(), url="https://a.example/", version="1", is_closed=False, can_push=False)
+    card = build_card(
+        tree(), url="https://a.example/", version="1", requires_auth=False, can_push=False
+    )
     assert card.description == "The agent office."
     assert {(i.url, i.binding, i.version) for i in card.interfaces} == {
         ("https://a.example/", "JSONRPC", "1.0"),
@@ -49,7 +51,7 @@ def test_a_card_tells_skills_modes_and_where_to_call() -> None:
 
 def test_the_tools_of_a_root_are_skills_too() -> None:
     root = Agent(name="desk", description="A desk.", model=ScriptedModel("x"), tools=[look_up])
-    card = card_of(root, url="https://a.example", version="1", is_closed=True, can_push=True)
+    card = build_card(root, url="https://a.example", version="1", requires_auth=True, can_push=True)
     assert [(skill.id, skill.description) for skill in card.skills] == [
         ("desk", "A desk."),
         ("desk.look_up", "Look up the weather."),
@@ -61,8 +63,10 @@ def test_the_tools_of_a_root_are_skills_too() -> None:
 
 def test_the_extended_card_tells_of_the_whole_tree() -> None:
     agent = tree()
-    card = card_of(agent, url="https://a.example", version="1", is_closed=True, can_push=True)
-    skills = {skill.id: skill.description for skill in extended_card_of(agent, card)}
+    card = build_card(
+        agent, url="https://a.example", version="1", requires_auth=True, can_push=True
+    )
+    skills = {skill.id: skill.description for skill in extended_skills(agent, card)}
     assert list(skills) == [
         "office",
         "weather-desk",

@@ -38,7 +38,7 @@ def agent() -> Any:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[ServeA2AUseCase]:
-    server = make_server(agent(), ServeOptions(push=False, knows_repeats=False))
+    server = make_server(agent(), ServeOptions(push=False, deduplicate=False))
     async with server.serve.open() as serving:
         yield serving
 

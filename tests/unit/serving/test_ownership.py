@@ -124,7 +124,7 @@ async def test_the_nameless_see_what_is_for_the_known_alone_nowhere(
 async def test_the_nameless_list_what_the_nameless_asked_where_that_is_wanted(
     world: World, doer: Doer
 ) -> None:
-    async with world.open(doer, open_listing=True) as serve:
+    async with world.open(doer, anonymous_listing=True) as serve:
         await send(serve, "hello")
         task = await send(serve, "hello", ANONYMOUS)
         assert [found.id for found in await listed(serve, ANONYMOUS)] == [task.id]

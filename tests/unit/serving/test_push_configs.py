@@ -27,13 +27,13 @@ UNSENDABLE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", UNSENDABLE)
-@pytest.mark.parametrize("generation", ["1.0", "0.3"])
+@pytest.mark.parametrize("protocol_version", ["1.0", "0.3"])
 async def test_a_configuration_that_no_notification_could_be_sent_by_is_refused(
-    world: World, doer: Doer, fields: dict[str, Any], generation: str
+    world: World, doer: Doer, fields: dict[str, Any], protocol_version: str
 ) -> None:
     async with world.open(doer, check_url=any_url) as serve:
         task = await send(serve, "hello")
-        bad = replace(push(task_id=task.id), generation=generation, **fields)
+        bad = replace(push(task_id=task.id), protocol_version=protocol_version, **fields)
         with pytest.raises(InvalidInput, match="push notification config: ") as refused:
             await serve.create_push(ANN, PushCreateRequest(config=bad))
         assert "X-Evil" not in str(refused.value)
@@ -95,7 +95,7 @@ async def test_without_an_id_the_configuration_is_meant_that_nobody_named(
         task = await send(serve, "hello", push=push(id="named"))
         asked = PushRequest(task_id=task.id)
         assert (await serve.get_push(ANN, asked)).id == "named"
-        unnamed = replace(push(task_id=task.id), generation="0.3")
+        unnamed = replace(push(task_id=task.id), protocol_version="0.3")
         made = await serve.create_push(ANN, PushCreateRequest(config=unnamed))
         assert await serve.get_push(ANN, asked) == made
         for name in ("named", made.id):

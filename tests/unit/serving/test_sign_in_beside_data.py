@@ -2,7 +2,7 @@
 
 import pytest
 
-from acc.application.a2a.approvals import read_answers, sign_in_of
+from acc.application.a2a.approvals import parse_sign_in, read_answers
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.approval import ApprovalDecision, InputRequest, RequestKind
 from acc.domain.value_objects.content import Part
@@ -28,4 +28,4 @@ def test_data_that_leaves_it_open_decides_nothing_by_itself(text: str) -> None:
     ["Successfully logged in", "Already signed in.", "yes I logged in", "just signed in"],
 )
 def test_a_sign_in_may_be_told_with_a_word_before_it(text: str) -> None:
-    assert sign_in_of(text) is ApprovalDecision.APPROVE
+    assert parse_sign_in(text) is ApprovalDecision.APPROVE

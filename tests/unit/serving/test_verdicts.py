@@ -4,7 +4,7 @@ from time import perf_counter
 
 import pytest
 
-from acc.application.a2a.approvals import sign_in_of, verdict_of
+from acc.application.a2a.approvals import parse_approval, parse_sign_in
 from acc.domain.value_objects.approval import ApprovalDecision
 
 YES = """
@@ -293,17 +293,17 @@ no way around it, pay
 
 @pytest.mark.parametrize("text", YES)
 def test_a_yes_beyond_doubt_approves(text: str) -> None:
-    assert verdict_of(text) is ApprovalDecision.APPROVE
+    assert parse_approval(text) is ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize("text", NO)
 def test_a_no_beyond_doubt_denies(text: str) -> None:
-    assert verdict_of(text) is ApprovalDecision.DENY
+    assert parse_approval(text) is ApprovalDecision.DENY
 
 
 @pytest.mark.parametrize("text", [*ASKED_AGAIN, "", "  ", "...", "👍", "yes " * 1000])
 def test_what_is_in_doubt_decides_nothing(text: str) -> None:
-    assert verdict_of(text) is None
+    assert parse_approval(text) is None
 
 
 @pytest.mark.parametrize("text", YES)
@@ -311,7 +311,7 @@ def test_what_is_in_doubt_decides_nothing(text: str) -> None:
     "turn", ["{} if it is safe", "{} but cheaper", "not {}", "{}？", "{} or not", "{}、でも半額で"]
 )
 def test_a_yes_with_a_condition_is_none(text: str, turn: str) -> None:
-    assert verdict_of(turn.format(text)) is not ApprovalDecision.APPROVE
+    assert parse_approval(turn.format(text)) is not ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_yes_with_a_condition_is_none(text: str, turn: str) -> None:
 )
 def test_a_long_text_is_read_in_no_time(piece: str) -> None:
     begun = perf_counter()
-    assert verdict_of((piece * 2000)[:1990] + " x") is None or piece in ("no ",)
+    assert parse_approval((piece * 2000)[:1990] + " x") is None or piece in ("no ",)
     assert perf_counter() - begun < 0.5
 
 
@@ -413,19 +413,19 @@ nothing is done
 
 @pytest.mark.parametrize("text", SIGNED_IN)
 def test_words_that_tell_of_a_sign_in_let_it_go_on(text: str) -> None:
-    assert sign_in_of(text) is ApprovalDecision.APPROVE
+    assert parse_sign_in(text) is ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize("text", ["", " ", "…", *NOT_SIGNED_IN])
 def test_words_that_tell_of_no_sign_in_decide_nothing(text: str) -> None:
-    assert sign_in_of(text) is None
+    assert parse_sign_in(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["no", "cancel", "いいえ", "No, I could not log in", "キャンセルします"]
 )
 def test_who_will_not_sign_in_says_no(text: str) -> None:
-    assert sign_in_of(text) is ApprovalDecision.DENY
+    assert parse_sign_in(text) is ApprovalDecision.DENY
 
 
 @pytest.mark.parametrize("text", SIGNED_IN)
@@ -433,11 +433,11 @@ def test_who_will_not_sign_in_says_no(text: str) -> None:
     "turn", ["not {}", "{}?", "{} but it failed", "{}、でもエラーです", "{} unless I am wrong"]
 )
 def test_a_sign_in_with_a_doubt_lets_nothing_go_on(text: str, turn: str) -> None:
-    assert sign_in_of(turn.format(text)) is not ApprovalDecision.APPROVE
+    assert parse_sign_in(turn.format(text)) is not ApprovalDecision.APPROVE
 
 
 @pytest.mark.parametrize("piece", ["now ", "already just ", "今", "i have ", "ログイン", "done "])
 def test_a_long_text_of_a_sign_in_is_read_in_no_time(piece: str) -> None:
     begun = perf_counter()
-    assert sign_in_of((piece * 2000)[:1990] + " x") is None
+    assert parse_sign_in((piece * 2000)[:1990] + " x") is None
     assert perf_counter() - begun < 0.5

@@ -178,7 +178,7 @@ _QUOTES = str.maketrans({"’": "'", "‘": "'", "「": " ", "」": " ", "『": 
 _CLAUSES = re.compile(r"[.,!;:\n。、!]+")
 
 
-def verdict_of(text: str) -> ApprovalDecision | None:
+def parse_approval(text: str) -> ApprovalDecision | None:
     """Return what a text decides, None if that is not beyond doubt.
 
     A yes lets something happen that cannot be undone, so it counts only where all of the text says
@@ -191,7 +191,7 @@ def verdict_of(text: str) -> ApprovalDecision | None:
     return ApprovalDecision.DENY if _is_no(clauses) else None
 
 
-def sign_in_of(text: str) -> ApprovalDecision | None:
+def parse_sign_in(text: str) -> ApprovalDecision | None:
     """Return whether a text says that a person has signed in, None if that is not beyond doubt.
 
     So does one that says yes, or to go on. One that tells of a failure decides nothing: the person
@@ -288,8 +288,8 @@ def _said(text: str, request: InputRequest) -> ApprovalDecision | None:
     """Return what words decide of a request, None for one that is not decided by a yes or no."""
     if request.kind is RequestKind.AUTHORIZATION:
         # The credentials take another way; the words say no more than whether it is time to go on.
-        return sign_in_of(text)
-    return verdict_of(text) if request.kind is RequestKind.CONFIRMATION else None
+        return parse_sign_in(text)
+    return parse_approval(text) if request.kind is RequestKind.CONFIRMATION else None
 
 
 def _several(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -338,7 +338,7 @@ def _request_of(entry: Mapping[str, Any], requests: Sequence[InputRequest]) -> I
 def _verdict_in(entry: Mapping[str, Any], request: InputRequest, text: str) -> ApprovalDecision:
     given = entry.get("verdict", entry.get("approved"))
     if given is None and request.kind is RequestKind.AUTHORIZATION:
-        decided = sign_in_of(text)  # words beside data that leaves it open
+        decided = parse_sign_in(text)  # words beside data that leaves it open
         if decided is not None:
             return decided
     if isinstance(given, bool):

@@ -31,10 +31,10 @@ EXTENSIONS = (
 BEARER: Mapping[str, Mapping[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
-def card_of(
-    agent: BaseAgent, *, url: str, version: str, is_closed: bool, can_push: bool
+def build_card(
+    agent: BaseAgent, *, url: str, version: str, requires_auth: bool, can_push: bool
 ) -> AgentCard:
-    """Return the card that everyone may read; `is_closed` if callers need a token."""
+    """Return the card that everyone may read; `requires_auth` if callers need a token."""
     base = url.rstrip("/")
     return AgentCard(
         name=agent.name,
@@ -51,14 +51,14 @@ def card_of(
         output_modes=output_modes(agent),
         streaming=True,
         push_notifications=can_push,
-        extended_card=is_closed,
+        extended_card=requires_auth,
         extensions=EXTENSIONS,
-        security_schemes=BEARER if is_closed else {},
-        security=({"bearer": ()},) if is_closed else (),
+        security_schemes=BEARER if requires_auth else {},
+        security=({"bearer": ()},) if requires_auth else (),
     )
 
 
-def extended_card_of(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:
+def extended_skills(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:
     """Return the skills of the whole tree, with what the tools take: for known callers alone."""
     found: dict[str, Skill] = {skill.id: skill for skill in card.skills}
     for member in agent.walk():

@@ -58,7 +58,7 @@ def output_modes(agent: BaseAgent) -> tuple[str, ...]:
     return declared
 
 
-def check_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
+def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
     """Refuse a message that is not a client's, is too large, or that the agent cannot read."""
     if message.role is not Role.USER:
         raise InvalidInput("message.role: a client's message has the role of the user")
@@ -155,7 +155,7 @@ class MessageIntake:
         #: How many tasks of a caller are just being filed.
         self._filing: dict[Owner, int] = {}
         #: Whether a message that comes again gives the task that it gave before.
-        self.knows_repeats = True
+        self.deduplicate = True
 
     async def file(
         self,
@@ -170,7 +170,7 @@ class MessageIntake:
         if not self._execution.is_open:
             raise LimitExceeded(_STOPPING if self._execution.has_begun else _NOT_STARTED)
         reads, writes = modes
-        check_message(message, self._limits, reads)
+        validate_message(message, self._limits, reads)
         as_data = wants_data(request.accepted_output_modes, writes)
         push = None if request.push is None else await self._notifying.checked(request.push)
 
@@ -207,7 +207,7 @@ class MessageIntake:
         )
         if self._execution.has_asked(owner):
             await self._check_waiting(owner)
-        if sender.is_guest:
+        if sender.any_tenant:
             self._take_place(sender.account)
         try:
             filed = await self._tasks.create(
@@ -223,7 +223,7 @@ class MessageIntake:
             self._execution.adopt(task.id, lambda held: self._start(held, sender, message, prepare))
             raise
         finally:
-            if sender.is_guest:
+            if sender.any_tenant:
                 self._filing[sender.account] -= 1
         if filed.is_new:
             if follow is not None:
@@ -251,7 +251,7 @@ class MessageIntake:
 
     def _key(self) -> str:
         """Return what a message is known by if it comes again, empty for its own id."""
-        return "" if self.knows_repeats else self._runner.services.ids.new()
+        return "" if self.deduplicate else self._runner.services.ids.new()
 
     def _start(
         self, task: Task, sender: Principal, message: Message, prepare: Prepare

@@ -59,7 +59,7 @@ class PushConfigs:
         if config.id:
             return config
         # In 0.3 a task has one configuration that nobody named; naming it anew replaces it.
-        return replace(config, id=_UNNAMED if config.generation == "0.3" else self._ids.new())
+        return replace(config, id=_UNNAMED if config.protocol_version == "0.3" else self._ids.new())
 
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
         """Keep a configuration that was checked."""

@@ -98,7 +98,7 @@ def within(principal: Principal, owner: Owner) -> Principal:
     """Return a caller within the tenant asked for."""
     if principal.owner == owner:
         return principal
-    return replace(principal, tenant=owner.tenant, is_guest=True)
+    return replace(principal, tenant=owner.tenant, any_tenant=True)
 
 
 def user_of(who: Principal | Owner) -> str:

@@ -52,8 +52,8 @@ class ServeA2AUseCase:
     """The verbs of a server of one tree of agents.
 
     `check_url` refuses addresses that notifications must not be sent to; without it there are no
-    notifications. Without `knows_repeats` a message that comes again is a new one. With
-    `open_listing` the nameless may list what the nameless have asked. Who calls has been
+    notifications. Without `deduplicate` a message that comes again is a new one. With
+    `anonymous_listing` the nameless may list what the nameless have asked. Who calls has been
     authenticated already.
     """
 
@@ -64,8 +64,8 @@ class ServeA2AUseCase:
         tasks: TaskStorePort,
         limits: ServerLimits | None = None,
         check_url: CheckUrl | None = None,
-        knows_repeats: bool = True,
-        open_listing: bool = False,
+        deduplicate: bool = True,
+        anonymous_listing: bool = False,
     ) -> None:
         self.runner = runner
         self.limits = limits or ServerLimits()
@@ -74,7 +74,7 @@ class ServeA2AUseCase:
         #: What else is to be done for as long as the server lives.
         self.background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
         self._tasks = tasks
-        self._open_listing = open_listing
+        self._open_listing = anonymous_listing
         self._hub = TaskBroker()
         self._execution = TaskExecutor(runner=runner, tasks=tasks, hub=self._hub)
         self._following = Subscriptions(tasks=tasks, hub=self._hub, limits=self.limits)
@@ -89,7 +89,7 @@ class ServeA2AUseCase:
             notifying=self._notifying,
             limits=self.limits,
         )
-        self._sending.knows_repeats = knows_repeats
+        self._sending.deduplicate = deduplicate
 
     @property
     def can_push(self) -> bool:

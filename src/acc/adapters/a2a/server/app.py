@@ -11,7 +11,7 @@ import msgspec
 from acc.adapters.a2a.server.asgi import (
     A2A_JSON,
     JSON,
-    HttpFault,
+    HttpError,
     HttpRequest,
     Receive,
     Scope,
@@ -30,8 +30,13 @@ from acc.adapters.a2a.server.dispatch import (
     note,
 )
 from acc.adapters.a2a.server.sse import STREAMING, send_events
-from acc.adapters.a2a.wire.errors import UnknownMethod, fault_of, http_error, rpc_error
-from acc.adapters.a2a.wire.jsonrpc import CallId, call_id, read_call
+from acc.adapters.a2a.wire.errors import (
+    UnknownMethod,
+    encode_http_error,
+    encode_rpc_error,
+    wire_error_for,
+)
+from acc.adapters.a2a.wire.jsonrpc import RequestId, decode_rpc_request, find_request_id
 from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.application.a2a.subscriptions import TaskStream
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
@@ -46,7 +51,7 @@ _STREAMED = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 
 async def answer_rpc(reception: RequestDispatcher, request: HttpRequest, send: Send) -> None:
     """Answer a call of a method, or say in JSON-RPC's words why not."""
-    name: CallId = None
+    name: RequestId = None
     operation: Operation | None = None
     body = b""
     wire = NEW
@@ -59,7 +64,7 @@ async def answer_rpc(reception: RequestDispatcher, request: HttpRequest, send: S
         body = await request.body()
         # Not before the body, so that the answer has the id of the call.
         _check_spoken(spoken)
-        call = read_call(body)
+        call = decode_rpc_request(body)
         name = call.id
         headers = reception.extensions(request)
         operation = _operation(call.method, wire)
@@ -67,7 +72,7 @@ async def answer_rpc(reception: RequestDispatcher, request: HttpRequest, send: S
         answer = await reception.perform(wire, operation, principal, asked, request)
     except Exception as error:  # noqa: BLE001 - the edge: whatever it is gets an answer
         note(error)
-        name = call_id(body) if name is None else name
+        name = find_request_id(body) if name is None else name
         await send_rpc_error(send, error, name=name, wire=wire, operation=operation)
         return
     prefix = b'{"jsonrpc":"2.0","id":%b,"result":' % _encode(name)
@@ -81,16 +86,16 @@ async def send_rpc_error(
     send: Send,
     error: BaseException,
     *,
-    name: CallId = None,
+    name: RequestId = None,
     wire: Wire = NEW,
     operation: Operation | None = None,
 ) -> None:
     """Send the answer to a call that failed."""
-    told = rpc_error(error, name, wire.version)
-    if isinstance(error, HttpFault):
+    told = encode_rpc_error(error, name, wire.version)
+    if isinstance(error, HttpError):
         await respond(send, error.status, told, JSON, error.headers)
         return
-    status = fault_of(error).http
+    status = wire_error_for(error).http
     status = status if status in _NEVER_200 else 200
     if wire is OLD and operation in _STREAMED and status == 200:
         # Clients of 0.3 that asked for a stream read the error from one.
@@ -236,9 +241,9 @@ async def send_http_error(
     send: Send, error: BaseException, wire: Wire = NEW, kind: bytes = JSON
 ) -> None:
     """Send the answer to a request that failed."""
-    status = fault_of(error).http
-    headers = error.headers if isinstance(error, HttpFault) else challenge(status)
-    await respond(send, status, http_error(error, wire.version), kind, headers)
+    status = wire_error_for(error).http
+    headers = error.headers if isinstance(error, HttpError) else challenge(status)
+    await respond(send, status, encode_http_error(error, wire.version), kind, headers)
 
 
 def answer_type(request: HttpRequest) -> bytes:
@@ -252,7 +257,7 @@ def _routed(request: HttpRequest) -> Route:
     if isinstance(route, Route):
         return route
     if not route.allowed:
-        raise HttpFault(404, "there is nothing at this address")
+        raise HttpError(404, "there is nothing at this address")
     request.only(*route.allowed)
     raise AssertionError(request.method)  # pragma: no cover - routes and `only` agree
 
@@ -330,12 +335,12 @@ class A2AServer:
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None = None,
         hosts: Collection[str] | None = None,
-        generations: Collection[str] = tuple(WIRES),
+        protocol_versions: Collection[str] = tuple(WIRES),
         life: Callable[[], AbstractAsyncContextManager[Any]] | None = None,
     ) -> None:
         self.serve = serve
         self._reception = RequestDispatcher(
-            serve, documents=documents, verifier=verifier, generations=generations
+            serve, documents=documents, verifier=verifier, protocol_versions=protocol_versions
         )
         self._hosts = hosts
         self._life = life or serve.open
@@ -384,7 +389,7 @@ class A2AServer:
     def _check_host(self, request: HttpRequest) -> None:
         # A page of the web can make a browser call a server of its own machine by another name.
         if self._hosts is not None and _host_name(request) not in self._hosts:
-            raise HttpFault(421, "this server does not answer to that Host")
+            raise HttpError(421, "this server does not answer to that Host")
 
 
 async def _refuse(send: Send, request: HttpRequest, error: Exception, *, is_call: bool) -> None:

@@ -20,7 +20,7 @@ _JSON_TYPES = (JSON, A2A_JSON)
 #: Headers of which a second one would be read differently by whoever stands in between.
 _ONCE = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"a2a-version"})
 #: Set in the scope by a server that has the whole body already.
-BODY_HAS_COME = "acc.body_has_come"
+BODY_RECEIVED = "acc.body_has_come"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class ConnectionLimits:
     stop: float = 3.0
 
 
-class HttpFault(AccError):
+class HttpError(AccError):
     """Report a request that fails before it means anything, with its HTTP status."""
 
     code = "invalid_request"
@@ -61,13 +61,13 @@ class HttpRequest:
         path: str = raw.decode("ascii", "replace")
         root: str = scope.get("root_path", "")
         self.path = _under(root, path) if root else path
-        self._head_fault: HttpFault | None = None
+        self._head_fault: HttpError | None = None
         pairs: Headers = list(scope["headers"])
         self.headers: dict[bytes, bytes] = dict(pairs)
         if len(self.headers) != len(pairs):
             self._join(pairs)
         if sum(map(len, chain.from_iterable(pairs))) > limits.headers:
-            self._head_fault = HttpFault(431, f"the headers exceed {limits.headers} bytes")
+            self._head_fault = HttpError(431, f"the headers exceed {limits.headers} bytes")
 
     def _join(self, pairs: Headers) -> None:
         """Put headers that came more than once together, where they may."""
@@ -75,7 +75,7 @@ class HttpRequest:
         for name, value in pairs:
             held = self.headers.get(name)
             if held is not None and name in _ONCE:
-                self._head_fault = HttpFault(400, f"the header {name.decode()} came twice")
+                self._head_fault = HttpError(400, f"the header {name.decode()} came twice")
             else:
                 self.headers[name] = value if held is None else held + b", " + value
 
@@ -84,13 +84,13 @@ class HttpRequest:
         if self._head_fault is not None:
             raise self._head_fault
         if b"host" not in self.headers and self.scope.get("http_version") == "1.1":
-            raise HttpFault(400, "the header host is missing")
+            raise HttpError(400, "the header host is missing")
 
     def only(self, *methods: str) -> None:
         """Refuse methods other than these."""
         if self.method not in methods:
             allowed = ", ".join(methods)
-            raise HttpFault(405, f"use {allowed} here", [(b"allow", allowed.encode())])
+            raise HttpError(405, f"use {allowed} here", [(b"allow", allowed.encode())])
 
     def header(self, name: bytes) -> str:
         """Return a header as text, empty if it did not come."""
@@ -111,22 +111,22 @@ class HttpRequest:
         """Refuse a body that does not say it is JSON, as a form of a web page would be."""
         kind = self.headers.get(b"content-type", b"")
         if kind not in _JSON_TYPES and kind.partition(b";")[0].strip().lower() not in _JSON_TYPES:
-            raise HttpFault(415, "send the body as application/json")
+            raise HttpError(415, "send the body as application/json")
         if self.headers.get(b"content-encoding", b"identity") != b"identity":
-            raise HttpFault(415, "send the body without content-encoding")
+            raise HttpError(415, "send the body without content-encoding")
 
     async def body(self) -> bytes:
         """Return the body, at most as large and slow as it may be."""
         declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self.limits.body:
             raise self._too_large()
-        if BODY_HAS_COME in self.scope:
+        if BODY_RECEIVED in self.scope:
             return await self._whole_body()
         try:
             async with asyncio.timeout(self.limits.receive):
                 return await self._whole_body()
         except TimeoutError:
-            raise HttpFault(
+            raise HttpError(
                 408,
                 f"the body took longer than {self.limits.receive:g} seconds",
                 [(b"connection", b"close")],
@@ -138,7 +138,7 @@ class HttpRequest:
         while True:
             message = await self._receive()
             if message["type"] != "http.request":
-                raise HttpFault(400, "the connection was closed within the body")
+                raise HttpError(400, "the connection was closed within the body")
             piece = message.get("body", b"")
             size += len(piece)
             if size > self.limits.body:
@@ -147,8 +147,8 @@ class HttpRequest:
             if not message.get("more_body"):
                 return piece if len(pieces) == 1 else b"".join(pieces)
 
-    def _too_large(self) -> HttpFault:
-        return HttpFault(
+    def _too_large(self) -> HttpError:
+        return HttpError(
             413, f"the body is larger than {self.limits.body} bytes", [(b"connection", b"close")]
         )
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from acc.adapters.a2a.server.asgi import Headers, HttpFault, HttpRequest
-from acc.adapters.a2a.wire.errors import fault_of
+from acc.adapters.a2a.server.asgi import Headers, HttpError, HttpRequest
+from acc.adapters.a2a.wire.errors import wire_error_for
 from acc.adapters.a2a.wire.json_fields import check_tenant
 from acc.adapters.a2a.wire.protocol import Operation, Wire
 from acc.adapters.a2a.wire.v03 import WireV03
@@ -56,12 +56,12 @@ class RequestDispatcher:
         *,
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None,
-        generations: Collection[str],
+        protocol_versions: Collection[str],
     ) -> None:
         self.serve = serve
         self.documents = documents
         self._verifier = verifier
-        self._generations = tuple(generations)
+        self._generations = tuple(protocol_versions)
 
     def wire(self, request: HttpRequest, wires: Mapping[str, Wire]) -> Wire:
         """Return the generation that a request is in; VersionNotSupported if it is not ours."""
@@ -165,9 +165,9 @@ def asked_version(request: HttpRequest) -> str:
 
 def note(error: BaseException) -> None:
     """Log an error that is ours and not the caller's."""
-    if isinstance(error, HttpFault):
+    if isinstance(error, HttpError):
         return
-    if not isinstance(error, AccError) or fault_of(error).http >= 500:
+    if not isinstance(error, AccError) or wire_error_for(error).http >= 500:
         log.error("internal error", exc_info=error)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from acc.adapters.a2a.server.openapi_schemas import named_or_numbered, ref, schemas
-from acc.adapters.a2a.wire.json_fields import MAX_INT, MAX_TENANT
+from acc.adapters.a2a.wire.json_fields import MAX_INT, MAX_TENANT_LENGTH
 from acc.adapters.a2a.wire.v1_types import NUMBERED_STATES, STATES
 from acc.domain.value_objects.agent_card import HTTP_JSON, AgentCard
 
@@ -16,7 +16,7 @@ _KINDS = ("application/json", "application/a2a+json")
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}
 #: Clients may choose these as they like.
 _CHOSEN = {"type": "string", "minLength": 1}
-_TENANT = {"type": "string", "minLength": 1, "maxLength": MAX_TENANT}
+_TENANT = {"type": "string", "minLength": 1, "maxLength": MAX_TENANT_LENGTH}
 _FAULTS = {
     "400": "What was sent cannot be used; the message says why.",
     "401": "Credentials are missing or not good.",

@@ -20,8 +20,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from acc.adapters.a2a.server.asgi import BODY_HAS_COME, ConnectionLimits, HttpFault
-from acc.adapters.a2a.wire.errors import http_error, rpc_error
+from acc.adapters.a2a.server.asgi import BODY_RECEIVED, ConnectionLimits, HttpError
+from acc.adapters.a2a.wire.errors import encode_http_error, encode_rpc_error
 from acc.domain.errors import InvalidInput
 
 _MOST_START = 16 * 1024
@@ -74,7 +74,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         cycle = self.cycle
         self._await_head()
-        if cycle is None or cycle.response_started or BODY_HAS_COME not in self.scope:
+        if cycle is None or cycle.response_started or BODY_RECEIVED not in self.scope:
             return False
         cycle.keep_alive = False
         self._is_half_closed = True
@@ -98,7 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head += len(data)
             most = self.limits.head_size
             if self._head > most and b"\r\n\r\n" not in data[: most + 4]:
-                self._refuse(HttpFault(431, f"the head of the request exceeds {most} bytes"))
+                self._refuse(HttpError(431, f"the head of the request exceeds {most} bytes"))
                 return
         self._unset_keepalive_if_required()
         rest: bytes | memoryview = data
@@ -108,7 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
             except httptools.HttpParserUpgrade as upgrade:
                 rest = self._stay(memoryview(rest)[upgrade.args[0] :])
             except httptools.HttpParserError:
-                self._refuse(HttpFault(400, "this is no HTTP request that can be read"))
+                self._refuse(HttpError(400, "this is no HTTP request that can be read"))
                 return
             else:
                 return
@@ -121,7 +121,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         if method == b"CONNECT":
-            self._refuse(HttpFault(405, "this server is no proxy"))
+            self._refuse(HttpError(405, "this server is no proxy"))
             return b""
         kept = [b"%b: %b\r\n" % pair for pair in self.headers if pair[0] != b"upgrade"]
         head = b"".join([b"%b %b HTTP/%b\r\n" % (method, self.url, version), *kept, b"\r\n"])
@@ -129,12 +129,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self.parser.feed_data(head)
         return rest
 
-    def _refuse(self, fault: HttpFault) -> None:
+    def _refuse(self, fault: HttpError) -> None:
         """Answer a head that was not read, in the shape that its beginning asks for, and leave."""
         start = self._start[:_MOST_START]
         version = "1.0" if _NEWER.search(start) else "0.3"
         is_call = start.startswith(b"POST / ")
-        told = rpc_error(fault, None, version) if is_call else http_error(fault, version)
+        told = (
+            encode_rpc_error(fault, None, version) if is_call else encode_http_error(fault, version)
+        )
         head = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(told)
         close = b"connection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[fault.status] + head + close + told)
@@ -162,7 +164,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Say that the body has come, so that nobody has to time how long it takes."""
         if self.parser.should_upgrade():
             return
-        self.scope[BODY_HAS_COME] = True  # type: ignore[literal-required]
+        self.scope[BODY_RECEIVED] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -37,8 +37,8 @@ class Webhook:
         config = delivery.config
         body = self._body(delivery, task)
         headers = {
-            "Content-Type": "application/json" if config.generation == "0.3" else _A2A_JSON,
-            "A2A-Version": config.generation,
+            "Content-Type": "application/json" if config.protocol_version == "0.3" else _A2A_JSON,
+            "A2A-Version": config.protocol_version,
             _ID: f"{task.id}:{delivery.event.seq}",
         }
         if config.token:
@@ -63,9 +63,11 @@ class Webhook:
             raise RemoteFailed(f"the receiver answered {status}", remote_code=str(status))
 
     def _body(self, delivery: Delivery, task: Task) -> bytes:
-        wire = self._wires[delivery.config.generation]
+        wire = self._wires[delivery.config.protocol_version]
         update = delivery.event.update
-        if delivery.config.generation == "0.3":  # which sends the task, whatever happened to it
+        if (
+            delivery.config.protocol_version == "0.3"
+        ):  # which sends the task, whatever happened to it
             return wire.write_task(_as_of(task, update))
         assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - others are not queued
         return wire.write_stream_item(task.id, task.context_id, _whole(task, update))

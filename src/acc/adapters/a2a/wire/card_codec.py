@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.a2a.wire.json_fields import decoded, encoded, from_remote, required
+from acc.adapters.a2a.wire.json_fields import decode, encode, remote_response, require_text
 from acc.adapters.a2a.wire.v1_types import Shape
 from acc.domain.value_objects.agent_card import (
     JSONRPC,
@@ -43,7 +43,7 @@ _FORMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 _FLOWS = ("authorizationCode", "clientCredentials", "deviceCode", "implicit", "password")
 
 
-def one_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
+def to_v1_scheme(scheme: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scheme as 1.0 writes it; one of no type that 1.0 knows is empty there."""
     form = _FORMS.get(scheme.get("type", ""))
     if form is None:
@@ -53,9 +53,9 @@ def one_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
     return {name: {theirs: scheme[ours] for ours, theirs in fields.items() if scheme.get(ours)}}
 
 
-def merged_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
+def to_merged_scheme(scheme: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scheme in both forms side by side."""
-    return {**single_flow(scheme), **one_form(scheme)}
+    return {**single_flow(scheme), **to_v1_scheme(scheme)}
 
 
 def single_flow(scheme: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -67,7 +67,7 @@ def single_flow(scheme: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**scheme, "flows": {} if chosen is None else {chosen: flows[chosen]}}
 
 
-def open_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
+def to_openapi_scheme(scheme: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scheme that was written in either form, or in both, as OpenAPI writes it."""
     for kind, (name, fields) in _FORMS.items():
         held = scheme.get(name)
@@ -78,7 +78,7 @@ def open_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in scheme.items() if key not in names}
 
 
-LEGACY = "0.3"
+PROTOCOL_V03 = "0.3"
 _LEGACY_VERSION = "0.3.0"
 
 
@@ -160,13 +160,13 @@ _PLAIN_TEXT = ("text/plain",)
 
 def write_public_card(card: AgentCard) -> bytes:
     """Return the card that clients of both generations read."""
-    return encoded(merged_card(card))
+    return encode(merged_card(card))
 
 
-@from_remote
+@remote_response
 def read_card(data: bytes) -> AgentCard:
     """Return a card that was written for 1.0, for 0.3, or for both; RemoteFailed if it is none."""
-    return card_from(data)
+    return parse_card(data)
 
 
 def card_content(card: AgentCard) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def card_content(card: AgentCard) -> dict[str, Any]:
             "organization": card.provider.organization,
             "url": card.provider.url,
         }
-    schemes = {name: one_form(scheme) for name, scheme in card.security_schemes.items()}
+    schemes = {name: to_v1_scheme(scheme) for name, scheme in card.security_schemes.items()}
     optional = {
         "documentationUrl": card.documentation_url,
         "iconUrl": card.icon_url,
@@ -201,11 +201,11 @@ def merged_card(card: AgentCard) -> dict[str, Any]:
     document = card_content(card)
     if card.security_schemes:
         document["securitySchemes"] = {
-            name: merged_form(scheme) for name, scheme in card.security_schemes.items()
+            name: to_merged_scheme(scheme) for name, scheme in card.security_schemes.items()
         }
     if card.signatures:
         document["signatures"] = [dict(signature) for signature in card.signatures]
-    legacy = [interface for interface in card.interfaces if interface.version == LEGACY]
+    legacy = [interface for interface in card.interfaces if interface.version == PROTOCOL_V03]
     if not legacy:
         return document
     document |= {
@@ -275,13 +275,13 @@ def _requirement(needed: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {"schemes": {name: _present({"list": list(held)}) for name, held in needed.items()}}
 
 
-def card_from(data: bytes) -> AgentCard:
+def parse_card(data: bytes) -> AgentCard:
     """Return a card, InvalidInput if it is none."""
-    shape = decoded(_card, data, "card")
+    shape = decode(_card, data, "card")
     can = shape.capabilities or CapabilitiesShape()
     schemes = shape.security_schemes or {}
     return AgentCard(
-        name=required(shape.name, "name"),
+        name=require_text(shape.name, "name"),
         description=shape.description or "",
         version=shape.version or "",
         interfaces=_interfaces(shape),
@@ -303,7 +303,7 @@ def card_from(data: bytes) -> AgentCard:
         provider=_provider(shape.provider),
         documentation_url=shape.documentation_url or "",
         icon_url=shape.icon_url or "",
-        security_schemes={name: open_form(scheme) for name, scheme in schemes.items()},
+        security_schemes={name: to_openapi_scheme(scheme) for name, scheme in schemes.items()},
         security=_security(shape.security_requirements or shape.security or ()),
         signatures=tuple(shape.signatures or ()),
     )
@@ -321,14 +321,14 @@ def _provider(shape: ProviderShape | None) -> Provider | None:
 
 def _generation(version: str | None) -> str:
     """Return the generation that a version belongs to; patches make no difference."""
-    return ".".join((version or LEGACY).split(".")[:2])
+    return ".".join((version or PROTOCOL_V03).split(".")[:2])
 
 
 def _interfaces(shape: CardShape) -> tuple[Interface, ...]:
     if shape.supported_interfaces:
         return tuple(
             Interface(
-                url=required(held.url, f"supportedInterfaces[{index}].url"),
+                url=require_text(held.url, f"supportedInterfaces[{index}].url"),
                 binding=held.protocol_binding or held.transport or JSONRPC,
                 version=_generation(held.protocol_version or shape.protocol_version or "1.0"),
                 tenant=held.tenant or "",
@@ -336,9 +336,9 @@ def _interfaces(shape: CardShape) -> tuple[Interface, ...]:
             for index, held in enumerate(shape.supported_interfaces)
         )
     version = _generation(shape.protocol_version)
-    spoken = [(required(shape.url, "url"), shape.preferred_transport or JSONRPC)]
+    spoken = [(require_text(shape.url, "url"), shape.preferred_transport or JSONRPC)]
     for index, held in enumerate(shape.additional_interfaces or ()):
-        url = required(held.url, f"additionalInterfaces[{index}].url")
+        url = require_text(held.url, f"additionalInterfaces[{index}].url")
         spoken.append((url, held.transport or JSONRPC))
     return tuple(
         Interface(url=url, binding=binding, version=version)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from acc.adapters.a2a.server.asgi import HttpFault
-from acc.adapters.a2a.wire.json_fields import BrokenJson, encoded
+from acc.adapters.a2a.server.asgi import HttpError
+from acc.adapters.a2a.wire.json_fields import InvalidJson, encode
 from acc.domain import errors
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 
@@ -20,7 +20,7 @@ _MOST_TEXT = 1000
 _MOST_ID = 256
 
 
-class InvalidCall(InvalidInput):
+class InvalidRpcRequest(InvalidInput):
     """Report JSON that is no call of a method."""
 
     code = "invalid_call"
@@ -32,7 +32,7 @@ class UnknownMethod(AccError):
     code = "unknown_method"
 
 
-class Fault(NamedTuple):
+class WireError(NamedTuple):
     """How an error is told: JSON-RPC code, HTTP status, google.rpc status and reason.
 
     `legacy` is the name that 0.3 has for it.
@@ -45,22 +45,24 @@ class Fault(NamedTuple):
     legacy: str
 
 
-_INTERNAL = Fault(-32603, 500, "INTERNAL", "INTERNAL_ERROR", "InternalError")
-_INVALID = Fault(-32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS", "InvalidParamsError")
+_INTERNAL = WireError(-32603, 500, "INTERNAL", "INTERNAL_ERROR", "InternalError")
+_INVALID = WireError(-32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS", "InvalidParamsError")
 
 
-def _precondition(code: int, reason: str, legacy: str) -> Fault:
-    return Fault(code, 400, "FAILED_PRECONDITION", reason, legacy)
+def _precondition(code: int, reason: str, legacy: str) -> WireError:
+    return WireError(code, 400, "FAILED_PRECONDITION", reason, legacy)
 
 
-FAULTS: Mapping[type[AccError], Fault] = {
+WIRE_ERRORS: Mapping[type[AccError], WireError] = {
     AccError: _INTERNAL,
-    BrokenJson: Fault(-32700, 400, "INVALID_ARGUMENT", "JSON_PARSE", "JSONParseError"),
-    InvalidCall: Fault(-32600, 400, "INVALID_ARGUMENT", "INVALID_REQUEST", "InvalidRequestError"),
-    UnknownMethod: Fault(-32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"),
+    InvalidJson: WireError(-32700, 400, "INVALID_ARGUMENT", "JSON_PARSE", "JSONParseError"),
+    InvalidRpcRequest: WireError(
+        -32600, 400, "INVALID_ARGUMENT", "INVALID_REQUEST", "InvalidRequestError"
+    ),
+    UnknownMethod: WireError(-32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"),
     errors.InvalidInput: _INVALID,
     errors.ContextNotFound: _INVALID,
-    errors.NotFound: Fault(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "TaskNotFoundError"),
+    errors.NotFound: WireError(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "TaskNotFoundError"),
     errors.TaskNotCancelable: _precondition(
         -32002, "TASK_NOT_CANCELABLE", "TaskNotCancelableError"
     ),
@@ -73,7 +75,7 @@ FAULTS: Mapping[type[AccError], Fault] = {
     errors.InvalidTransition: _precondition(
         -32004, "UNSUPPORTED_OPERATION", "UnsupportedOperationError"
     ),
-    errors.ContentTypeNotSupported: Fault(
+    errors.ContentTypeNotSupported: WireError(
         -32005,
         400,
         "INVALID_ARGUMENT",
@@ -89,40 +91,42 @@ FAULTS: Mapping[type[AccError], Fault] = {
     errors.VersionNotSupported: _precondition(
         -32009, "VERSION_NOT_SUPPORTED", "VersionNotSupportedError"
     ),
-    errors.Unauthenticated: Fault(
+    errors.Unauthenticated: WireError(
         -32040, 401, "UNAUTHENTICATED", "UNAUTHENTICATED", "UnauthenticatedError"
     ),
-    errors.PermissionDenied: Fault(
+    errors.PermissionDenied: WireError(
         -32041, 403, "PERMISSION_DENIED", "PERMISSION_DENIED", "PermissionDeniedError"
     ),
-    errors.LimitExceeded: Fault(
+    errors.LimitExceeded: WireError(
         -32042, 429, "RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED", "LimitExceededError"
     ),
 }
-_REFUSED = FAULTS[InvalidCall]
+_REFUSED = WIRE_ERRORS[InvalidRpcRequest]
 #: What HTTP refuses before the protocol has a say.
-_HTTP_FAULTS: Mapping[int, Fault] = {
-    404: FAULTS[UnknownMethod],
-    405: FAULTS[UnknownMethod]._replace(status="UNIMPLEMENTED"),
+_HTTP_FAULTS: Mapping[int, WireError] = {
+    404: WIRE_ERRORS[UnknownMethod],
+    405: WIRE_ERRORS[UnknownMethod]._replace(status="UNIMPLEMENTED"),
     408: _REFUSED._replace(status="DEADLINE_EXCEEDED"),
     413: _REFUSED._replace(status="RESOURCE_EXHAUSTED"),
-    415: FAULTS[errors.ContentTypeNotSupported],
+    415: WIRE_ERRORS[errors.ContentTypeNotSupported],
     431: _REFUSED._replace(status="RESOURCE_EXHAUSTED"),
 }
 #: 0.3 has no name for these.
 _LATER = {-32008: -32602, -32009: -32602}
 
 
-def fault_of(error: BaseException) -> Fault:
+def wire_error_for(error: BaseException) -> WireError:
     """Return how an error is told; what is not in the table is internal."""
-    if isinstance(error, HttpFault):
+    if isinstance(error, HttpError):
         return _HTTP_FAULTS.get(error.status, _REFUSED)._replace(http=error.status)
-    return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), _INTERNAL)
+    return next(
+        (WIRE_ERRORS[kind] for kind in type(error).__mro__ if kind in WIRE_ERRORS), _INTERNAL
+    )
 
 
-def shown_text(error: BaseException) -> str:
+def public_message(error: BaseException) -> str:
     """Return an error's text; that of an internal one is not for others to see."""
-    if fault_of(error) is _INTERNAL:
+    if wire_error_for(error) is _INTERNAL:
         return "Internal error"
     return _short(str(error), _MOST_TEXT) or "Request refused"
 
@@ -134,7 +138,7 @@ def _short(text: str, most: int) -> str:
 def error_details(error: BaseException) -> list[dict[str, Any]]:
     """Return what 1.0 tells of an error: its reason, and which field is at fault."""
     details: list[dict[str, Any]] = [
-        {"@type": _INFO, "reason": fault_of(error).reason, "domain": DOMAIN}
+        {"@type": _INFO, "reason": wire_error_for(error).reason, "domain": DOMAIN}
     ]
     if isinstance(error, errors.TaskNotFound):
         details[0]["metadata"] = {"taskId": _short(error.task_id, _MOST_ID)}
@@ -149,35 +153,35 @@ def error_details(error: BaseException) -> list[dict[str, Any]]:
     return details
 
 
-def rpc_error(error: BaseException, call_id: Any, version: str) -> bytes:
+def encode_rpc_error(error: BaseException, call_id: Any, version: str) -> bytes:
     """Return the whole JSON-RPC answer for an error."""
-    told = fault_of(error)
-    document: dict[str, Any] = {"code": told.code, "message": shown_text(error)}
+    told = wire_error_for(error)
+    document: dict[str, Any] = {"code": told.code, "message": public_message(error)}
     if version == "0.3":
         document["code"] = _LATER.get(told.code, told.code)
         document |= _legacy_data(error)
     else:
         document["data"] = error_details(error)
-    return encoded({"jsonrpc": "2.0", "id": call_id, "error": document})
+    return encode({"jsonrpc": "2.0", "id": call_id, "error": document})
 
 
-def http_error(error: BaseException, version: str) -> bytes:
+def encode_http_error(error: BaseException, version: str) -> bytes:
     """Return the whole body of an HTTP answer for an error; its status is in the table."""
-    told = fault_of(error)
+    told = wire_error_for(error)
     if version == "0.3":
         document: dict[str, Any] = {
             "type": told.legacy,
             "code": _LATER.get(told.code, told.code),
-            "message": shown_text(error),
+            "message": public_message(error),
         }
-        return encoded(document | _legacy_data(error))
+        return encode(document | _legacy_data(error))
     document = {
         "code": told.http,
         "status": told.status,
-        "message": shown_text(error),
+        "message": public_message(error),
         "details": error_details(error),
     }
-    return encoded({"error": document})
+    return encode({"error": document})
 
 
 def _legacy_data(error: BaseException) -> dict[str, Any]:
@@ -226,7 +230,7 @@ _WORDS = {
 }
 
 
-def from_rpc_error(error: Any, *, task_id: str = "") -> AccError:
+def error_from_rpc(error: Any, *, task_id: str = "") -> AccError:
     """Return our error for the error object of a JSON-RPC answer."""
     if not isinstance(error, Mapping):
         return RemoteFailed("the remote agent failed and did not say how")
@@ -235,7 +239,7 @@ def from_rpc_error(error: Any, *, task_id: str = "") -> AccError:
     return _made(reason, _said(error), str(code or ""), task_id=task_id)
 
 
-def from_http_error(status: int, body: bytes, *, task_id: str = "") -> AccError:
+def error_from_http(status: int, body: bytes, *, task_id: str = "") -> AccError:
     """Return our error for an HTTP answer that is not a success."""
     document = _object(body)
     inner = document.get("error")

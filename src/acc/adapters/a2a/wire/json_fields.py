@@ -19,7 +19,7 @@ P = ParamSpec("P")
 #: Deeper than any document of the protocol, and shallow enough for whoever reads it after us.
 MAX_DEPTH = 100
 MAX_INT = 2**31 - 1
-MAX_TENANT = 128
+MAX_TENANT_LENGTH = 128
 #: Sessions are kept under a name that the tenant's is a part of, percent signs and all.
 _MOST_QUOTED = 192
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,18 +38,18 @@ _WORDS = {
 }
 
 
-class BrokenJson(InvalidInput):
+class InvalidJson(InvalidInput):
     """Report bytes that are not JSON."""
 
     code = "broken_json"
 
 
-def fault(field: str, text: str) -> InvalidInput:
+def field_error(field: str, text: str) -> InvalidInput:
     """Return the error for a field: what is wrong with it, and what would be right."""
     return InvalidInput(f"{field}: {text}")
 
 
-def decoded(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
+def decode(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
     """Return JSON as a shape; `what` names the document where no field of it is at fault."""
     try:
         shape = decoder.decode(data)
@@ -60,19 +60,19 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
     except RecursionError:
         raise _too_deep(what) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise broken(what, data) from None
+        raise invalid_json(what, data) from None
     return shape
 
 
-def broken(what: str, data: bytes) -> BrokenJson:
+def invalid_json(what: str, data: bytes) -> InvalidJson:
     """Return the error for what is no JSON, with the reason as far as it is plain."""
     if not data.strip():
-        return BrokenJson(f"{what}: is not valid JSON: it is empty")
+        return InvalidJson(f"{what}: is not valid JSON: it is empty")
     try:
         data.decode()
     except UnicodeDecodeError:
-        return BrokenJson(f"{what}: is not valid JSON: it is not in UTF-8; check the encoding")
-    return BrokenJson(f"{what}: is not valid JSON")
+        return InvalidJson(f"{what}: is not valid JSON: it is not in UTF-8; check the encoding")
+    return InvalidJson(f"{what}: is not valid JSON")
 
 
 #: The name of a field in snake case, as the definition of the protocol itself writes it.
@@ -81,7 +81,7 @@ _SNAKE_NAME = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
 _OPAQUE = frozenset({"metadata", "data", "params"})
 
 
-def in_camel_case(data: bytes) -> bytes:
+def camel_case_fields(data: bytes) -> bytes:
     """Return JSON with its fields in camel case; protobuf's JSON may be written in either."""
     if _SNAKE_NAME.search(data) is None:
         return data
@@ -91,7 +91,7 @@ def in_camel_case(data: bytes) -> bytes:
         return data  # whoever reads it next says what is wrong with it
 
 
-def camel(name: str) -> str:
+def camel_case(name: str) -> str:
     """Return a name in camel case."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
@@ -103,12 +103,12 @@ def _camel_fields(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        camel(name): held if name in _OPAQUE else _camel_fields(held)
+        camel_case(name): held if name in _OPAQUE else _camel_fields(held)
         for name, held in value.items()
     }
 
 
-def converted(value: Any, shape: type[T], what: str) -> T:
+def convert(value: Any, shape: type[T], what: str) -> T:
     """Return decoded JSON as a shape."""
     try:
         return msgspec.convert(value, shape)
@@ -135,7 +135,7 @@ def _children(value: Any) -> Sequence[Any]:
 
 
 def _too_deep(what: str) -> InvalidInput:
-    return fault(what, f"is nested too deeply; use at most {MAX_DEPTH} levels")
+    return field_error(what, f"is nested too deeply; use at most {MAX_DEPTH} levels")
 
 
 def _described(error: msgspec.ValidationError, what: str) -> InvalidInput:
@@ -150,28 +150,30 @@ def _described(error: msgspec.ValidationError, what: str) -> InvalidInput:
         text = f"must be {' or '.join(useful)}, not {got}"
     else:
         text = text[:1].lower() + text[1:]
-    return fault(field or what, text)
+    return field_error(field or what, text)
 
 
-def from_base64(text: str, field: str) -> bytes:
+def decode_base64(text: str, field: str) -> bytes:
     """Return the bytes that base64 text stands for: either alphabet, with or without padding."""
     plain = text.translate(_URL_SAFE).rstrip("=")
     try:
         return binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
     except ValueError:
-        raise fault(field, "is not base64; encode the bytes as RFC 4648 says") from None
+        raise field_error(field, "is not base64; encode the bytes as RFC 4648 says") from None
 
 
-def to_base64(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     """Return bytes as base64 text."""
     return binascii.b2a_base64(data, newline=False).decode()
 
 
 #: A whole number as JSON may hold it: 1, "1", 1.0 or 1e0.
-Whole: TypeAlias = int | float | str | None
+IntegerField: TypeAlias = int | float | str | None
 
 
-def whole_number(value: Whole, field: str, *, least: int = 0, most: int = MAX_INT) -> int | None:
+def parse_integer(
+    value: IntegerField, field: str, *, least: int = 0, most: int = MAX_INT
+) -> int | None:
     """Return a number that may have come as text or as a fraction of 1, None if there is none."""
     if value is None or value == "":
         return None
@@ -179,16 +181,16 @@ def whole_number(value: Whole, field: str, *, least: int = 0, most: int = MAX_IN
         value = float(value) if _NUMBER.fullmatch(value) else math.nan
     if isinstance(value, float):
         if not value.is_integer():
-            raise fault(field, f"must be a whole number of at least {least}")
+            raise field_error(field, f"must be a whole number of at least {least}")
         value = int(value)
     if value < least:
-        raise fault(field, f"must be at least {least}")
+        raise field_error(field, f"must be at least {least}")
     if value > most:
-        raise fault(field, f"must be at most {most}")
+        raise field_error(field, f"must be at most {most}")
     return value
 
 
-def to_timestamp(at: float) -> str | None:
+def format_timestamp(at: float) -> str | None:
     """Return a time as ISO 8601 in UTC with milliseconds, None for one that is not known."""
     if not at:
         return None
@@ -202,12 +204,12 @@ def _second(number: int) -> str:
     return (_EPOCH + timedelta(seconds=number)).isoformat()[:-6]
 
 
-def from_timestamp(text: str, field: str) -> float:
+def parse_timestamp(text: str, field: str) -> float:
     """Return the time that ISO 8601 text stands for; without an offset it is taken as UTC."""
     try:
         moment = msgspec.convert(text, datetime)
     except msgspec.ValidationError:
-        raise fault(
+        raise field_error(
             field, "is no time in ISO 8601; write it like 2026-01-31T09:30:00.000Z"
         ) from None
     if moment.tzinfo is None:
@@ -215,29 +217,31 @@ def from_timestamp(text: str, field: str) -> float:
     return (moment - _EPOCH) / timedelta(seconds=1)
 
 
-def lenient_timestamp(text: str | None) -> float:
+def parse_timestamp_or_zero(text: str | None) -> float:
     """Return the time that another server wrote, 0 for none or one that cannot be read."""
     try:
-        return from_timestamp(text, "timestamp") if text else 0.0
+        return parse_timestamp(text, "timestamp") if text else 0.0
     except InvalidInput:
         return 0.0
 
 
-def required(value: str | None, field: str) -> str:
+def require_text(value: str | None, field: str) -> str:
     """Return text that must be there."""
     if not value:
-        raise fault(field, "is required and cannot be empty")
+        raise field_error(field, "is required and cannot be empty")
     return value
 
 
 def check_tenant(tenant: str) -> None:
     """Refuse what cannot be the name of a tenant, and could be taken for more than one name."""
-    is_long = len(tenant) > MAX_TENANT or len(quote(tenant)) > _MOST_QUOTED
+    is_long = len(tenant) > MAX_TENANT_LENGTH or len(quote(tenant)) > _MOST_QUOTED
     if is_long or not tenant.isprintable() or "/" in tenant:
-        raise fault("tenant", f"use at most {MAX_TENANT} printable characters, and no slash")
+        raise field_error(
+            "tenant", f"use at most {MAX_TENANT_LENGTH} printable characters, and no slash"
+        )
 
 
-def from_remote(read: Callable[P, T]) -> Callable[P, T]:
+def remote_response(read: Callable[P, T]) -> Callable[P, T]:
     """Let a reader of a server's answers report what it cannot read as the server's failure."""
 
     @wraps(read)
@@ -256,7 +260,7 @@ def from_remote(read: Callable[P, T]) -> Callable[P, T]:
 _encode = msgspec.json.Encoder().encode
 
 
-def encoded(document: Any) -> bytes:
+def encode(document: Any) -> bytes:
     """Return a document as JSON; half a character, which no JSON can hold, becomes a mark."""
     try:
         return _encode(document)

@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from acc.adapters.a2a.wire.errors import InvalidCall
-from acc.adapters.a2a.wire.json_fields import MAX_DEPTH, broken
+from acc.adapters.a2a.wire.errors import InvalidRpcRequest
+from acc.adapters.a2a.wire.json_fields import MAX_DEPTH, invalid_json
 from acc.domain.errors import RemoteFailed
 
-CallId = str | int | float | None
+RequestId = str | int | float | None
 
 
 class _CallShape(msgspec.Struct, gc=False):
@@ -28,39 +28,41 @@ _call = msgspec.json.Decoder(_CallShape)
 _answer = msgspec.json.Decoder(_AnswerShape)
 
 
-class Call(NamedTuple):
+class RpcRequest(NamedTuple):
     """A call of a method; the params are JSON still."""
 
     method: str
-    id: CallId
+    id: RequestId
     params: bytes
 
 
-class Answer(NamedTuple):
+class RpcResponse(NamedTuple):
     """What a server answered: a result as JSON, or an error object."""
 
     result: bytes
     error: Any
 
 
-def read_call(body: bytes) -> Call:
+def decode_rpc_request(body: bytes) -> RpcRequest:
     """Return a call; BrokenJson if the body is no JSON, InvalidCall if it is no call."""
     try:
         shape = _call.decode(body)
     except msgspec.ValidationError as error:
         _check_json(body)
-        raise InvalidCall(_advice(str(error))) from None
+        raise InvalidRpcRequest(_advice(str(error))) from None
     except RecursionError:
-        raise InvalidCall(f"body: is nested too deeply; use at most {MAX_DEPTH} levels") from None
+        raise InvalidRpcRequest(
+            f"body: is nested too deeply; use at most {MAX_DEPTH} levels"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise broken("body", body) from None
+        raise invalid_json("body", body) from None
     if shape.jsonrpc != "2.0":
-        raise InvalidCall('jsonrpc: must be "2.0"')
+        raise InvalidRpcRequest('jsonrpc: must be "2.0"')
     params = bytes(shape.params)
-    return Call(shape.method, shape.id, b"{}" if params == b"null" else params)
+    return RpcRequest(shape.method, shape.id, b"{}" if params == b"null" else params)
 
 
-def call_id(body: bytes) -> CallId:
+def find_request_id(body: bytes) -> RequestId:
     """Return the id of a call that is wrong otherwise, None if it has none that can be told."""
     try:
         document = msgspec.json.decode(body)
@@ -77,7 +79,7 @@ def _check_json(body: bytes) -> None:
     except RecursionError:
         return
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise broken("body", body) from None
+        raise invalid_json("body", body) from None
 
 
 def _advice(fault: str) -> str:
@@ -90,18 +92,18 @@ def _advice(fault: str) -> str:
     return "body: must be one JSON object with jsonrpc, id, method and params; send no batches"
 
 
-def write_call(method: str, call_id: CallId, params: bytes) -> bytes:
+def encode_rpc_request(method: str, call_id: RequestId, params: bytes) -> bytes:
     """Return the body of a call."""
     head = msgspec.json.encode({"jsonrpc": "2.0", "id": call_id, "method": method})
     return head[:-1] + b',"params":' + params + b"}"
 
 
-def write_result(call_id: CallId, result: bytes) -> bytes:
+def encode_rpc_result(call_id: RequestId, result: bytes) -> bytes:
     """Return the answer to a call."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (msgspec.json.encode(call_id), result)
 
 
-def read_answer(body: bytes, call_id: CallId) -> Answer:
+def decode_rpc_response(body: bytes, call_id: RequestId) -> RpcResponse:
     """Return what a server answered to a call; RemoteFailed if it is no answer to that."""
     try:
         shape = _answer.decode(body)
@@ -114,4 +116,4 @@ def read_answer(body: bytes, call_id: CallId) -> Answer:
     result = bytes(shape.result)
     if shape.error is None and not result:
         raise RemoteFailed("the remote agent's answer has neither a result nor an error")
-    return Answer(result, shape.error)
+    return RpcResponse(result, shape.error)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from acc.adapters.a2a.wire.json_fields import fault
+from acc.adapters.a2a.wire.json_fields import field_error
 from acc.application.a2a.requests import Request
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.task import (
@@ -38,17 +38,17 @@ class Operation(StrEnum):
 
 
 #: What a stream carries.
-StreamItem = Task | Message | StatusUpdate | ArtifactUpdate
+StreamPayload = Task | Message | StatusUpdate | ArtifactUpdate
 #: No names in the path of the address.
 NO_PATH: Mapping[str, str] = MappingProxyType({})
 
 
-class Streamed(NamedTuple):
+class StreamResponse(NamedTuple):
     """An item of a stream, with the task and context that it belongs to."""
 
     task_id: str
     context_id: str
-    item: StreamItem
+    item: StreamPayload
 
 
 class Wire(Protocol):
@@ -97,7 +97,7 @@ class Wire(Protocol):
         """Return what a message led to as JSON."""
         ...
 
-    def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
+    def write_stream_item(self, task_id: str, context_id: str, item: StreamPayload) -> bytes:
         """Return an item of a stream as JSON."""
         ...
 
@@ -133,7 +133,7 @@ class Wire(Protocol):
         """Return what a server says a message led to."""
         ...
 
-    def read_stream_item(self, data: bytes) -> Streamed:
+    def read_stream_item(self, data: bytes) -> StreamResponse:
         """Return an item that a server streamed."""
         ...
 
@@ -168,7 +168,7 @@ _NUMBERS = ("pageSize", "historyLength")
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def as_params(query: Mapping[str, str]) -> bytes:
+def query_to_params(query: Mapping[str, str]) -> bytes:
     """Return the query of an address as JSON; names may be in snake case, as older clients write.
 
     What is empty is absent.
@@ -178,15 +178,17 @@ def as_params(query: Mapping[str, str]) -> bytes:
     if "includeArtifacts" in given:
         truth = _TRUTHS.get(given["includeArtifacts"].lower())
         if truth is None:
-            raise fault("includeArtifacts", "must be true or false")
+            raise field_error("includeArtifacts", "must be true or false")
         params["includeArtifacts"] = truth
     try:
         return msgspec.json.encode(params)
     except UnicodeEncodeError:
-        raise fault("query", "is not valid UTF-8; encode its values as RFC 3986 says") from None
+        raise field_error(
+            "query", "is not valid UTF-8; encode its values as RFC 3986 says"
+        ) from None
 
 
-def as_query(params: bytes, in_path: Collection[str] = ()) -> dict[str, str]:
+def params_to_query(params: bytes, in_path: Collection[str] = ()) -> dict[str, str]:
     """Return the params of a call as a query, without what stands in the path."""
     fields: dict[str, Any] = msgspec.json.decode(params)
     return {name: _text(value) for name, value in fields.items() if name not in in_path}

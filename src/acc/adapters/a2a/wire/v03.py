@@ -7,19 +7,25 @@ from typing import Any, NamedTuple
 import msgspec
 
 from acc.adapters.a2a.wire import v03_types as content
-from acc.adapters.a2a.wire.card_codec import card_from, merged_card
+from acc.adapters.a2a.wire.card_codec import merged_card, parse_card
 from acc.adapters.a2a.wire.json_fields import (
-    Whole,
-    decoded,
-    encoded,
-    fault,
-    from_remote,
-    from_timestamp,
-    required,
-    to_timestamp,
-    whole_number,
+    IntegerField,
+    decode,
+    encode,
+    field_error,
+    format_timestamp,
+    parse_integer,
+    parse_timestamp,
+    remote_response,
+    require_text,
 )
-from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, Streamed, StreamItem, as_params
+from acc.adapters.a2a.wire.protocol import (
+    NO_PATH,
+    Operation,
+    StreamPayload,
+    StreamResponse,
+    query_to_params,
+)
 from acc.adapters.a2a.wire.v03_types import (
     STATES,
     ItemShape,
@@ -89,8 +95,8 @@ class PageShape(Shape):
 
     tasks: list[ItemShape] | None = None
     next_page_token: str | None = None
-    page_size: Whole = None
-    total_size: Whole = None
+    page_size: IntegerField = None
+    total_size: IntegerField = None
 
 
 class ConfigurationShape(Shape):
@@ -98,7 +104,7 @@ class ConfigurationShape(Shape):
 
     accepted_output_modes: list[str] | None = None
     push_notification_config: ConfigShape | None = None
-    history_length: Whole = None
+    history_length: IntegerField = None
     blocking: bool | None = None
 
 
@@ -116,7 +122,7 @@ class ByTaskShape(Shape):
 
     tenant: str | None = None
     id: str | None = None
-    history_length: Whole = None
+    history_length: IntegerField = None
     metadata: dict[str, Any] | None = None
 
 
@@ -140,11 +146,11 @@ def config_from(shape: ConfigShape, task_id: str, where: str) -> PushConfig:
     return PushConfig(
         id=shape.id or "",
         task_id=task_id,
-        url=required(shape.url, f"{where}url"),
+        url=require_text(shape.url, f"{where}url"),
         token=shape.token or "",
         scheme=auth.schemes[0] if auth.schemes else "",
         credentials=auth.credentials or "",
-        generation="0.3",
+        protocol_version="0.3",
     )
 
 
@@ -164,7 +170,7 @@ def config_shape(config: PushConfig) -> ConfigShape:
 def push_from(shape: PushShape, where: str) -> PushConfig:
     """Return a task's push configuration; `where` is the path to it, with a dot at its end."""
     if shape.push_notification_config is None:
-        raise fault(f"{where}pushNotificationConfig", "is required")
+        raise field_error(f"{where}pushNotificationConfig", "is required")
     return config_from(
         shape.push_notification_config, shape.task_id or "", f"{where}pushNotificationConfig."
     )
@@ -186,14 +192,14 @@ def listed_shape(task: Task, include_artifacts: bool) -> ItemShape:
 
 def _send(shape: SendShape) -> Request:
     if shape.message is None:
-        raise fault("message", "is required")
+        raise field_error("message", "is required")
     how = shape.configuration or ConfigurationShape()
     push = how.push_notification_config
     where = "configuration."
     return SendRequest(
         message=message_from(shape.message, "message.", strict=True),
         accepted_output_modes=tuple(how.accepted_output_modes or ()),
-        history_length=whole_number(how.history_length, f"{where}historyLength"),
+        history_length=parse_integer(how.history_length, f"{where}historyLength"),
         wait=how.blocking is not False,
         push=None if push is None else config_from(push, "", f"{where}pushNotificationConfig."),
         metadata=shape.metadata or {},
@@ -203,8 +209,8 @@ def _send(shape: SendShape) -> Request:
 
 def _get(shape: ByTaskShape) -> Request:
     return GetRequest(
-        id=required(shape.id, "id"),
-        history_length=whole_number(shape.history_length, "historyLength"),
+        id=require_text(shape.id, "id"),
+        history_length=parse_integer(shape.history_length, "historyLength"),
         tenant=shape.tenant or "",
     )
 
@@ -214,12 +220,12 @@ def _list(shape: OldListShape) -> Request:
         context_id=shape.context_id or "",
         state=wanted_state(shape.status, _LISTED_STATES),
         since=_since(shape),
-        page_size=whole_number(shape.page_size, "pageSize", least=1, most=100) or 50,
+        page_size=parse_integer(shape.page_size, "pageSize", least=1, most=100) or 50,
         page_token=shape.page_token or "",
     )
     return ListRequest(
         query=query,
-        history_length=whole_number(shape.history_length, "historyLength"),
+        history_length=parse_integer(shape.history_length, "historyLength"),
         include_artifacts=bool(shape.include_artifacts),
         tenant=shape.tenant or "",
     )
@@ -227,40 +233,40 @@ def _list(shape: OldListShape) -> Request:
 
 def _since(shape: OldListShape) -> float | None:
     if shape.status_timestamp_after:
-        return from_timestamp(shape.status_timestamp_after, "statusTimestampAfter")
+        return parse_timestamp(shape.status_timestamp_after, "statusTimestampAfter")
     told = shape.last_updated_after
     if isinstance(told, str) and _MILLISECONDS.fullmatch(told):
         told = int(told)  # a query holds numbers as text
     if isinstance(told, int):
         if abs(told) > _LAST_MILLISECOND:
-            raise fault(
+            raise field_error(
                 "lastUpdatedAfter", "is too far from now; milliseconds since 1970 are meant"
             )
         return told / 1000
-    return from_timestamp(told, "lastUpdatedAfter") if told else None
+    return parse_timestamp(told, "lastUpdatedAfter") if told else None
 
 
 def _by_task(shape: ByTaskShape) -> Request:
     return TaskRequest(
-        id=required(shape.id, "id"), metadata=shape.metadata or {}, tenant=shape.tenant or ""
+        id=require_text(shape.id, "id"), metadata=shape.metadata or {}, tenant=shape.tenant or ""
     )
 
 
 def _push_create(shape: PushShape) -> Request:
-    required(shape.task_id, "taskId")
+    require_text(shape.task_id, "taskId")
     return PushCreateRequest(config=push_from(shape, ""), tenant=shape.tenant or "")
 
 
 def _by_config(shape: ByConfigShape) -> Request:
     return PushRequest(
-        task_id=required(shape.id, "id"),
+        task_id=require_text(shape.id, "id"),
         id=shape.push_notification_config_id or "",
         tenant=shape.tenant or "",
     )
 
 
 def _push_delete(shape: ByConfigShape) -> Request:
-    required(shape.push_notification_config_id, "pushNotificationConfigId")
+    require_text(shape.push_notification_config_id, "pushNotificationConfigId")
     return _by_config(shape)
 
 
@@ -348,7 +354,7 @@ def _list_shape(request: ListRequest) -> ListShape:
         page_size=query.page_size,
         page_token=query.page_token or None,
         history_length=request.history_length,
-        status_timestamp_after=None if query.since is None else to_timestamp(query.since),
+        status_timestamp_after=None if query.since is None else format_timestamp(query.since),
         include_artifacts=request.include_artifacts or None,
     )
 
@@ -374,7 +380,7 @@ _NAMES = {
 }
 
 
-def item_shape(task_id: str, context_id: str, item: StreamItem) -> msgspec.Struct:
+def item_shape(task_id: str, context_id: str, item: StreamPayload) -> msgspec.Struct:
     """Return an item of a stream for the wire."""
     if isinstance(item, StatusUpdate | ArtifactUpdate):
         return content.update_shape(task_id, context_id, item)
@@ -383,31 +389,31 @@ def item_shape(task_id: str, context_id: str, item: StreamItem) -> msgspec.Struc
     return content.task_shape(item)
 
 
-def streamed_from(shape: content.ItemShape) -> Streamed:
+def streamed_from(shape: content.ItemShape) -> StreamResponse:
     """Return an item that a server streamed."""
-    kind = shape.told_kind
+    kind = shape.inferred_kind
     metadata = shape.metadata or {}
     if kind == "task":
         task = content.task_from(shape)
-        return Streamed(task.id, task.context_id, task)
+        return StreamResponse(task.id, task.context_id, task)
     if kind == "message":
         message = content.message_from(shape, "")
-        return Streamed(message.task_id, message.context_id, message)
+        return StreamResponse(message.task_id, message.context_id, message)
     task_id, context_id = shape.task_id or "", shape.context_id or ""
     if kind == "status-update":
         status = content.status_from(shape.status, "status")
-        return Streamed(task_id, context_id, StatusUpdate(status=status, metadata=metadata))
+        return StreamResponse(task_id, context_id, StatusUpdate(status=status, metadata=metadata))
     if kind != "artifact-update":
-        raise fault("kind", "must be task, message, status-update or artifact-update")
+        raise field_error("kind", "must be task, message, status-update or artifact-update")
     if shape.artifact is None:
-        raise fault("artifact", "is required")
+        raise field_error("artifact", "is required")
     made = ArtifactUpdate(
         artifact=content.artifact_from(shape.artifact, "artifact"),
         append=bool(shape.append),
         last_chunk=bool(shape.last_chunk),
         metadata=metadata,
     )
-    return Streamed(task_id, context_id, made)
+    return StreamResponse(task_id, context_id, made)
 
 
 def page_from(shape: PageShape) -> TaskPage:
@@ -415,7 +421,7 @@ def page_from(shape: PageShape) -> TaskPage:
     tasks = tuple(
         content.task_from(task, f"tasks[{index}].") for index, task in enumerate(shape.tasks or ())
     )
-    total = whole_number(shape.total_size, "totalSize")
+    total = parse_integer(shape.total_size, "totalSize")
     return TaskPage(
         tasks=tasks,
         next_page_token=shape.next_page_token or "",
@@ -455,38 +461,38 @@ class WireV03:
     ) -> Request:
         """Return what the params of a call ask for."""
         reader = READERS[operation]
-        return built(reader, decoded(reader.decoder, params or b"{}", "params"), path)
+        return built(reader, decode(reader.decoder, params or b"{}", "params"), path)
 
     def read_query(
         self, operation: Operation, path: Mapping[str, str], query: Mapping[str, str]
     ) -> Request:
         """Return what the address of a GET or DELETE asks for."""
-        return self.read_request(operation, as_params(query), path)
+        return self.read_request(operation, query_to_params(query), path)
 
     def write_task(self, task: Task) -> bytes:
         """Return a task as JSON."""
-        return encoded(content.task_shape(task))
+        return encode(content.task_shape(task))
 
     def write_send_result(self, result: Task | Message) -> bytes:
         """Return what a message led to as JSON."""
-        return encoded(item_shape("", "", result))
+        return encode(item_shape("", "", result))
 
-    def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
+    def write_stream_item(self, task_id: str, context_id: str, item: StreamPayload) -> bytes:
         """Return an item of a stream as JSON."""
-        return encoded(item_shape(task_id, context_id, item))
+        return encode(item_shape(task_id, context_id, item))
 
     def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
         """Return a page of tasks as JSON."""
-        return encoded(page_shape(page, page_size, include_artifacts))
+        return encode(page_shape(page, page_size, include_artifacts))
 
     def write_push(self, config: PushConfig) -> bytes:
         """Return a push configuration as JSON."""
-        return encoded(push_shape(config))
+        return encode(push_shape(config))
 
     def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
         """Return push configurations as JSON; 0.3 knows no pages of them."""
         del next_page_token
-        return encoded([push_shape(config) for config in configs])
+        return encode([push_shape(config) for config in configs])
 
     def write_empty(self) -> bytes:
         """Return that there is nothing to say."""
@@ -494,53 +500,53 @@ class WireV03:
 
     def write_card(self, card: AgentCard) -> bytes:
         """Return a card as JSON, with what a client of the other generation needs."""
-        return encoded(merged_card(card))
+        return encode(merged_card(card))
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
         """Return the params of a call as JSON."""
-        return encoded(request_shape(operation, request))
+        return encode(request_shape(operation, request))
 
-    @from_remote
+    @remote_response
     def read_task(self, data: bytes) -> Task:
         """Return the task that a server answered with."""
-        return content.task_from(decoded(_item, data, "task"))
+        return content.task_from(decode(_item, data, "task"))
 
-    @from_remote
+    @remote_response
     def read_send_result(self, data: bytes) -> Task | Message:
         """Return what a server says a message led to."""
-        shape = decoded(_item, data, "result")
-        if shape.told_kind == "message":
+        shape = decode(_item, data, "result")
+        if shape.inferred_kind == "message":
             return content.message_from(shape, "")
         if shape.kind not in (None, "", "task"):
-            raise fault("kind", "must be task or message")
+            raise field_error("kind", "must be task or message")
         return content.task_from(shape)
 
-    @from_remote
-    def read_stream_item(self, data: bytes) -> Streamed:
+    @remote_response
+    def read_stream_item(self, data: bytes) -> StreamResponse:
         """Return an item that a server streamed."""
-        return streamed_from(decoded(_item, data, "item"))
+        return streamed_from(decode(_item, data, "item"))
 
-    @from_remote
+    @remote_response
     def read_page(self, data: bytes) -> TaskPage:
         """Return the page of tasks that a server answered with."""
-        return page_from(decoded(_page, data, "page"))
+        return page_from(decode(_page, data, "page"))
 
-    @from_remote
+    @remote_response
     def read_push(self, data: bytes) -> PushConfig:
         """Return the push configuration that a server answered with."""
-        return push_from(decoded(_push, data, "config"), "")
+        return push_from(decode(_push, data, "config"), "")
 
-    @from_remote
+    @remote_response
     def read_push_list(self, data: bytes) -> PushPage:
         """Return the push configurations that a server answered with."""
-        shapes = decoded(_push_list, data, "configs") or ()
+        shapes = decode(_push_list, data, "configs") or ()
         configs = [push_from(held, f"[{index}].") for index, held in enumerate(shapes)]
         return PushPage(tuple(configs), "")
 
-    @from_remote
+    @remote_response
     def read_card(self, data: bytes) -> AgentCard:
         """Return the card that a server answered with."""
-        return card_from(data)
+        return parse_card(data)
 
 
-WIRE_ZERO_THREE = WireV03()
+WIRE_V03 = WireV03()

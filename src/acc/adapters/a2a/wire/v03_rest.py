@@ -14,16 +14,16 @@ from acc.adapters.a2a.wire import v03 as asked
 from acc.adapters.a2a.wire import v03_types as content
 from acc.adapters.a2a.wire.card_codec import merged_card
 from acc.adapters.a2a.wire.json_fields import (
-    camel,
-    converted,
-    decoded,
-    encoded,
-    fault,
-    from_base64,
-    from_remote,
-    to_base64,
+    camel_case,
+    convert,
+    decode,
+    decode_base64,
+    encode,
+    encode_base64,
+    field_error,
+    remote_response,
 )
-from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, Streamed, StreamItem
+from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, StreamPayload, StreamResponse
 from acc.adapters.a2a.wire.v03 import (
     WireV03,
     built,
@@ -70,7 +70,7 @@ def _object(value: Any) -> dict[str, Any] | None:
     """Return an object with its names in camel case, None if it is none."""
     if not isinstance(value, Mapping):
         return None
-    return {camel(str(name)): held for name, held in value.items()}
+    return {camel_case(str(name)): held for name, held in value.items()}
 
 
 def _renamed(fields: dict[str, Any], old: str, new: str) -> None:
@@ -123,9 +123,9 @@ def part_in(value: Any, *, is_once: bool = False) -> Any:
 def _once(text: str) -> str:
     """Return base64 text that was encoded once; the official library encodes what is encoded."""
     try:
-        inner = from_base64(text, "").decode("ascii")
+        inner = decode_base64(text, "").decode("ascii")
         if len(inner) % 4 == 0:
-            from_base64(inner, "")
+            decode_base64(inner, "")
             return inner
     except (InvalidInput, UnicodeDecodeError):
         pass
@@ -139,7 +139,7 @@ def part_out(part: dict[str, Any]) -> dict[str, Any]:
         file = part["file"]
         _renamed(file, "uri", "fileWithUri")
         if "bytes" in file:
-            file["fileWithBytes"] = to_base64(file.pop("bytes").encode())
+            file["fileWithBytes"] = encode_base64(file.pop("bytes").encode())
     elif kind == "data":
         part["data"] = {"data": part["data"]}
     return part
@@ -333,7 +333,7 @@ _OUTWARD: Mapping[Operation, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 def _read(data: bytes, change: Callable[[Any], Any], shape: type[T], what: str) -> T:
-    return converted(change(decoded(_any, data, what)), shape, what)
+    return convert(change(decode(_any, data, what)), shape, what)
 
 
 def _plain(shape: msgspec.Struct) -> Any:
@@ -351,30 +351,30 @@ class WireV03Rest(WireV03):
         if change is None:
             return super().read_request(operation, params, path)
         reader = asked.READERS[operation]
-        shape = converted(change(decoded(_any, params or b"{}", "body")), reader.shape, "body")
+        shape = convert(change(decode(_any, params or b"{}", "body")), reader.shape, "body")
         return built(reader, shape, path)
 
     def write_task(self, task: Task) -> bytes:
         """Return a task as JSON."""
-        return encoded(item_out(_plain(content.task_shape(task))))
+        return encode(item_out(_plain(content.task_shape(task))))
 
     def write_send_result(self, result: Task | Message) -> bytes:
         """Return what a message led to as JSON."""
         return self.write_stream_item("", "", result)
 
-    def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
+    def write_stream_item(self, task_id: str, context_id: str, item: StreamPayload) -> bytes:
         """Return an item of a stream as JSON."""
-        return encoded(wrapped_out(_plain(item_shape(task_id, context_id, item))))
+        return encode(wrapped_out(_plain(item_shape(task_id, context_id, item))))
 
     def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
         """Return a page of tasks as JSON."""
         written = _plain(page_shape(page, page_size, include_artifacts))
         written["tasks"] = [item_out(task) for task in written["tasks"]]
-        return encoded(written)
+        return encode(written)
 
     def write_push(self, config: PushConfig) -> bytes:
         """Return a push configuration as JSON."""
-        return encoded(push_out(_plain(asked.push_shape(config))))
+        return encode(push_out(_plain(asked.push_shape(config))))
 
     def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
         """Return push configurations as JSON."""
@@ -383,7 +383,7 @@ class WireV03Rest(WireV03):
         }
         if next_page_token:
             written["nextPageToken"] = next_page_token
-        return encoded(written)
+        return encode(written)
 
     def write_empty(self) -> bytes:
         """Return that there is nothing to say."""
@@ -394,56 +394,56 @@ class WireV03Rest(WireV03):
         document = merged_card(card)
         if "security" in document:
             document["security"] = document["securityRequirements"]
-        return encoded(document)
+        return encode(document)
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
         """Return the body of a POST as JSON."""
         written = _plain(asked.request_shape(operation, request))
         change = _OUTWARD.get(operation)
-        return encoded(written if change is None else change(written))
+        return encode(written if change is None else change(written))
 
-    @from_remote
+    @remote_response
     def read_task(self, data: bytes) -> Task:
         """Return the task that a server answered with."""
         shape = _read(data, lambda held: item_in(held, "task"), content.ItemShape, "task")
         return content.task_from(shape)
 
-    @from_remote
+    @remote_response
     def read_send_result(self, data: bytes) -> Task | Message:
         """Return what a server says a message led to."""
         item = streamed_from(_read(data, wrapped_in, content.ItemShape, "result")).item
         if isinstance(item, Task | Message):
             return item
-        raise fault("result", "must hold a task or a message")
+        raise field_error("result", "must hold a task or a message")
 
-    @from_remote
-    def read_stream_item(self, data: bytes) -> Streamed:
+    @remote_response
+    def read_stream_item(self, data: bytes) -> StreamResponse:
         """Return an item that a server streamed."""
         return streamed_from(_read(data, wrapped_in, content.ItemShape, "item"))
 
-    @from_remote
+    @remote_response
     def read_page(self, data: bytes) -> TaskPage:
         """Return the page of tasks that a server answered with."""
         return page_from(_read(data, page_in, asked.PageShape, "page"))
 
-    @from_remote
+    @remote_response
     def read_push(self, data: bytes) -> PushConfig:
         """Return the push configuration that a server answered with."""
         return asked.push_from(_read(data, push_in, asked.PushShape, "config"), "")
 
-    @from_remote
+    @remote_response
     def read_push_list(self, data: bytes) -> PushPage:
         """Return the push configurations that a server answered with."""
-        document = decoded(_any, data, "configs")
+        document = decode(_any, data, "configs")
         held = document.get("configs") if isinstance(document, dict) else document
         if not isinstance(held, list | type(None)):
-            raise fault("configs", "must be a list")
+            raise field_error("configs", "must be a list")
         configs = [
-            asked.push_from(converted(push_in(push), asked.PushShape, f"[{at}]"), f"[{at}].")
+            asked.push_from(convert(push_in(push), asked.PushShape, f"[{at}]"), f"[{at}].")
             for at, push in enumerate(held or ())
         ]
         token = document.get("nextPageToken") if isinstance(document, dict) else ""
         return PushPage(tuple(configs), token if isinstance(token, str) else "")
 
 
-WIRE_ZERO_THREE_REST = WireV03Rest()
+WIRE_V03_REST = WireV03Rest()

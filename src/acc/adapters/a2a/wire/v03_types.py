@@ -7,12 +7,12 @@ import msgspec
 from msgspec import UNSET
 
 from acc.adapters.a2a.wire.json_fields import (
-    fault,
-    from_base64,
-    lenient_timestamp,
-    required,
-    to_base64,
-    to_timestamp,
+    decode_base64,
+    encode_base64,
+    field_error,
+    format_timestamp,
+    parse_timestamp_or_zero,
+    require_text,
 )
 from acc.adapters.a2a.wire.v1_types import Shape
 from acc.domain.value_objects.content import Part
@@ -111,7 +111,7 @@ class ItemShape(Shape):
     reference_task_ids: list[str] | None = None
 
     @property
-    def told_kind(self) -> str:
+    def inferred_kind(self) -> str:
         """Return the kind, guessed from what is there if it is not said."""
         if self.kind:
             return self.kind
@@ -128,9 +128,9 @@ def part_from(shape: PartShape, where: str) -> Part:
     present = [kind for kind, content in held if content is not None and content is not UNSET]
     kind = shape.kind or (present[0] if len(present) == 1 else "")
     if kind not in ("text", "file", "data"):
-        raise fault(f"{where}.kind", "is required; use text, file or data")
+        raise field_error(f"{where}.kind", "is required; use text, file or data")
     if present != [kind]:
-        raise fault(where, f"must hold {kind}, and neither of the other kinds")
+        raise field_error(where, f"must hold {kind}, and neither of the other kinds")
     if kind == "file":
         return _file_from(shape, where)
     if kind == "data":
@@ -146,10 +146,10 @@ def part_from(shape: PartShape, where: str) -> Part:
 def _file_from(shape: PartShape, where: str) -> Part:
     file = shape.file or FileShape()
     if (file.bytes_ is None) == (file.uri is None):
-        raise fault(f"{where}.file", "must hold exactly one of bytes and uri")
+        raise field_error(f"{where}.file", "must hold exactly one of bytes and uri")
     raw = file.bytes_
     return Part(
-        raw=None if raw is None else from_base64(raw, f"{where}.file.bytes"),
+        raw=None if raw is None else decode_base64(raw, f"{where}.file.bytes"),
         url=file.uri,
         filename=file.name or "",
         media_type=file.mime_type or "",
@@ -159,7 +159,7 @@ def _file_from(shape: PartShape, where: str) -> Part:
 
 def _data_from(shape: PartShape, where: str) -> Part:
     if not isinstance(shape.data, dict):
-        raise fault(f"{where}.data", "must be an object")
+        raise field_error(f"{where}.data", "must be an object")
     data: Any = shape.data
     metadata = shape.metadata or {}
     if metadata.get(WRAPPED) is True and data.keys() == {"value"}:
@@ -196,7 +196,7 @@ def _part_shape(part: Part) -> PartShape:
         )
     if part.raw is not None or part.url is not None:
         file = FileShape(
-            bytes_=None if part.raw is None else to_base64(part.raw),
+            bytes_=None if part.raw is None else encode_base64(part.raw),
             uri=part.url,
             name=part.filename or None,
             mime_type=part.media_type or None,
@@ -219,14 +219,16 @@ def message_from(shape: MessageShape | ItemShape, where: str, *, strict: bool = 
     """Return a message; a strict reader wants all that the protocol requires to be there."""
     role = ROLES.get(shape.role or "")
     if strict:
-        required(shape.message_id, f"{where}messageId")
+        require_text(shape.message_id, f"{where}messageId")
         if role is None:
-            raise fault(f"{where}role", "is required; use user or agent")
+            raise field_error(f"{where}role", "is required; use user or agent")
         if not shape.parts:
-            raise fault(f"{where}parts", "must hold at least one part")
+            raise field_error(f"{where}parts", "must hold at least one part")
         for place, part in enumerate(shape.parts):
             if not part.kind:
-                raise fault(f"{where}parts[{place}].kind", "is required; use text, file or data")
+                raise field_error(
+                    f"{where}parts[{place}].kind", "is required; use text, file or data"
+                )
     return Message(
         message_id=shape.message_id or "",
         role=role or Role.AGENT,
@@ -257,7 +259,7 @@ def message_shape(message: Message) -> MessageShape:
 def artifact_from(shape: ArtifactShape, where: str) -> TaskArtifact:
     """Return an artifact."""
     return TaskArtifact(
-        artifact_id=required(shape.artifact_id, f"{where}.artifactId"),
+        artifact_id=require_text(shape.artifact_id, f"{where}.artifactId"),
         parts=parts_from(shape.parts, f"{where}.parts"),
         name=shape.name or "",
         description=shape.description or "",
@@ -281,11 +283,11 @@ def artifact_shape(artifact: TaskArtifact) -> ArtifactShape:
 def status_from(shape: StatusShape | None, where: str) -> TaskStatus:
     """Return a status; a state that we do not know is unknown."""
     if shape is None:
-        raise fault(where, "is required")
+        raise field_error(where, "is required")
     said = shape.message
     return TaskStatus(
         state=STATES.get(shape.state or "", TaskState.UNKNOWN),
-        at=lenient_timestamp(shape.timestamp),
+        at=parse_timestamp_or_zero(shape.timestamp),
         message=None if said is None else message_from(said, f"{where}.message."),
     )
 
@@ -295,14 +297,14 @@ def status_shape(status: TaskStatus) -> StatusShape:
     return StatusShape(
         state=status.state.value,
         message=None if status.message is None else message_shape(status.message),
-        timestamp=to_timestamp(status.at),
+        timestamp=format_timestamp(status.at),
     )
 
 
 def task_from(shape: ItemShape, where: str = "") -> Task:
     """Return a task; `where` is the path to it, with a dot at its end."""
     return Task(
-        id=required(shape.id, f"{where}id"),
+        id=require_text(shape.id, f"{where}id"),
         context_id=shape.context_id or "",
         status=status_from(shape.status, f"{where}status"),
         artifacts=tuple(

@@ -6,20 +6,26 @@ from typing import Any
 import msgspec
 
 from acc.adapters.a2a.wire import v1_types as content
-from acc.adapters.a2a.wire.card_codec import card_from, merged_card
+from acc.adapters.a2a.wire.card_codec import merged_card, parse_card
 from acc.adapters.a2a.wire.json_fields import (
-    Whole,
-    decoded,
-    encoded,
-    fault,
-    from_remote,
-    from_timestamp,
-    in_camel_case,
-    required,
-    to_timestamp,
-    whole_number,
+    IntegerField,
+    camel_case_fields,
+    decode,
+    encode,
+    field_error,
+    format_timestamp,
+    parse_integer,
+    parse_timestamp,
+    remote_response,
+    require_text,
 )
-from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, Streamed, StreamItem, as_params
+from acc.adapters.a2a.wire.protocol import (
+    NO_PATH,
+    Operation,
+    StreamPayload,
+    StreamResponse,
+    query_to_params,
+)
 from acc.adapters.a2a.wire.v1_types import (
     NUMBERED_STATES,
     STATE_NAMES,
@@ -88,8 +94,8 @@ class PageShape(Shape):
 
     tasks: list[TaskShape] | None = None
     next_page_token: str | None = None
-    page_size: Whole = None
-    total_size: Whole = None
+    page_size: IntegerField = None
+    total_size: IntegerField = None
 
 
 class ConfigurationShape(Shape):
@@ -97,7 +103,7 @@ class ConfigurationShape(Shape):
 
     accepted_output_modes: list[str] | None = None
     task_push_notification_config: PushShape | None = None
-    history_length: Whole = None
+    history_length: IntegerField = None
     return_immediately: bool | None = None
 
 
@@ -115,7 +121,7 @@ class GetShape(Shape):
 
     tenant: str | None = None
     id: str | None = None
-    history_length: Whole = None
+    history_length: IntegerField = None
 
 
 class ListShape(Shape):
@@ -124,9 +130,9 @@ class ListShape(Shape):
     tenant: str | None = None
     context_id: str | None = None
     status: str | int | None = None
-    page_size: Whole = None
+    page_size: IntegerField = None
     page_token: str | None = None
-    history_length: Whole = None
+    history_length: IntegerField = None
     status_timestamp_after: str | None = None
     include_artifacts: bool | None = None
 
@@ -145,7 +151,7 @@ class ByConfigShape(Shape):
     tenant: str | None = None
     task_id: str | None = None
     id: str | None = None
-    page_size: Whole = None
+    page_size: IntegerField = None
     page_token: str | None = None
 
 
@@ -161,11 +167,11 @@ def push_from(shape: PushShape, where: str) -> PushConfig:
     return PushConfig(
         id=shape.id or "",
         task_id=shape.task_id or "",
-        url=required(shape.url, f"{where}url"),
+        url=require_text(shape.url, f"{where}url"),
         token=shape.token or "",
         scheme=auth.scheme or "",
         credentials=auth.credentials or "",
-        generation="1.0",
+        protocol_version="1.0",
     )
 
 
@@ -196,14 +202,14 @@ def listed_shape(task: Task, include_artifacts: bool) -> TaskShape:
 
 def _send(shape: SendShape) -> Request:
     if shape.message is None:
-        raise fault("message", "is required")
+        raise field_error("message", "is required")
     how = shape.configuration or ConfigurationShape()
     push = how.task_push_notification_config
     where = "configuration."
     return SendRequest(
         message=message_from(shape.message, "message", strict=True),
         accepted_output_modes=tuple(how.accepted_output_modes or ()),
-        history_length=whole_number(how.history_length, f"{where}historyLength"),
+        history_length=parse_integer(how.history_length, f"{where}historyLength"),
         wait=not how.return_immediately,
         push=None if push is None else push_from(push, f"{where}taskPushNotificationConfig."),
         metadata=shape.metadata or {},
@@ -213,8 +219,8 @@ def _send(shape: SendShape) -> Request:
 
 def _get(shape: GetShape) -> Request:
     return GetRequest(
-        id=required(shape.id, "id"),
-        history_length=whole_number(shape.history_length, "historyLength"),
+        id=require_text(shape.id, "id"),
+        history_length=parse_integer(shape.history_length, "historyLength"),
         tenant=shape.tenant or "",
     )
 
@@ -230,7 +236,7 @@ def wanted_state(told: str | int | None, states: Mapping[str, TaskState]) -> Tas
     is_number = text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS
     state = NUMBERED_STATES.get(int(text)) if is_number else states.get(text)
     if state is None:
-        raise fault("status", f"is no state of a task; use one of {', '.join(states)}")
+        raise field_error("status", f"is no state of a task; use one of {', '.join(states)}")
     return None if state is TaskState.UNKNOWN else state
 
 
@@ -239,13 +245,13 @@ def _list(shape: ListShape) -> Request:
     query = TaskQuery(
         context_id=shape.context_id or "",
         state=wanted_state(shape.status, STATES),
-        since=from_timestamp(since, "statusTimestampAfter") if since else None,
-        page_size=whole_number(shape.page_size, "pageSize", least=1, most=100) or 50,
+        since=parse_timestamp(since, "statusTimestampAfter") if since else None,
+        page_size=parse_integer(shape.page_size, "pageSize", least=1, most=100) or 50,
         page_token=shape.page_token or "",
     )
     return ListRequest(
         query=query,
-        history_length=whole_number(shape.history_length, "historyLength"),
+        history_length=parse_integer(shape.history_length, "historyLength"),
         include_artifacts=bool(shape.include_artifacts),
         tenant=shape.tenant or "",
     )
@@ -253,25 +259,25 @@ def _list(shape: ListShape) -> Request:
 
 def _by_task(shape: ByTaskShape) -> Request:
     return TaskRequest(
-        id=required(shape.id, "id"), metadata=shape.metadata or {}, tenant=shape.tenant or ""
+        id=require_text(shape.id, "id"), metadata=shape.metadata or {}, tenant=shape.tenant or ""
     )
 
 
 def _push_create(shape: PushShape) -> Request:
-    required(shape.task_id, "taskId")
+    require_text(shape.task_id, "taskId")
     return PushCreateRequest(config=push_from(shape, ""), tenant=shape.tenant or "")
 
 
 def _by_config(shape: ByConfigShape) -> Request:
-    required(shape.id, "id")
+    require_text(shape.id, "id")
     return _push_list(shape)
 
 
 def _push_list(shape: ByConfigShape) -> Request:
     return PushRequest(
-        task_id=required(shape.task_id, "taskId"),
+        task_id=require_text(shape.task_id, "taskId"),
         id=shape.id or "",
-        page_size=whole_number(shape.page_size, "pageSize") or 0,
+        page_size=parse_integer(shape.page_size, "pageSize") or 0,
         page_token=shape.page_token or "",
         tenant=shape.tenant or "",
     )
@@ -352,7 +358,7 @@ def _list_shape(request: ListRequest) -> ListShape:
         page_size=query.page_size,
         page_token=query.page_token or None,
         history_length=request.history_length,
-        status_timestamp_after=None if query.since is None else to_timestamp(query.since),
+        status_timestamp_after=None if query.since is None else format_timestamp(query.since),
         include_artifacts=request.include_artifacts or None,
     )
 
@@ -389,7 +395,7 @@ class WireV1:
     ) -> Request:
         """Return what the params of a call, or the body of a POST, ask for."""
         decoder, build = READERS[operation]
-        shape = decoded(decoder, in_camel_case(params) or b"{}", "params")
+        shape = decode(decoder, camel_case_fields(params) or b"{}", "params")
         for name, value in path.items():
             setattr(shape, name, value)
         return build(shape)
@@ -398,19 +404,19 @@ class WireV1:
         self, operation: Operation, path: Mapping[str, str], query: Mapping[str, str]
     ) -> Request:
         """Return what the address of a GET or DELETE asks for."""
-        return self.read_request(operation, as_params(query), path)
+        return self.read_request(operation, query_to_params(query), path)
 
     def write_task(self, task: Task) -> bytes:
         """Return a task as JSON."""
-        return encoded(content.task_shape(task))
+        return encode(content.task_shape(task))
 
     def write_send_result(self, result: Task | Message) -> bytes:
         """Return what a message led to as JSON."""
         if isinstance(result, Message):
-            return encoded(content.StreamShape(message=content.message_shape(result)))
-        return encoded(content.StreamShape(task=content.task_shape(result)))
+            return encode(content.StreamShape(message=content.message_shape(result)))
+        return encode(content.StreamShape(task=content.task_shape(result)))
 
-    def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
+    def write_stream_item(self, task_id: str, context_id: str, item: StreamPayload) -> bytes:
         """Return an item of a stream as JSON."""
         if isinstance(item, StatusUpdate):
             moved = content.StatusUpdateShape(
@@ -419,7 +425,7 @@ class WireV1:
                 status=content.status_shape(item.status),
                 metadata=dict(item.metadata) or None,
             )
-            return encoded(content.StreamShape(status_update=moved))
+            return encode(content.StreamShape(status_update=moved))
         if isinstance(item, ArtifactUpdate):
             made = content.ArtifactUpdateShape(
                 task_id=task_id,
@@ -429,7 +435,7 @@ class WireV1:
                 last_chunk=item.last_chunk or None,
                 metadata=dict(item.metadata) or None,
             )
-            return encoded(content.StreamShape(artifact_update=made))
+            return encode(content.StreamShape(artifact_update=made))
         return self.write_send_result(item)
 
     def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
@@ -440,11 +446,11 @@ class WireV1:
             page_size=page_size,
             total_size=page.total,
         )
-        return encoded(shape)
+        return encode(shape)
 
     def write_push(self, config: PushConfig) -> bytes:
         """Return a push configuration as JSON."""
-        return encoded(push_shape(config))
+        return encode(push_shape(config))
 
     def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
         """Return push configurations as JSON."""
@@ -452,7 +458,7 @@ class WireV1:
             configs=[push_shape(config) for config in configs],
             next_page_token=next_page_token or None,
         )
-        return encoded(shape)
+        return encode(shape)
 
     def write_empty(self) -> bytes:
         """Return that there is nothing to say."""
@@ -460,81 +466,81 @@ class WireV1:
 
     def write_card(self, card: AgentCard) -> bytes:
         """Return a card as JSON, with what a client of the other generation needs."""
-        return encoded(merged_card(card))
+        return encode(merged_card(card))
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
         """Return the params of a call, or the body of a POST, as JSON."""
-        return encoded(request_shape(operation, request))
+        return encode(request_shape(operation, request))
 
-    @from_remote
+    @remote_response
     def read_task(self, data: bytes) -> Task:
         """Return the task that a server answered with."""
-        return content.task_from(decoded(_task, data, "task"))
+        return content.task_from(decode(_task, data, "task"))
 
-    @from_remote
+    @remote_response
     def read_send_result(self, data: bytes) -> Task | Message:
         """Return what a server says a message led to."""
-        shape = decoded(_streamed, data, "result")
+        shape = decode(_streamed, data, "result")
         if shape.task is not None:
             return content.task_from(shape.task, "task.")
         if shape.message is not None:
             return content.message_from(shape.message, "message")
-        raise fault("result", "must hold a task or a message")
+        raise field_error("result", "must hold a task or a message")
 
-    @from_remote
-    def read_stream_item(self, data: bytes) -> Streamed:
+    @remote_response
+    def read_stream_item(self, data: bytes) -> StreamResponse:
         """Return an item that a server streamed."""
-        shape = decoded(_streamed, data, "item")
+        shape = decode(_streamed, data, "item")
         if shape.status_update is not None:
             moved = shape.status_update
-            update: StreamItem = content.status_update_from(moved, "statusUpdate")
-            return Streamed(moved.task_id or "", moved.context_id or "", update)
+            update: StreamPayload = content.status_update_from(moved, "statusUpdate")
+            return StreamResponse(moved.task_id or "", moved.context_id or "", update)
         if shape.artifact_update is not None:
             made = shape.artifact_update
             update = content.artifact_update_from(made, "artifactUpdate")
-            return Streamed(made.task_id or "", made.context_id or "", update)
+            return StreamResponse(made.task_id or "", made.context_id or "", update)
         if shape.task is not None:
             task = content.task_from(shape.task, "task.")
-            return Streamed(task.id, task.context_id, task)
+            return StreamResponse(task.id, task.context_id, task)
         if shape.message is not None:
             message = content.message_from(shape.message, "message")
-            return Streamed(message.task_id, message.context_id, message)
-        raise fault("item", "must hold a task, message, statusUpdate or artifactUpdate")
+            return StreamResponse(message.task_id, message.context_id, message)
+        raise field_error("item", "must hold a task, message, statusUpdate or artifactUpdate")
 
-    @from_remote
+    @remote_response
     def read_page(self, data: bytes) -> TaskPage:
         """Return the page of tasks that a server answered with."""
-        shape = decoded(_page, data, "page")
+        shape = decode(_page, data, "page")
         tasks = tuple(
             content.task_from(task, f"tasks[{index}].")
             for index, task in enumerate(shape.tasks or ())
         )
-        total = whole_number(shape.total_size, "totalSize")
+        total = parse_integer(shape.total_size, "totalSize")
         return TaskPage(
             tasks=tasks,
             next_page_token=shape.next_page_token or "",
             total=len(tasks) if total is None else total,
         )
 
-    @from_remote
+    @remote_response
     def read_push(self, data: bytes) -> PushConfig:
         """Return the push configuration that a server answered with."""
-        return push_from(decoded(_push, data, "config"), "")
+        return push_from(decode(_push, data, "config"), "")
 
-    @from_remote
+    @remote_response
     def read_push_list(self, data: bytes) -> PushPage:
         """Return the push configurations that a server answered with."""
-        shape = decoded(_push_page, data, "configs")
+        shape = decode(_push_page, data, "configs")
         configs = tuple(
             push_from(config, f"configs[{index}].")
             for index, config in enumerate(shape.configs or ())
         )
         return PushPage(configs, shape.next_page_token or "")
 
-    @from_remote
+    @remote_response
     def read_card(self, data: bytes) -> AgentCard:
         """Return the card that a server answered with."""
-        return card_from(data)
+        return parse_card(data)
 
 
-WIRE_ONE = WireV1()
+WIRE_V1 = WireV1()

@@ -7,12 +7,12 @@ import msgspec
 from msgspec import UNSET
 
 from acc.adapters.a2a.wire.json_fields import (
-    fault,
-    from_base64,
-    lenient_timestamp,
-    required,
-    to_base64,
-    to_timestamp,
+    decode_base64,
+    encode_base64,
+    field_error,
+    format_timestamp,
+    parse_timestamp_or_zero,
+    require_text,
 )
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
@@ -143,10 +143,10 @@ def part_from(shape: PartShape, where: str, index: int) -> Part:
         # A client that writes every key says null for what is not there.
         data = UNSET
     if held - (data is not UNSET) != 2:
-        raise fault(f"{where}[{index}]", "must hold exactly one of text, raw, url and data")
+        raise field_error(f"{where}[{index}]", "must hold exactly one of text, raw, url and data")
     return Part(
         text=shape.text,
-        raw=None if raw is None else from_base64(raw, f"{where}[{index}].raw"),
+        raw=None if raw is None else decode_base64(raw, f"{where}[{index}].raw"),
         url=shape.url,
         data=None if data is UNSET else data,
         is_null=data is None,
@@ -169,7 +169,7 @@ def part_shapes(parts: Sequence[Part]) -> list[PartShape]:
 def _part_shape(part: Part) -> PartShape:
     return PartShape(
         text=part.text,
-        raw=None if part.raw is None else to_base64(part.raw),
+        raw=None if part.raw is None else encode_base64(part.raw),
         url=part.url,
         data=None if part.is_null else (UNSET if part.data is None else part.data),
         filename=part.filename or None,
@@ -182,11 +182,11 @@ def message_from(shape: MessageShape, where: str, *, strict: bool = False) -> Me
     """Return a message; a strict reader wants all that the protocol requires to be there."""
     role = _ROLES.get(shape.role or "")
     if strict:
-        required(shape.message_id, f"{where}.messageId")
+        require_text(shape.message_id, f"{where}.messageId")
         if role is None:
-            raise fault(f"{where}.role", "is required; use ROLE_USER or ROLE_AGENT")
+            raise field_error(f"{where}.role", "is required; use ROLE_USER or ROLE_AGENT")
         if not shape.parts:
-            raise fault(f"{where}.parts", "must hold at least one part")
+            raise field_error(f"{where}.parts", "must hold at least one part")
     return Message(
         message_id=shape.message_id or "",
         role=role or Role.AGENT,
@@ -216,7 +216,7 @@ def message_shape(message: Message) -> MessageShape:
 def artifact_from(shape: ArtifactShape, where: str) -> TaskArtifact:
     """Return an artifact."""
     return TaskArtifact(
-        artifact_id=required(shape.artifact_id, f"{where}.artifactId"),
+        artifact_id=require_text(shape.artifact_id, f"{where}.artifactId"),
         parts=parts_from(shape.parts, f"{where}.parts"),
         name=shape.name or "",
         description=shape.description or "",
@@ -240,11 +240,11 @@ def artifact_shape(artifact: TaskArtifact) -> ArtifactShape:
 def status_from(shape: StatusShape | None, where: str) -> TaskStatus:
     """Return a status; a state that we do not know is unknown."""
     if shape is None:
-        raise fault(where, "is required")
+        raise field_error(where, "is required")
     said = shape.message
     return TaskStatus(
         state=_STATES.get(shape.state, TaskState.UNKNOWN),
-        at=lenient_timestamp(shape.timestamp),
+        at=parse_timestamp_or_zero(shape.timestamp),
         message=None if said is None else message_from(said, f"{where}.message"),
     )
 
@@ -254,14 +254,14 @@ def status_shape(status: TaskStatus) -> StatusShape:
     return StatusShape(
         state=STATE_NAMES[status.state],
         message=None if status.message is None else message_shape(status.message),
-        timestamp=to_timestamp(status.at),
+        timestamp=format_timestamp(status.at),
     )
 
 
 def task_from(shape: TaskShape, where: str = "") -> Task:
     """Return a task; `where` is the path to it, with a dot at its end."""
     return Task(
-        id=required(shape.id, f"{where}id"),
+        id=require_text(shape.id, f"{where}id"),
         context_id=shape.context_id or "",
         status=status_from(shape.status, f"{where}status"),
         artifacts=tuple(
@@ -298,7 +298,7 @@ def status_update_from(shape: StatusUpdateShape, where: str) -> StatusUpdate:
 def artifact_update_from(shape: ArtifactUpdateShape, where: str) -> ArtifactUpdate:
     """Return something a task has made."""
     if shape.artifact is None:
-        raise fault(f"{where}.artifact", "is required")
+        raise field_error(f"{where}.artifact", "is required")
     return ArtifactUpdate(
         artifact=artifact_from(shape.artifact, f"{where}.artifact"),
         append=bool(shape.append),
