@@ -1,4 +1,4 @@
-"""An agent that behaves as the official A2A conformance tests ask, in both generations.
+"""An agent that behaves as the official A2A conformance tests ask, in both protocol versions.
 
 The tests tell an agent what to do by the id of their message; everything else, the protocol itself,
 is what they test. Serve it and run the TCK's branch 1.0-dev or 0.3.x against it; docs/a2a.md says
@@ -12,7 +12,8 @@ docs/a2a.md にあります。
 引数なしで実行すると、自分でサーバーを起動していくつかのシナリオを試し、終了します。
 
 Run it / 実行方法: python examples/conformance_agent.py
-Serve it / 起動方法: acc serve conformance_agent:agent --port 9999 --no-deduplication --anonymous-listing
+Serve it / 起動方法:
+    acc serve conformance_agent:agent --port 9999 --no-deduplication --anonymous-listing
 """
 
 import asyncio

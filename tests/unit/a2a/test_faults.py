@@ -52,7 +52,7 @@ def test_every_error_has_its_place_in_the_table(
     error: AccError, code: int, http: int, status: str
 ) -> None:
     told = wire_error_for(error)
-    assert (told.code, told.http, told.status) == (code, http, status)
+    assert (told.code, told.http_status, told.status) == (code, http, status)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_every_error_has_its_place_in_the_table(
     ],
 )
 def test_who_may_not_is_told_by_http_status(error: AccError, http: int) -> None:
-    assert wire_error_for(error).http == http
+    assert wire_error_for(error).http_status == http
 
 
 def test_a_missing_task_in_each_shape() -> None:
@@ -151,7 +151,7 @@ def test_half_a_character_does_not_keep_an_error_from_being_told() -> None:
 )
 def test_our_errors_come_back_as_they_were_over_http(version: str, error: AccError) -> None:
     told = error_from_http(
-        wire_error_for(error).http, encode_http_error(error, version), task_id="t"
+        wire_error_for(error).http_status, encode_http_error(error, version), task_id="t"
     )
     assert (type(told), str(told)) == (type(error), str(error))
 
@@ -250,7 +250,7 @@ def test_what_is_no_answer_is_the_servers_failure(body: bytes) -> None:
 @pytest.mark.parametrize("other", ["2", '"1"', "null", "true", "[1]"])
 def test_what_answers_another_call_is_refused(other: str) -> None:
     body = b'{"jsonrpc":"2.0","id":%b,"result":{}}' % other.encode()
-    with pytest.raises(RemoteFailed, match="answered another call"):
+    with pytest.raises(RemoteFailed, match="id of another request"):
         decode_rpc_response(body, 1)
 
 
@@ -258,7 +258,7 @@ def test_who_could_not_read_an_id_answers_without_one() -> None:
     error = {"code": -32700, "message": "no JSON"}
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     assert decode_rpc_response(body, 1).error == error
-    with pytest.raises(RemoteFailed, match="answered another call"):
+    with pytest.raises(RemoteFailed, match="id of another request"):
         decode_rpc_response(body.replace(b"null", b"2"), 1)
 
 
@@ -275,7 +275,7 @@ def test_what_a_new_task_lacks_is_no_task() -> None:
     [
         (b"", "it is empty"),
         (b" \n", "it is empty"),
-        (b'{"a": "\xff"}', "it is not in UTF-8; check the encoding"),
+        (b'{"a": "\xff"}', "it is not UTF-8; check the encoding"),
         (b"{", "is not valid JSON$"),
         (b'"\\ud800"', "is not valid JSON$"),
     ],

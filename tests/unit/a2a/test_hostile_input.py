@@ -180,21 +180,21 @@ OLD_GOOD = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text":
         ({"messageId": 5}, "message.messageId: must be a string, not an integer"),
         ({"role": "user"}, "message.role: is required; use ROLE_USER or ROLE_AGENT"),
         ({"role": "ROLE_UNSPECIFIED"}, "message.role: is required; use ROLE_USER or ROLE_AGENT"),
-        ({"parts": []}, "message.parts: must hold at least one part"),
+        ({"parts": []}, "message.parts: must contain at least one part"),
         ({"parts": "hi"}, "message.parts: must be a list, not a string"),
         ({"parts": [5]}, "message.parts[0]: must be an object, not an integer"),
-        ({"parts": [{}]}, "message.parts[0]: must hold exactly one of text, raw, url and data"),
+        ({"parts": [{}]}, "message.parts[0]: must contain exactly one of text, raw, url and data"),
         (
             {"parts": [{"text": "a"}, {"text": "a", "url": "b"}]},
-            "message.parts[1]: must hold exactly one of text, raw, url and data",
+            "message.parts[1]: must contain exactly one of text, raw, url and data",
         ),
         (
             {"parts": [{"raw": "a*b"}]},
-            "message.parts[0].raw: is not base64; encode the bytes as RFC 4648 says",
+            "message.parts[0].raw: is not base64; encode the bytes as in RFC 4648",
         ),
         (
             {"parts": [{"raw": "A"}]},
-            "message.parts[0].raw: is not base64; encode the bytes as RFC 4648 says",
+            "message.parts[0].raw: is not base64; encode the bytes as in RFC 4648",
         ),
         ({"metadata": []}, "message.metadata: must be an object, not a list"),
         ({"extensions": [1]}, "message.extensions[0]: must be a string, not an integer"),
@@ -214,7 +214,7 @@ def test_a_wrong_field_of_1_0_is_named_with_what_would_be_right(
     [
         ({"messageId": ""}, "message.messageId: is required and cannot be empty"),
         ({"role": "robot"}, "message.role: is required; use user or agent"),
-        ({"parts": []}, "message.parts: must hold at least one part"),
+        ({"parts": []}, "message.parts: must contain at least one part"),
         ({"parts": [{}]}, "message.parts[0].kind: is required; use text, file or data"),
         (
             {"parts": [{"kind": "video", "text": "a"}]},
@@ -222,15 +222,15 @@ def test_a_wrong_field_of_1_0_is_named_with_what_would_be_right(
         ),
         (
             {"parts": [{"kind": "text", "data": {}}]},
-            "message.parts[0]: must hold text, and neither of the other kinds",
+            "message.parts[0]: must contain text and no other kind of content",
         ),
         (
             {"parts": [{"kind": "file", "file": {"bytes": "AA==", "uri": "x"}}]},
-            "message.parts[0].file: must hold exactly one of bytes and uri",
+            "message.parts[0].file: must contain exactly one of bytes and uri",
         ),
         (
             {"parts": [{"kind": "file", "file": {"bytes": "*"}}]},
-            "message.parts[0].file.bytes: is not base64; encode the bytes as RFC 4648 says",
+            "message.parts[0].file.bytes: is not base64; encode the bytes as in RFC 4648",
         ),
         ({"parts": [{"kind": "data", "data": 5}]}, "message.parts[0].data: must be an object"),
     ],

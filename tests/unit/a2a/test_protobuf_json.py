@@ -48,7 +48,7 @@ def test_a_state_may_be_a_number(wire: Wire) -> None:
         assert isinstance(found, ListRequest)
         assert found.query.state is state
     for wrong in (9, -1, 10**30, "9", "9" * 5000, "٣", "done"):
-        with pytest.raises(InvalidInput, match="status: is no state of a task; use one of .*TASK"):
+        with pytest.raises(InvalidInput, match="status: is not a task state; use one of .*TASK"):
             asked(wire, Operation.LIST, {"status": wrong})
 
 
@@ -69,10 +69,10 @@ def test_a_whole_number_may_be_written_in_every_way(wire: Wire) -> None:
         assert isinstance(found, GetRequest)
         assert type(found.history_length) is int
     for wrong, fault in (
-        (b"1.5", "must be a whole number"),
-        (b'"1.5"', "must be a whole number"),
-        (b'"1_0"', "must be a whole number"),
-        (b'"nan"', "must be a whole number"),
+        (b"1.5", "must be an integer of at least 0"),
+        (b'"1.5"', "must be an integer of at least 0"),
+        (b'"1_0"', "must be an integer of at least 0"),
+        (b'"nan"', "must be an integer of at least 0"),
         (b"1e20", "must be at most"),
         (b'"1e99"', "must be at most"),
         (b"-1.0", "must be at least 0"),

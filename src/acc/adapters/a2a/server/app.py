@@ -95,7 +95,7 @@ async def send_rpc_error(
     if isinstance(error, HttpError):
         await respond(send, error.status, told, JSON, error.headers)
         return
-    status = wire_error_for(error).http
+    status = wire_error_for(error).http_status
     status = status if status in _NEVER_200 else 200
     if wire is OLD and operation in _STREAMED and status == 200:
         # Clients of 0.3 that asked for a stream read the error from one.
@@ -241,7 +241,7 @@ async def send_http_error(
     send: Send, error: BaseException, wire: Wire = NEW, kind: bytes = JSON
 ) -> None:
     """Send the answer to a request that failed."""
-    status = wire_error_for(error).http
+    status = wire_error_for(error).http_status
     headers = error.headers if isinstance(error, HttpError) else challenge(status)
     await respond(send, status, encode_http_error(error, wire.version), kind, headers)
 

@@ -7,8 +7,9 @@ from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from acc.adapters.a2a.wire.errors import HttpError
 from acc.application.a2a.requests import ServerLimits
-from acc.domain.errors import AccError, InvalidInput
+from acc.domain.errors import InvalidInput
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -34,17 +35,6 @@ class ConnectionLimits:
     head: float = 15.0
     head_size: int = 64 * 1024
     stop: float = 3.0
-
-
-class HttpError(AccError):
-    """Report a request that fails before it means anything, with its HTTP status."""
-
-    code = "invalid_request"
-
-    def __init__(self, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(text)
-        self.status = status
-        self.headers = tuple(headers)
 
 
 class HttpRequest:

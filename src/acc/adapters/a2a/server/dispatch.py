@@ -167,7 +167,7 @@ def note(error: BaseException) -> None:
     """Log an error that is ours and not the caller's."""
     if isinstance(error, HttpError):
         return
-    if not isinstance(error, AccError) or wire_error_for(error).http >= 500:
+    if not isinstance(error, AccError) or wire_error_for(error).http_status >= 500:
         log.error("internal error", exc_info=error)
 
 
