@@ -19,7 +19,7 @@ def test_a_server_that_knows_nobody_lists_nothing(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         for side in SIDES:
             error = check_error(server.send(listing(side)), side, status=401)
-            assert "listing tasks needs authentication" in error["message"]
+            assert "listing tasks requires" in error["message"]
 
 
 def test_a_server_that_is_told_so_lists_to_anyone(tmp_path: Path) -> None:

@@ -180,15 +180,14 @@ class World:
 
 
 def check_nobody_follows(serve: ServeA2AUseCase) -> None:
-    assert not serve._hub.followed
-    assert not serve._following._claimed
-    assert not serve._following._open
+    assert not serve._broker.subscribed
+    assert not serve._subscriptions.count
 
 
 def check_nothing_left(
     serve: ServeA2AUseCase, before: Set["asyncio.Task[Any]"] = frozenset()
 ) -> None:
-    assert not serve._execution.running
+    assert not serve._executor.running
     assert asyncio.all_tasks() <= {*before, asyncio.current_task()}
 
 
@@ -240,7 +239,7 @@ async def subscribe(serve: ServeA2AUseCase, task: Task, after: int | None = None
 
 
 async def listed(serve: ServeA2AUseCase, who: Principal = ANN) -> list[Task]:
-    return list((await serve.listed(who, ListRequest(query=TaskQuery()))).tasks)
+    return list((await serve.list_tasks(who, ListRequest(query=TaskQuery()))).tasks)
 
 
 async def until(check: Callable[[], bool | Awaitable[bool]]) -> None:

@@ -8,7 +8,7 @@ from serving_world import Doer, S, World, answer_of, send
 
 from acc import Agent, BaseAgent, RunContext
 from acc.application.a2a.executor import trace_of
-from acc.application.a2a.intake import media_type, output_modes, reads, wants_data
+from acc.application.a2a.intake import accepts, media_type, output_modes, selects_data
 from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import ContentTypeNotSupported, InvalidInput
 from acc.domain.value_objects.content import Part
@@ -19,9 +19,9 @@ from acc.testing import ScriptedModel
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({"role": Role.AGENT}, "role of the user"),
+        ({"role": Role.AGENT}, "role"),
         ({"id": " "}, "messageId: must not be empty"),
-        ({"id": "x" * 257}, "messageId: at most 256"),
+        ({"id": "x" * 257}, "messageId: must be at most 256"),
         ({"id": "a\nb"}, "messageId"),
         ({"context": "x" * 257}, "contextId"),
         ({"task": "\x00"}, "taskId"),
@@ -51,7 +51,7 @@ async def test_a_message_that_is_wrong_or_too_large_is_refused(
 )
 async def test_what_the_agent_cannot_read_is_refused(world: World, doer: Doer, part: Part) -> None:
     async with world.open(doer) as serve:
-        with pytest.raises(ContentTypeNotSupported, match="it reads text/plain, application/json"):
+        with pytest.raises(ContentTypeNotSupported, match="it accepts text/plain, application/json"):
             await send(serve, [Part(text="a"), part])
         assert doer.log == []
 
@@ -102,12 +102,12 @@ async def test_a_family_of_media_types_can_be_read(world: World) -> None:
 def test_the_answer_is_of_a_kind_that_both_know(
     accepted: tuple[str, ...], modes: tuple[str, ...], as_data: bool
 ) -> None:
-    assert wants_data(accepted, modes) is as_data
+    assert selects_data(accepted, modes) is as_data
 
 
 async def test_a_client_that_takes_nothing_of_ours_is_refused(world: World, doer: Doer) -> None:
     async with world.open(doer) as serve:
-        with pytest.raises(ContentTypeNotSupported, match="takes only image/png"):
+        with pytest.raises(ContentTypeNotSupported, match="accepts only image/png"):
             await send(serve, "hello", accepted_output_modes=("image/png",))
         for modes in (("text/plain",) * 101, ("t" * 257,)):
             with pytest.raises(InvalidInput, match="acceptedOutputModes"):
@@ -118,8 +118,8 @@ async def test_a_client_that_takes_nothing_of_ours_is_refused(world: World, doer
 def test_structured_answers_are_json_first() -> None:
     agent = Agent(name="a", model=ScriptedModel("x"), output_schema=dict[str, int])
     assert output_modes(agent) == ("application/json", "text/plain")
-    assert reads("text/html", ("text/plain",))
-    assert not reads("text/html", ("application/json",))
+    assert accepts("text/html", ("text/plain",))
+    assert not accepts("text/html", ("application/json",))
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "5", float("nan"), None])

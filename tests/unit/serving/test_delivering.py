@@ -25,7 +25,7 @@ class Receiver:
         self.faults: list[Exception] = []
         self.stuck: set[str] = set()
 
-    async def __call__(self, delivery: Delivery, task: Task) -> None:
+    async def deliver(self, delivery: Delivery, task: Task) -> None:
         self.attempts.append(delivery.attempts)
         if delivery.config.id in self.stuck:
             await asyncio.sleep(60)
@@ -47,7 +47,7 @@ def _short(delivery: Delivery) -> str:
 
 @asynccontextmanager
 async def delivering(world: World, receiver: Receiver, **options: Any) -> AsyncIterator[None]:
-    made = PushDelivery(tasks=world.tasks, deliver=receiver, look_every=0.01, **options)
+    made = PushDelivery(tasks=world.tasks, sender=receiver, poll_interval=0.01, **options)
     async with asyncio.TaskGroup() as group:
         chore = group.create_task(made.run())
         try:
@@ -70,8 +70,8 @@ async def test_notifications_come_in_order_to_each_address(worlds: World, doer: 
 async def test_the_server_delivers_in_its_background(world: World, doer: Doer) -> None:
     receiver = Receiver()
     serve = world.server(doer, check_url=any_url)
-    serve.background = [PushDelivery(tasks=world.tasks, deliver=receiver, look_every=0.01).run]
-    async with serve.open():
+    delivery = PushDelivery(tasks=world.tasks, sender=receiver, poll_interval=0.01)
+    async with serve.open(delivery):
         await send(serve, "count 1", push=push(id="p1"))
         await until(lambda: receiver.of("p1") == WHOLE)
 
@@ -99,7 +99,7 @@ async def test_who_never_answers_is_let_be(worlds: World, doer: Doer) -> None:
     receiver.faults = [RemoteFailed("no answer")] * 3
     async with (
         worlds.open(doer, check_url=any_url) as serve,
-        delivering(worlds, receiver, delay=lambda _: 0.0, most_attempts=3),
+        delivering(worlds, receiver, delay=lambda _: 0.0, max_attempts=3),
     ):
         await send(serve, "count 3", push=push(id="p1"))
         await until(lambda: receiver.of("p1") == WHOLE[1:])

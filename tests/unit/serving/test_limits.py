@@ -24,7 +24,7 @@ async def test_who_may_name_any_tenant_has_no_more_tasks_for_it(worlds: World, d
         async with asyncio.TaskGroup() as group:
             for number in range(5):
                 group.create_task(one(f"t{number}"))
-        assert refused == ["at most 2 tasks of one caller at a time, in all tenants"] * 3
+        assert refused == ["a caller may have at most 2 running tasks in all tenants"] * 3
         # Those whose credentials are for one tenant are counted there.
         await start(serve, "wait", INSIDE)
         doer.gate.set()
@@ -50,7 +50,7 @@ async def test_tasks_that_wait_for_an_answer_are_bounded_too(worlds: World, doer
     async with worlds.open(doer, waiting=2) as serve:
         first = await send(serve, "ask")
         await send(serve, "ask")
-        with pytest.raises(LimitExceeded, match="at most 2 tasks of one caller may wait"):
+        with pytest.raises(LimitExceeded, match="at most 2 tasks"):
             await send(serve, "hello")
         await send(serve, "hello", INSIDE)
         await cancel(serve, first)

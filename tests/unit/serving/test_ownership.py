@@ -51,7 +51,7 @@ VERBS: dict[str, Verb] = {
         who, PushCreateRequest(config=push(task_id=id))
     ),
     "get_push": lambda serve, who, id: serve.get_push(who, PushRequest(task_id=id, id="p1")),
-    "pushes": lambda serve, who, id: serve.pushes(who, PushRequest(task_id=id)),
+    "pushes": lambda serve, who, id: serve.list_push_configs(who, PushRequest(task_id=id)),
     "delete_push": lambda serve, who, id: serve.delete_push(who, PushRequest(task_id=id, id="p1")),
 }
 OTHERS = {
@@ -75,7 +75,7 @@ async def test_a_foreign_task_is_as_if_it_were_not_there(
             faults.append(str(caught.value).replace(name, "…"))
         assert faults[0] == faults[1]
         assert await get(serve, task) == task
-        assert len((await serve.pushes(ANN, PushRequest(task_id=task.id))).configs) == 1
+        assert len((await serve.list_push_configs(ANN, PushRequest(task_id=task.id))).configs) == 1
 
 
 async def test_a_foreign_context_is_refused(worlds: World, doer: Doer) -> None:
@@ -114,9 +114,9 @@ async def test_the_nameless_see_what_is_for_the_known_alone_nowhere(
 ) -> None:
     async with world.open(doer) as serve:
         await send(serve, "hello")
-        with pytest.raises(Unauthenticated, match="listing tasks needs authentication"):
+        with pytest.raises(Unauthenticated, match="listing tasks requires"):
             await listed(serve, ANONYMOUS)
-        with pytest.raises(Unauthenticated, match="the extended card needs authentication"):
+        with pytest.raises(Unauthenticated, match="the extended card requires"):
             serve.check_authenticated(ANONYMOUS, "the extended card")
         serve.check_authenticated(ANN, "the extended card")
 
@@ -137,16 +137,16 @@ async def test_tasks_are_listed_by_filter_and_page(worlds: World, doer: Doer) ->
             await send(serve, "hello", context=f"c{number % 2}")
         waiting = await send(serve, "ask")
         query = TaskQuery(page_size=2, state=TaskState.COMPLETED)
-        first = await serve.listed(ANN, ListRequest(query=query))
+        first = await serve.list_tasks(ANN, ListRequest(query=query))
         assert (len(first.tasks), first.total) == (2, 5)
         assert all(not task.artifacts for task in first.tasks)
         rest = TaskQuery(page_size=9, state=S.COMPLETED, page_token=first.next_page_token)
-        second = await serve.listed(
+        second = await serve.list_tasks(
             ANN, ListRequest(query=rest, include_artifacts=True, history_length=0)
         )
         assert len(second.tasks) == 3
         assert all(task.artifacts and not task.history for task in second.tasks)
-        found = await serve.listed(ANN, ListRequest(query=TaskQuery(state=S.INPUT_REQUIRED)))
+        found = await serve.list_tasks(ANN, ListRequest(query=TaskQuery(state=S.INPUT_REQUIRED)))
         assert [task.id for task in found.tasks] == [waiting.id]
         await cancel(serve, waiting)
 
@@ -164,7 +164,7 @@ async def test_configurations_are_kept_with_their_task(worlds: World, doer: Doer
         assert await serve.get_push(ANN, PushRequest(task_id=task.id)) in (again, made)
         await serve.delete_push(ANN, PushRequest(task_id=task.id, id="p1"))
         await serve.delete_push(ANN, PushRequest(task_id=task.id, id="p1"))
-        assert await serve.pushes(ANN, PushRequest(task_id=task.id)) == ((made,), "")
+        assert await serve.list_push_configs(ANN, PushRequest(task_id=task.id)) == ((made,), "")
         with pytest.raises(TaskNotFound):
             await serve.get_push(ANN, PushRequest(task_id=task.id, id="p1"))
 
@@ -174,7 +174,6 @@ async def test_an_address_that_is_refused_starts_no_task(world: World, doer: Doe
         raise AddressRefused("not there")
 
     async with world.open(doer, check_url=refuse) as serve:
-        assert serve.can_push
         with pytest.raises(AddressRefused):
             await send(serve, "hello", push=push())
         task = await send(serve, "hello")
@@ -184,11 +183,10 @@ async def test_an_address_that_is_refused_starts_no_task(world: World, doer: Doe
 
 async def test_who_sends_no_notifications_says_so(world: World, doer: Doer) -> None:
     async with world.open(doer) as serve:
-        assert not serve.can_push
         for verb in ("create_push", "get_push", "pushes", "delete_push"):
             with pytest.raises(PushNotSupported):
                 await VERBS[verb](serve, ANN, "t1")
-        with pytest.raises(AccError, match="no notifications"):
+        with pytest.raises(AccError, match="push notifications"):
             await send(serve, "hello", push=push())
         assert doer.log == []
 
@@ -200,5 +198,5 @@ async def test_a_task_is_found_by_the_time_that_was_told_of_it(worlds: World, do
             task = await send(serve, "hello")
             for since, found in ((told, [task.id]), (told + 0.001, [])):
                 request = ListRequest(query=TaskQuery(since=since))
-                page = await serve.listed(ANN, request)
+                page = await serve.list_tasks(ANN, request)
                 assert [one.id for one in page.tasks] == found

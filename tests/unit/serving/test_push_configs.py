@@ -39,7 +39,7 @@ async def test_a_configuration_that_no_notification_could_be_sent_by_is_refused(
         assert "X-Evil" not in str(refused.value)
         with pytest.raises(InvalidInput, match="push notification config: "):
             await send(serve, "again", push=bad)
-        assert await serve.pushes(ANN, PushRequest(task_id=task.id)) == ((), "")
+        assert await serve.list_push_configs(ANN, PushRequest(task_id=task.id)) == ((), "")
         assert doer.log == ["hello"]
 
 
@@ -70,7 +70,7 @@ async def test_configurations_come_page_by_page(worlds: World, doer: Doer) -> No
 
         async def page(size: int, token: str = "") -> tuple[str, str]:
             asked = PushRequest(task_id=task.id, page_size=size, page_token=token)
-            found = await serve.pushes(ANN, asked)
+            found = await serve.list_push_configs(ANN, asked)
             return "".join(config.id for config in found.configs), found.next_page_token
 
         names, first = await page(2)

@@ -98,7 +98,7 @@ async def test_who_comes_back_gets_exactly_the_rest(worlds: World, doer: Doer, a
             again = await read(await serve.stream(ANN, request, after=after))
             assert again == rest
         else:
-            with pytest.raises(UnsupportedOperation, match="nothing to subscribe to"):
+            with pytest.raises(UnsupportedOperation, match="no more events"):
                 await subscribe(serve, task, after)
             (shown,) = await read(await serve.stream(ANN, request, after=after))
             assert isinstance(shown.item, Task)
@@ -280,23 +280,23 @@ async def test_a_refused_message_takes_no_place(worlds: World, doer: Doer) -> No
 
 async def test_a_stream_cut_off_while_it_is_refused_is_closed(world: World, doer: Doer) -> None:
     async with world.open(doer) as serve:
-        group, append = serve._execution._group, world.tasks.append
+        group, append = serve._executor._group, world.tasks.append
 
         async def stuck(*_: object) -> None:
             await asyncio.sleep(60)
 
-        serve._execution._group = None
+        serve._executor._group = None
         world.tasks.append = stuck  # type: ignore[method-assign,assignment]
-        type(serve._execution).is_open, is_open = True, type(serve._execution).is_open  # type: ignore[method-assign,assignment]
+        type(serve._executor).is_open, is_open = True, type(serve._executor).is_open  # type: ignore[method-assign,assignment]
         try:
             async with asyncio.TaskGroup() as tasks:
                 sender = tasks.create_task(serve.stream(ANN, said("hello")))
                 await asyncio.sleep(0.01)
                 sender.cancel()
         finally:
-            type(serve._execution).is_open = is_open  # type: ignore[method-assign]
+            type(serve._executor).is_open = is_open  # type: ignore[method-assign]
             world.tasks.append = append  # type: ignore[method-assign]
-            serve._execution._group = group
+            serve._executor._group = group
 
 
 _AT = TaskStatus(state=S.SUBMITTED)
@@ -307,26 +307,26 @@ def _event(seq: int) -> TaskEvent:
 
 
 async def test_what_others_stored_is_read_from_the_store() -> None:
-    hub = TaskBroker()
-    hub.notice("t", 5)
-    hub.wake("t")
-    hub.tell("t", [_event(5)])
-    hub.follow("t")
-    assert hub.newer("t", 4) is None
-    hub.tell("t", [_event(5)])
-    assert hub.newer("t", 4) == [_event(5)]
-    assert hub.newer("t", 3) is None
-    news = hub.news("t")
-    hub.notice("t", 5)
-    assert hub.news("t") == news  # we knew, so nobody has to look
-    hub.notice("t", 6)
-    assert hub.news("t") > news
-    assert hub.newer("t", 5) is None
-    hub.tell("t", [_event(7)])
-    assert hub.newer("t", 5) is None
-    hub.tell("t", [_event(6)])  # told late, and others behind it must not be passed over
-    assert hub.newer("t", 5) is None
-    hub.leave("t")
+    broker = TaskBroker()
+    broker.advance("t", 5)
+    broker.wake("t")
+    broker.publish("t", [_event(5)])
+    broker.subscribe("t")
+    assert broker.events_after("t", 4) is None
+    broker.publish("t", [_event(5)])
+    assert broker.events_after("t", 4) == [_event(5)]
+    assert broker.events_after("t", 3) is None
+    news = broker.revision("t")
+    broker.advance("t", 5)
+    assert broker.revision("t") == news  # we knew, so nobody has to look
+    broker.advance("t", 6)
+    assert broker.revision("t") > news
+    assert broker.events_after("t", 5) is None
+    broker.publish("t", [_event(7)])
+    assert broker.events_after("t", 5) is None
+    broker.publish("t", [_event(6)])  # told late, and others behind it must not be passed over
+    assert broker.events_after("t", 5) is None
+    broker.unsubscribe("t")
 
 
 @pytest.mark.parametrize("order", list(permutations([8, 9, 10, 11])))
@@ -334,41 +334,41 @@ async def test_what_others_stored_is_read_from_the_store() -> None:
 async def test_in_whatever_order_events_are_told_none_is_passed_over(
     order: tuple[int, ...], noticed: int
 ) -> None:
-    hub = TaskBroker()
-    hub.follow("t")
+    broker = TaskBroker()
+    broker.subscribe("t")
     told: list[int] = []
     for seq in order:
         told.append(seq)
-        hub.tell("t", [_event(seq)])
-        hub.notice("t", min(noticed, max(told)))
+        broker.publish("t", [_event(seq)])
+        broker.advance("t", min(noticed, max(told)))
         for after in range(7, max(told)):
-            newer = hub.newer("t", after)
+            newer = broker.events_after("t", after)
             wanted = [_event(number) for number in range(after + 1, max(told) + 1)]
             assert newer is None or newer == wanted
-    hub.leave("t")
+    broker.unsubscribe("t")
 
 
 async def test_an_event_that_is_told_late_hides_none_behind_it() -> None:
-    hub = TaskBroker()
-    hub.follow("t")
+    broker = TaskBroker()
+    broker.subscribe("t")
     for seq in (8, 10, 9):
-        hub.tell("t", [_event(seq)])
-    assert hub.newer("t", 9) == [_event(10)]
-    assert hub.newer("t", 8) is None
-    hub.leave("t")
+        broker.publish("t", [_event(seq)])
+    assert broker.events_after("t", 9) == [_event(10)]
+    assert broker.events_after("t", 8) is None
+    broker.unsubscribe("t")
 
 
 async def test_waiting_for_news_ends_with_news_or_time() -> None:
-    hub = TaskBroker()
-    hub.follow("t")
-    news = hub.news("t")
-    hub.wake("t")
-    assert await hub.wait("t", since=news, seconds=1)
-    assert not await hub.wait("t", since=hub.news("t"), seconds=0.01)
+    broker = TaskBroker()
+    broker.subscribe("t")
+    news = broker.revision("t")
+    broker.wake("t")
+    assert await broker.wait("t", revision=news, seconds=1)
+    assert not await broker.wait("t", revision=broker.revision("t"), seconds=0.01)
     async with asyncio.TaskGroup() as group:
-        waits = [group.create_task(hub.wait("t", since=hub.news("t"), seconds=1)) for _ in range(2)]
+        waits = [group.create_task(broker.wait("t", revision=broker.revision("t"), seconds=1)) for _ in range(2)]
         await asyncio.sleep(0)
         waits[0].cancel()
-        hub.tell("t", [TaskEvent(1, StatusUpdate(status=_AT))])
+        broker.publish("t", [TaskEvent(1, StatusUpdate(status=_AT))])
     assert waits[1].result()
-    hub.leave("t")
+    broker.unsubscribe("t")
