@@ -1,4 +1,4 @@
-"""What is posted to those who want to be told of a task."""
+"""Notifications contain whole artifacts, in both protocol versions."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,8 +41,8 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Reopen:
     clock = FrozenClock()
     if request.param == "sqlite":
         return lambda: SqliteTaskStore(tmp_path / "acc.db", clock=clock, app_name="desk")
-    kept = InMemoryTaskStore(clock=clock, app_name="desk")
-    return lambda: kept
+    stored = InMemoryTaskStore(clock=clock, app_name="desk")
+    return lambda: stored
 
 
 def moved(state: TaskState) -> StatusUpdate:
@@ -54,7 +54,9 @@ def piece(*parts: Part, append: bool = True, last: bool = False) -> ArtifactUpda
     return ArtifactUpdate(artifact=artifact, append=append, last_chunk=last)
 
 
-async def told(reopen: Reopen, protocol_version: str, *updates: Update) -> list[dict[str, Any]]:
+async def notifications_of(
+    reopen: Reopen, protocol_version: str, *updates: Update
+) -> list[dict[str, Any]]:
     """Store updates, end that server, and return what another one posts until the task is over."""
     store = reopen()
     task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED, at=1.0))
@@ -89,9 +91,9 @@ async def told(reopen: Reopen, protocol_version: str, *updates: Update) -> list[
     return bodies
 
 
-async def test_a_finished_artifact_is_told_as_a_whole(reopen: Reopen) -> None:
+async def test_last_chunk_sends_whole_artifact(reopen: Reopen) -> None:
     data = Part(data={"n": 1}, media_type="application/json")
-    bodies = await told(
+    bodies = await notifications_of(
         reopen,
         "1.0",
         moved(TaskState.WORKING),
@@ -115,9 +117,9 @@ async def test_a_finished_artifact_is_told_as_a_whole(reopen: Reopen) -> None:
     assert (update.get("append", False), update["lastChunk"]) == (False, True)
 
 
-async def test_an_artifact_of_many_pieces_is_told_once(reopen: Reopen) -> None:
+async def test_chunked_artifact_is_sent_once(reopen: Reopen) -> None:
     pieces = [piece(Part(text=f"{number} ")) for number in range(300)]
-    bodies = await told(
+    bodies = await notifications_of(
         reopen, "1.0", piece(Part(text="-1 "), append=False), *pieces, piece(last=True)
     )
     (part,) = bodies[0]["artifactUpdate"]["artifact"]["parts"]
@@ -125,16 +127,16 @@ async def test_an_artifact_of_many_pieces_is_told_once(reopen: Reopen) -> None:
     assert len(bodies) == 2
 
 
-async def test_an_artifact_that_came_at_once_is_told_as_it_came(reopen: Reopen) -> None:
+async def test_unchunked_artifact_is_sent_unchanged(reopen: Reopen) -> None:
     draft = piece(Part(text="draft"), append=False, last=True)
     final = piece(Part(text="final"), append=False, last=True)
-    bodies = await told(reopen, "1.0", draft, final)
+    bodies = await notifications_of(reopen, "1.0", draft, final)
     texts = [body["artifactUpdate"]["artifact"]["parts"][0]["text"] for body in bodies[:2]]
     assert texts == ["draft", "final"]
 
 
-async def test_in_the_older_generation_the_task_is_told(reopen: Reopen) -> None:
-    bodies = await told(
+async def test_v03_notification_contains_the_task(reopen: Reopen) -> None:
+    bodies = await notifications_of(
         reopen, "0.3", piece(Part(text="a"), append=False), piece(Part(text="b"), last=True)
     )
     assert [body["kind"] for body in bodies] == ["task", "task"]

@@ -62,8 +62,8 @@ modes = st.lists(media_types, min_size=1, max_size=2).map(tuple)
 times = st.integers(0, 4_000_000_000_000).map(lambda at: at / 1000)
 
 
-def _part(held: dict[str, Any], how: dict[str, Any]) -> Part:
-    return Part(**held, **how)
+def _part(content: dict[str, Any], options: dict[str, Any]) -> Part:
+    return Part(**content, **options)
 
 
 contents: st.SearchStrategy[dict[str, Any]] = st.one_of(
