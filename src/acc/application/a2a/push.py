@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Protocol
 
@@ -200,7 +200,7 @@ class PushDelivery:
         except Exception:  # the delivery is claimed again after its lease
             log.exception("cannot update the push queue", extra=extra)
 
-    async def _deliver(self, delivery: Delivery, extra: dict[str, object]) -> None:
+    async def _deliver(self, delivery: Delivery, extra: Mapping[str, object]) -> None:
         task = await self._tasks.read(delivery.config.task_id)
         if task is None:
             await self._tasks.delivered(delivery.id)
