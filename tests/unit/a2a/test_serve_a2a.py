@@ -18,7 +18,6 @@ from server_harness import (
     send,
     send_request,
     start,
-    summarize,
     wait_for_state,
 )
 
@@ -211,13 +210,13 @@ async def test_task_is_listed_from_its_rounded_timestamp(
     any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
     async with any_harness.open(agent_under_test) as serve:
-        for received, moved in ((1000.001, 1000.0006), (2000.002, 2000.0024), (3000.003, 3000.003)):
-            any_harness.clock.time = moved
+        for rounded, exact in ((1000.001, 1000.0006), (2000.002, 2000.0024), (3000.003, 3000.003)):
+            any_harness.clock.time = exact
             task = await send(serve, "hello")
-            for since, found in ((summarize, [task.id]), (received + 0.001, [])):
+            for since, expected in ((rounded, [task.id]), (rounded + 0.001, [])):
                 request = ListRequest(query=TaskQuery(since=since))
                 page = await serve.list_tasks(ANN, request)
-                assert [one.id for one in page.tasks] == found
+                assert [one.id for one in page.tasks] == expected
 
 
 INSIDE = Principal(caller="ann", tenant="acme")
