@@ -60,7 +60,6 @@ UNCONVERTED = {
     "bootstrap/a2a.py",
     "bootstrap/a2a_client.py",
     "bootstrap/judges.py",
-    "bootstrap/memory.py",
     "cli/doctor.py",
     "cli/serve.py",
 }
