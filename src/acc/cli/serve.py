@@ -1,7 +1,6 @@
 """`acc serve` and `acc mcp`: serve an agent over A2A, or offer it as an MCP server."""
 
 import logging
-import os
 import re
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -15,6 +14,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from acc.application.a2a.requests import ServerLimits
+from acc.bootstrap import settings
 from acc.bootstrap.a2a import (
     ServeOptions,
     card_signer,
@@ -312,7 +312,7 @@ def _check_public_url(url: str) -> None:
 
 def _select_signing(access: AccessOptions) -> PushSigning:
     """Return the signature of notifications, or raise InvalidInput for conflicting options."""
-    secret, key = os.environ.get("ACC_PUSH_SECRET", ""), access.push_key
+    secret, key = settings.push_secret(), access.push_key
     signing = access.push_signing
     if signing is None:
         signing = "jwt" if key is not None else "hmac" if secret else "none"
@@ -332,7 +332,7 @@ def _make_signer(
     if signing == "none":
         return None, None
     if key is None:
-        return hmac_signer(os.environ["ACC_PUSH_SECRET"]), None
+        return hmac_signer(settings.push_secret()), None
     try:
         return jwt_signer(key, issuer=url, bearer=signing == "bearer")
     except InvalidInput as error:
