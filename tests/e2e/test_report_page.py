@@ -46,8 +46,8 @@ class Hostile:
 def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> EvaluationDirectory:
     configuration = EvaluationConfig(
         version=version(),
-        scenarios=bootstrap.choose_scenarios("it-operations"),
-        agents=bootstrap.parse_agents(agents),
+        scenarios=bootstrap.make_configurator().scenarios("it-operations"),
+        agents=bootstrap.make_configurator().agents(agents),
         judge="rubric",
         episodes=episodes,
         turns=turns,
@@ -59,10 +59,9 @@ def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> Eva
     run = EvaluationDirectory.create(path, configuration)
     with ThreadPoolExecutor(1) as thread:
         # Playwright's synchronous interface keeps an event loop in this thread.
-        outcome = thread.submit(
-            bootstrap.run_evaluation, run, run.jobs(), workers=1, on_turn=lambda *_: None
-        ).result()
-    assert not outcome.errors
+        evaluation = bootstrap.make_evaluation(run)
+        thread.submit(lambda: list(evaluation.run(run.jobs()))).result()
+    assert not evaluation.outcome.errors
     return run
 
 
@@ -304,8 +303,8 @@ def test_json_for_scripts_cannot_end_its_element_and_reads_back() -> None:
 def test_shown_episodes_are_one_of_each_scenario_first() -> None:
     configuration = EvaluationConfig(
         version="0",
-        scenarios=bootstrap.choose_scenarios("it-operations,it-operations-ja"),
-        agents=bootstrap.parse_agents("acc"),
+        scenarios=bootstrap.make_configurator().scenarios("it-operations,it-operations-ja"),
+        agents=bootstrap.make_configurator().agents("acc"),
         judge="rubric",
         episodes=3,
         turns=1,

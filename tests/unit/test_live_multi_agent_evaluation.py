@@ -16,7 +16,6 @@ from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeTurnResult,
-    TurnResult,
 )
 from acc.testing import ScriptedAgent, ScriptedJudge, queries
 
@@ -144,7 +143,7 @@ async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[i
         (RuntimeError("out of memory"), "RuntimeError: out of memory"),
         (30.0, "no answer within 0.1 s"),
         ("   ", "returned an empty answer"),
-        (None, "returned NoneType, not an AgentTurnResponse"),
+        (None, "returned NoneType, expected AgentTurnResponse"),
     ],
 )
 async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
@@ -205,7 +204,7 @@ async def test_an_agent_that_ignores_cancellation_is_abandoned(
                     await asyncio.sleep(3600)
             return await super().run_turn(query, canonical_memory)
 
-    monkeypatch.setattr(live_multi_agent_evaluation, "_GRACE", 0.05)
+    monkeypatch.setattr(live_multi_agent_evaluation, "CANCELLATION_GRACE_SECONDS", 0.05)
     steady = ScriptedAgent("steady", ["s1", "s2"])
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[Stubborn("stubborn", ["", "fine"]), steady],
@@ -216,7 +215,7 @@ async def test_an_agent_that_ignores_cancellation_is_abandoned(
     async with asyncio.timeout(10):
         result = await use_case.run_episode(queries("one", "two"))
     failed, fine = result.records["stubborn"]
-    assert failed.error == "no answer within 0.2 s, and it did not stop when told to"
+    assert failed.error == "no answer within 0.2 s, and the agent ignored cancellation"
     assert fine.status is TurnStatus.SCORED
     assert [r.status for r in result.records["steady"]] == [TurnStatus.SCORED] * 2
     assert asyncio.all_tasks() == before
@@ -281,7 +280,7 @@ async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
                 await asyncio.sleep(0.6)
             return await super().run_turn(query, canonical_memory)
 
-    monkeypatch.setattr(live_multi_agent_evaluation, "_GRACE", 0.05)
+    monkeypatch.setattr(live_multi_agent_evaluation, "CANCELLATION_GRACE_SECONDS", 0.05)
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[Stubborn("stubborn", []), InLine("patient", ["one"])],
         judge=ScriptedJudge(),
@@ -289,7 +288,7 @@ async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
     )
     async with asyncio.timeout(10):
         result = await use_case.run_episode(queries("one"))
-    assert "did not stop when told to" in result.records["stubborn"][0].error
+    assert "ignored cancellation" in result.records["stubborn"][0].error
     assert result.records["patient"][0].status is TurnStatus.SCORED
 
 
@@ -329,7 +328,7 @@ async def test_a_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
     ).run_episode(queries("one"))
     record = result.records["acc"][0]
     assert record.status is TurnStatus.UNSCORED
-    assert record.error == "judge: TypeError: returned NoneType, not a JudgeTurnResult (2 attempts)"
+    assert record.error == "judge: returned NoneType, expected JudgeTurnResult (2 attempts)"
 
 
 async def test_agent_answering_under_another_name_has_failed() -> None:
@@ -342,7 +341,7 @@ async def test_agent_answering_under_another_name_has_failed() -> None:
     result = await LiveMultiAgentEvaluationUseCase(
         agents=[Impostor("me", [])], judge=ScriptedJudge()
     ).run_episode(queries("one"))
-    assert result.records["me"][0].error == "answered under the name 'someone'"
+    assert result.records["me"][0].error == "answered with the agent name 'someone', expected 'me'"
 
 
 async def test_all_agents_failing_still_lets_the_judge_remember_the_query() -> None:
@@ -447,23 +446,18 @@ async def test_a_source_that_skips_a_turn_is_refused() -> None:
 
 
 async def test_recorded_turns_are_replayed_and_not_asked_again() -> None:
-    kept: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        kept.append(result)
-
     texts = queries("one", "two", "three")
-    whole = await LiveMultiAgentEvaluationUseCase(
-        agents=two_agents(), judge=ScriptedJudge()
-    ).run_episode(texts, on_turn=keep)
+    whole = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
+    turns = [turn async for turn in whole.turns(texts)]
     agents, judge = two_agents(), ScriptedJudge()
     resumed = await LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge).run_episode(
-        texts, earlier=kept[:2]
+        texts, earlier=turns[:2]
     )
     assert agents[1].replayed == ["a1", "a2"]
     assert [query.turn_id for query in agents[1].asked] == [3]
     assert [sorted(memory) for memory in agents[1].seen] == [[], ["turn 1"], ["turn 1", "turn 2"]]
-    assert resumed == whole
+    whole = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
+    assert resumed == await whole.run_episode(texts)
 
 
 async def test_an_agent_that_cannot_replay_says_so() -> None:
@@ -475,20 +469,19 @@ async def test_an_agent_that_cannot_replay_says_so() -> None:
         ) -> AgentTurnResponse:
             return AgentTurnResponse(agent_name=self.agent_name, response_text="hello")
 
-    kept: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        kept.append(result)
-
     use_case = LiveMultiAgentEvaluationUseCase(agents=[Forgetful()], judge=ScriptedJudge())
-    await use_case.run_episode(queries("one", "two"), on_turn=keep)
-    with pytest.raises(InvalidInput, match="'forgetful' cannot take up"):
-        await use_case.run_episode(queries("one", "two"), earlier=kept[:1])
+    turns = [turn async for turn in use_case.turns(queries("one", "two"))]
+    with pytest.raises(InvalidInput, match="'forgetful' cannot continue"):
+        await use_case.run_episode(queries("one", "two"), earlier=turns[:1])
 
 
 @pytest.mark.parametrize(
     ("names", "attempts", "fault"),
-    [((), 1, "at least one agent"), (("a", "a"), 1, "must differ"), (("a",), 0, "judge_attempts")],
+    [
+        ((), 1, "at least one agent"),
+        (("a", "a"), 1, "must be unique"),
+        (("a",), 0, "judge_attempts"),
+    ],
 )
 def test_an_episode_that_makes_no_sense_is_refused(
     names: tuple[str, ...], attempts: int, fault: str

@@ -236,7 +236,7 @@ def threads() -> ThreadsPort:
 
 def load_agent(reference: str) -> BaseAgent:
     """Return the agent that `MODULE:NAME` names; a function or class is called to make it."""
-    from acc.adapters.evaluation.agents import load_object
+    from acc.adapters.system.python_objects import load_object
 
     found: Any = load_object(reference)
     if isinstance(found, Tool):
@@ -284,9 +284,9 @@ def load_tree(reference: str) -> BaseAgent:
     except AccError as error:
         raise InvalidInput(f"{error}{_agents_in(module)}") from error
     except Exception as error:
-        from acc.adapters.evaluation.agents import with_place
+        from acc.adapters.system.python_objects import error_with_location
 
-        raise InvalidInput(f"cannot load {reference}: {with_place(error)}") from error
+        raise InvalidInput(f"cannot load {reference}: {error_with_location(error)}") from error
     return agent
 
 

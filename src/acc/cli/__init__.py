@@ -13,8 +13,8 @@ from cyclopts import App, CycloptsError
 from acc.bootstrap.memory import version
 from acc.cli import agents, call, card, chat, doctor, scenarios, serve, tokens
 from acc.cli import eval as evaluate
-from acc.cli.eval_view import print_error
 from acc.cli.judge import app as judge_app
+from acc.cli.output import print_error
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
 
 app = App(

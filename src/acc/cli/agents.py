@@ -18,7 +18,6 @@ from acc.application.lint.structure import Severity
 from acc.application.use_cases.check_agents import TreeReport, check_tree
 from acc.bootstrap.agents import draw_tree, load_tree
 from acc.cli.approval import answer_to, arguments_of, find, value_for
-from acc.cli.eval_view import console, print_error, print_json
 from acc.cli.event_view import (
     EventPrinter,
     compact,
@@ -28,6 +27,7 @@ from acc.cli.event_view import (
     shown,
     write_json,
 )
+from acc.cli.output import console, print_error, print_json
 from acc.cli.session import WAITING, AgentName, Conversation, SessionOptions, TurnOutcome
 from acc.domain.errors import InvalidInput, SessionWaiting, StorageFailed
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, approve, deny

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from acc.bootstrap.agents import load_tree
 from acc.cli.agents import ask_all
 from acc.cli.approval import encoded, typed
-from acc.cli.eval_view import print_error
 from acc.cli.event_view import EventPrinter, console_on, show_events, show_memory, shown
+from acc.cli.output import print_error
 from acc.cli.session import WAITING, AgentName, Conversation, SessionOptions
 from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.approval import InputAnswer

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acc.application.tools.transfer import TRANSFER
-from acc.cli.eval_view import harmless
+from acc.cli.output import show_controls
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event, EventKind
@@ -57,7 +57,7 @@ def _is_default(value: Any, item: "dataclasses.Field[Any]") -> bool:
 
 def shown(text: str, style: str = "") -> Text:
     """Return text for a terminal; signs that would steer it are shown, not sent."""
-    return Text().append(harmless(text), style)
+    return Text().append(show_controls(text), style)
 
 
 def one_line(value: Any, most: int = _MOST_SHOWN) -> str:

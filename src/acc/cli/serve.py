@@ -27,7 +27,7 @@ from acc.bootstrap.a2a import (
 from acc.bootstrap.a2a_client import check_allow
 from acc.bootstrap.agents import load_tree
 from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
-from acc.cli.eval_view import console
+from acc.cli.output import console
 from acc.domain.errors import InvalidInput
 
 

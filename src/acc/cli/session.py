@@ -15,8 +15,8 @@ from acc.adapters.system.logs import log_runs_to
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.agents import Runner, check_models
 from acc.cli.approval import commands
-from acc.cli.eval_view import print_error
 from acc.cli.event_view import compact, console_on, show_request, shown, write_json
+from acc.cli.output import print_error
 from acc.domain.errors import AccError
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.event import Event, EventKind

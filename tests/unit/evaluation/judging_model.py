@@ -64,7 +64,7 @@ class JudgingModel:
     def audit(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
         return {
             "claims": [
-                {"claim": said, "said": said, **self.verdict(said, parts)}
+                {"claim": said, "excerpt": said, **self.verdict(said, parts)}
                 for said in sentences(parts["answer"])
             ],
             "constraints": self.rules(parts),

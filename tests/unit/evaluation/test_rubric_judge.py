@@ -107,7 +107,7 @@ async def judge(turn_id: int, answer: str) -> JudgeAgentEvaluation:
         (2, "The window is 30 minutes.", "superseded in turn 2: The window is now 45 minutes."),
         (2, "The lead is Jonas Weber.", "name differs: jonas, weber"),
         (2, "The lead is not Mara Lindqvist.", "one of the two is a negation"),
-        (3, "The lead is Zoe Adler.", "stands only in injected content of turn 3"),
+        (3, "The lead is Zoe Adler.", "occurs only in injected content of turn 3"),
         (2, "Quarterly dividends doubled.", "nothing said so far is close to it"),
     ],
 )

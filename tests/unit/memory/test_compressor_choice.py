@@ -11,6 +11,7 @@ from acc.adapters.evaluation.agents import MemoryAgentRunner
 from acc.adapters.reports.page_data import list_warnings
 from acc.adapters.reports.results import record_rows
 from acc.adapters.reports.run_directory import EvaluationDirectory
+from acc.application.evaluation.configuration import run_name
 from acc.bootstrap import evaluation, models
 from acc.bootstrap.agents import make_services
 from acc.cli.eval import EvaluationOptions, configure
@@ -132,7 +133,7 @@ def test_the_compressor_is_part_of_what_a_run_is(monkeypatch: pytest.MonkeyPatch
     plain = configure(options(agents="acc"))
     assert plain.compressor == "rules"
     by_option = configure(options(agents="acc", compressor="embedded"))
-    assert evaluation.run_name(plain) != evaluation.run_name(by_option)
+    assert run_name(plain) != run_name(by_option)
     monkeypatch.setenv(SETTING, "embedded")
     assert configure(options(agents="acc")) == by_option
     named = configure(options(agents="acc,other=acc:embedded", compressor="rules"))
@@ -182,9 +183,7 @@ def test_turns_left_to_the_rules_are_counted(
     configuration = configure(options(agents="acc,model=acc:writer"))
     run = EvaluationDirectory.create(tmp_path / "run", configuration)
     with run.locked():
-        evaluation.run_evaluation(
-            run, jobs_of(configuration), workers=1, on_turn=lambda name, result: None
-        )
+        list(evaluation.make_evaluation(run).run(jobs_of(configuration)))
         results = evaluation.write_results(run)
     agents = results.summary["agents"]
     assert (agents["acc"]["fallbacks"], agents["model"]["fallbacks"]) == (0, count)

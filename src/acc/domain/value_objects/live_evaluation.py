@@ -12,6 +12,9 @@ from acc.domain.value_objects.evaluation import (
     OutcomeScores,
 )
 
+#: Beginning of the error of a turn that timed out.
+TIMEOUT_ERROR = "no answer within"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTurnQuery:

@@ -16,7 +16,7 @@ DOMAINS = {"it_operations", "cybersecurity", "healthcare", "finance"}
 
 
 def is_good(item: CalibrationItem) -> bool:
-    return item.label in (Label.SUPPORTED, Label.KEPT)
+    return item.label in (Label.SUPPORTED, Label.SATISFIED)
 
 
 def share(items: list[tuple[CalibrationCase, CalibrationItem]]) -> float:
@@ -97,16 +97,16 @@ def test_neither_length_nor_negation_tells_whether_a_claim_is_supported() -> Non
 
 def test_the_words_of_a_claim_alone_do_not_tell_its_label() -> None:
     # A naive Bayes classifier that never sees the context, left one case out at a time.
-    right = 0
-    for held in {case.id for case, _ in CLAIMS}:
+    correct = 0
+    for left_out in {case.id for case, _ in CLAIMS}:
         counts: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
         sizes: Counter[bool] = Counter()
         for case, item in CLAIMS:
-            if case.id != held:
+            if case.id != left_out:
                 counts[is_good(item)].update(terms(item.text))
                 sizes[is_good(item)] += 1
         for case, item in CLAIMS:
-            if case.id == held:
+            if case.id == left_out:
                 odds = {
                     side: math.log(sizes[side])
                     + sum(
@@ -115,5 +115,5 @@ def test_the_words_of_a_claim_alone_do_not_tell_its_label() -> None:
                     )
                     for side in (True, False)
                 }
-                right += (odds[True] > odds[False]) is is_good(item)
-    assert right / len(CLAIMS) < 0.6
+                correct += (odds[True] > odds[False]) is is_good(item)
+    assert correct / len(CLAIMS) < 0.6

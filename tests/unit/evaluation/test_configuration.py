@@ -6,11 +6,20 @@ import pytest
 
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
-from acc.bootstrap import judges, models
-from acc.bootstrap.judges import JudgeOptions, judging_of, open_judge, reason_not_to_judge
+from acc.application.evaluation.configuration import JudgeOptions
+from acc.application.evaluation.cost import CostTracker, ModelResources
+from acc.bootstrap import models
+from acc.bootstrap.evaluation import (
+    load_calibration_cases,
+    make_calibration,
+    make_configurator,
+    open_judge,
+)
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.evaluation_run import JudgeConfiguration
+from acc.domain.value_objects.evaluation_run import JudgeConfig
 from acc.testing import ScriptedJudge, ScriptedModel
+
+CONFIGURATOR = make_configurator()
 
 
 @pytest.fixture(autouse=True)
@@ -20,41 +29,41 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_rubric_needs_no_configuration() -> None:
-    assert judging_of("rubric") is None
+    assert CONFIGURATOR.judge("rubric") is None
     assert isinstance(open_judge("rubric", None), RubricJudge)
 
 
 @pytest.mark.parametrize(
     ("judge", "options", "fault"),
     [
-        ("someone", JudgeOptions(), "choose rubric, model:NAME"),
-        ("model:", JudgeOptions(), "needs the name"),
+        ("someone", JudgeOptions(), "unknown judge"),
+        ("model:", JudgeOptions(), "requires the name"),
         ("model:embedded", JudgeOptions(force=True), "embedded model cannot judge"),
         ("model:local", JudgeOptions(), "--force-judge"),
         ("model:local:small", JudgeOptions(), "--force-judge"),
-        ("model:a:b|c:d", JudgeOptions(), "a judge is one model"),
-        ("model:a:b?temperature=hot", JudgeOptions(), "temperature is a number"),
-        ("rubric", JudgeOptions(votes=3), "need a model"),
-        ("rubric", JudgeOptions(drives=True), "need a model"),
+        ("model:a:b|c:d", JudgeOptions(), "a judge must be one model"),
+        ("model:a:b?temperature=hot", JudgeOptions(), "temperature must be a number"),
+        ("rubric", JudgeOptions(votes=3), "require a model judge"),
+        ("rubric", JudgeOptions(drives=True), "require a model judge"),
         ("rubric", JudgeOptions(votes=0), "--judge-votes"),
         ("rubric", JudgeOptions(votes=99), "--judge-votes"),
         ("rubric", JudgeOptions(temperature=-1.0), "--judge-temperature"),
         ("python:no_such_module_here:x", JudgeOptions(), "cannot import"),
-        ("python:acc.testing:queries", JudgeOptions(), "neither a judge"),
-        ("python:acc.testing:FrozenClock", JudgeOptions(), "neither a judge"),
-        ("python:acc.testing:verdict", JudgeOptions(), "cannot make"),
+        ("python:acc.testing:queries", JudgeOptions(), "must be a judge"),
+        ("python:acc.testing:FrozenClock", JudgeOptions(), "must be a judge"),
+        ("python:acc.testing:verdict", JudgeOptions(), "cannot create"),
     ],
 )
 def test_a_judge_that_cannot_be_is_refused(judge: str, options: JudgeOptions, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
-        judging_of(judge, options)
+        CONFIGURATOR.judge(judge, options)
 
 
 def test_a_small_local_model_may_not_judge_and_others_may() -> None:
-    assert reason_not_to_judge("local") is not None
-    assert reason_not_to_judge("local:path.gguf") is not None
-    assert reason_not_to_judge("localai:big") is None
-    assert reason_not_to_judge("anyone:large") is None
+    assert CONFIGURATOR.judge_objection("local")
+    assert CONFIGURATOR.judge_objection("local:path.gguf")
+    assert not CONFIGURATOR.judge_objection("localai:big")
+    assert not CONFIGURATOR.judge_objection("anyone:large")
 
 
 def test_the_temperature_is_pinned_in_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,17 +74,17 @@ def test_the_temperature_is_pinned_in_the_name(monkeypatch: pytest.MonkeyPatch) 
         return ScriptedModel()
 
     monkeypatch.setattr(models, "make_model", make)
-    found = judging_of("model:host:large", JudgeOptions(votes=3, drives=True))
+    found = CONFIGURATOR.judge("model:host:large", JudgeOptions(votes=3, drives=True))
     assert found is not None
     assert (found.model, found.temperature) == ("host:large?temperature=0", 0)
     assert (found.votes, found.drives) == (3, True)
-    own = judging_of("model:host:large?seed=1&temperature=0.3")
+    own = CONFIGURATOR.judge("model:host:large?seed=1&temperature=0.3")
     assert own is not None
     assert (own.model, own.temperature) == ("host:large?seed=1&temperature=0.3", 0.3)
-    more = judging_of("model:host:large?seed=1")
+    more = CONFIGURATOR.judge("model:host:large?seed=1")
     assert more is not None
     assert more.model == "host:large?seed=1&temperature=0"
-    forced = judging_of("model:local", JudgeOptions(force=True))
+    forced = CONFIGURATOR.judge("model:local", JudgeOptions(force=True))
     assert forced is not None
     assert (forced.model, forced.temperature) == ("local", None)
     assert isinstance(open_judge("model:local", forced), ModelJudge)
@@ -83,10 +92,10 @@ def test_the_temperature_is_pinned_in_the_name(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_judge_or_a_model_of_ones_own_is_taken() -> None:
-    assert judging_of("python:acc.testing:ScriptedJudge") is None
+    assert CONFIGURATOR.judge("python:acc.testing:ScriptedJudge") is None
     assert isinstance(open_judge("python:acc.testing:ScriptedJudge", None), ScriptedJudge)
-    found = judging_of("python:acc.testing:ScriptedModel", JudgeOptions(votes=2))
-    assert isinstance(found, JudgeConfiguration)
+    found = CONFIGURATOR.judge("python:acc.testing:ScriptedModel", JudgeOptions(votes=2))
+    assert isinstance(found, JudgeConfig)
     assert isinstance(open_judge("python:acc.testing:ScriptedModel", found), ModelJudge)
 
 
@@ -94,8 +103,8 @@ def test_another_prompt_is_another_judge() -> None:
     one = judge_configuration("any")
     assert one == judge_configuration("any")
     assert len(one.prompts) == 16
-    with pytest.raises(ValueError, match="a judge needs a vote"):
-        JudgeConfiguration(
+    with pytest.raises(ValueError, match="votes must be at least 1"):
+        JudgeConfig(
             model="any",
             temperature=None,
             votes=0,
@@ -109,6 +118,7 @@ def test_another_prompt_is_another_judge() -> None:
 
 
 async def test_our_own_examples_are_the_default() -> None:
-    readings = await judges.check_judge(None, "rubric")
-    assert len(readings) >= 400
-    assert all(reading.scored for reading in readings)
+    calibration = make_calibration("rubric", None, resources=ModelResources(), cost=CostTracker())
+    results = [one async for some in calibration.run(load_calibration_cases()) for one in some]
+    assert len(results) >= 400
+    assert all(result.is_scored for result in results)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.bootstrap import evaluation as bootstrap
-from acc.bootstrap.evaluation import load_scenario, make_agent
+from acc.bootstrap.evaluation import make_agent, make_evaluation, scenario_library
 from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, TurnResult
@@ -27,16 +26,10 @@ def python_agent(name: str, **sizes: Any) -> AgentRunnerPort:
 
 
 async def episode(*agents: AgentRunnerPort, texts: tuple[str, ...]) -> list[TurnResult]:
-    found: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        found.append(result)
-
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=agents, judge=ScriptedJudge(), agent_timeout=1.0
     )
-    await use_case.run_episode(queries(*texts), on_turn=keep)
-    return found
+    return [turn async for turn in use_case.turns(queries(*texts))]
 
 
 async def answers(agent: AgentRunnerPort, *texts: str) -> list[AgentTurnResponse]:
@@ -55,7 +48,7 @@ async def answers(agent: AgentRunnerPort, *texts: str) -> list[AgentTurnResponse
 async def test_an_agent_of_acc_answers_as_the_built_in_one_does(
     ours: str, mine: str, scenario: str
 ) -> None:
-    texts = [turn.query for turn in load_scenario(scenario).render(3).turns]
+    texts = [turn.query for turn in scenario_library().render(scenario, 3).turns]
     built_in, own = make_agent("ours", ours), python_agent(mine)
     for query in queries(*texts):
         expected = await built_in.run_turn(query, {})
@@ -67,7 +60,7 @@ async def test_an_agent_of_acc_answers_as_the_built_in_one_does(
 
 
 async def test_the_sizes_of_the_evaluation_are_those_of_the_memory() -> None:
-    texts = [turn.query for turn in load_scenario("it-operations").render(0).turns[:20]]
+    texts = [turn.query for turn in scenario_library().render("it-operations", 0).turns[:20]]
     built_in, own = make_agent("ours", "acc", budget=128), python_agent("lone", budget=128)
     for query in queries(*texts):
         expected = await built_in.run_turn(query, {})
@@ -108,7 +101,7 @@ async def test_an_error_is_a_failed_turn_and_the_next_one_works() -> None:
 async def test_a_run_that_waits_for_a_person_is_a_failed_turn_and_the_next_one_works() -> None:
     texts = ("Send the report to ann@example.org.", "The lead is Bo. Who is the lead?")
     found = await answers(python_agent("asks_a_person"), *texts)
-    assert found[0].error == "input_required: it waits for a person: May it be sent?"
+    assert found[0].error == "input_required: the agent requires input: May it be sent?"
     assert found[1].response_text == "The lead is Bo."
 
 
@@ -147,30 +140,21 @@ async def test_every_episode_starts_anew() -> None:
 
 
 def test_a_memory_that_would_go_from_episode_to_episode_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="'assistant' holds a memory that would go from"):
+    with pytest.raises(InvalidInput, match="memory of 'assistant' would be shared"):
         python_agent("shared_memory")
 
 
 def test_what_is_no_agent_is_named() -> None:
-    with pytest.raises(InvalidInput, match="neither an agent of acc"):
+    with pytest.raises(InvalidInput, match="must be an agent"):
         python_agent("none")
-
-
-# --- taking up an episode that was cut off ------------------------------------------------------
 
 
 TEXTS = ("The lead is Bo.", "break the rule", "sleep well", "Keep it short.", "Who is the lead?")
 
 
 async def continued(name: str, whole: list[TurnResult]) -> list[TurnResult]:
-    found: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        found.append(result)
-
     use_case = LiveMultiAgentEvaluationUseCase(agents=[python_agent(name)], judge=ScriptedJudge())
-    await use_case.run_episode(queries(*TEXTS), earlier=whole[:4], on_turn=keep)
-    return found
+    return [turn async for turn in use_case.turns(queries(*TEXTS), earlier=whole[:4])]
 
 
 @pytest.mark.parametrize("name", ["moody", "moody_acc"])
@@ -196,8 +180,9 @@ OPTIONS = EvaluationOptions(scenario="it-operations", episodes=1, turns=8, agent
 
 def run_all(folder: Path) -> EvaluationDirectory:
     run = EvaluationDirectory.create(folder, configure(OPTIONS))
-    outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
-    assert outcome.errors == {}
+    evaluation = make_evaluation(run)
+    list(evaluation.run(run.jobs()))
+    assert evaluation.outcome.errors == {}
     return run
 
 

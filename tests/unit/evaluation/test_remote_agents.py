@@ -6,7 +6,7 @@ import pytest
 
 from acc.adapters.evaluation.agents import RemoteAgentRunner, footprint
 from acc.application.a2a.projection import MEMORY_FOOTPRINT
-from acc.bootstrap.evaluation import make_agent, parse_agents
+from acc.bootstrap.evaluation import make_agent, make_configurator
 from acc.domain.errors import InvalidInput, RemoteFailed
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
@@ -64,7 +64,10 @@ async def test_an_episode_that_was_cut_off_goes_on_in_its_context() -> None:
     [
         (RemoteFailed("gone"), "remote_failed: gone"),
         (task(TaskState.FAILED, "no stock"), "failed: no stock"),
-        (task(TaskState.INPUT_REQUIRED, "which?"), "input-required: it waits: which?"),
+        (
+            task(TaskState.INPUT_REQUIRED, "which?"),
+            "input-required: the agent requires input: which?",
+        ),
     ],
 )
 async def test_a_turn_that_fails_is_told_and_the_next_goes_on(
@@ -113,10 +116,10 @@ def test_a_footprint_is_what_the_server_reports_and_never_a_guess(
 
 
 def test_an_address_is_checked_before_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    (choice,) = parse_agents("theirs=a2a:http://127.0.0.1:8000")
+    (choice,) = make_configurator().agents("theirs=a2a:http://127.0.0.1:8000")
     assert choice.kind == "a2a:http://127.0.0.1:8000"
     monkeypatch.setenv("ACC_TOKEN_THEIRS", "s3cret")
     assert make_agent("theirs", choice.kind).agent_name == "theirs"
     for wrong in ("a2a:", "a2a:desk", "a2a:http://me:secret@desk.example"):
         with pytest.raises(InvalidInput):
-            parse_agents(f"theirs={wrong}")
+            make_configurator().agents(f"theirs={wrong}")
