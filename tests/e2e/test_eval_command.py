@@ -81,7 +81,7 @@ def test_a_torn_last_line_is_cut_off_and_run_again(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-40])
     done = acc("eval", *SMALL, "--out", run)
     assert done.returncode == 0, done.stderr
-    assert "continuing: 11 of 12 turns are on record" in done.stderr
+    assert "continuing: 11 of 12 turns are recorded" in done.stderr
     assert recorded(run) == recorded(whole)
 
 

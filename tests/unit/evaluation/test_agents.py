@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.bootstrap.evaluation import make_agent, make_evaluation, scenario_library
+from acc.bootstrap.memory import token_counter
 from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
 from acc.testing import ScriptedJudge, queries
+
+token_counter()  # loading the vocabulary must not count as time of an agent
 
 
 def python_agent(name: str, **sizes: Any) -> AgentRunnerPort:

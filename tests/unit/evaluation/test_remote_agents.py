@@ -76,7 +76,7 @@ async def test_a_turn_that_fails_is_told_and_the_next_goes_on(
     remote = ScriptedRemote(answer, "fine")
     _, found = await answers(remote, *queries("a", "b"))
     assert [(r.response_text, r.error) for r in found] == [("", error), ("fine", "")]
-    assert remote.canceled == (["t"] if "waits" in error else [])
+    assert remote.canceled == (["t"] if "requires input" in error else [])
 
 
 async def test_a_message_alone_is_an_answer_without_a_footprint() -> None:
