@@ -236,8 +236,8 @@ class DirectoryEpisodes:
     @asynccontextmanager
     async def open(self, job: EpisodeJob, calls: CallRecorderPort) -> AsyncIterator[Episode]:
         """Open the files of an episode and create its agents and its judge."""
-        from acc.adapters.reports.run_directory import RecordedEpisode
         from acc.adapters.reports.costs import StoredCalls, cost_file
+        from acc.adapters.reports.run_directory import RecordedEpisode
 
         config = self.directory.configuration
         scenario = scenario_library().render(job.scenario.reference, job.seed)
@@ -315,7 +315,9 @@ def _run_worker(connection: Connection, path: Path, resources: ModelResources) -
     from acc.adapters.reports.run_directory import EvaluationDirectory
 
     channel = WorkerChannel(connection)
-    serve_episodes(channel, lambda: _make_runner(EvaluationDirectory.open(path), resources, channel))
+    serve_episodes(
+        channel, lambda: _make_runner(EvaluationDirectory.open(path), resources, channel)
+    )
 
 
 def make_calibration(
@@ -414,7 +416,9 @@ def write_results(
     return writer.write_results(directory, gates=gates, errors=errors, detail=detail)
 
 
-def compare_runs(first: "EvaluationDirectory", second: "EvaluationDirectory") -> list[dict[str, Any]]:
+def compare_runs(
+    first: "EvaluationDirectory", second: "EvaluationDirectory"
+) -> list[dict[str, Any]]:
     """Return the metrics of two runs with their paired differences."""
     from acc.adapters.reports.results import compare
 

@@ -305,7 +305,8 @@ def summary_cost_table(summary: Mapping[str, Any]) -> Table | None:
     if not cost:
         return None
     rows = [
-        (spender(CostCategory(row["part"]), row["agent"]), account_from_fields(row)) for row in cost["spent"]
+        (spender(CostCategory(row["part"]), row["agent"]), account_from_fields(row))
+        for row in cost["spent"]
     ]
     return cost_table(rows, account_from_fields(cost["total"]))
 

@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> EvaluationDirectory:
         scenario="it-operations", episodes=1, turns=2, agents="baseline,acc"
     )
     directory = EvaluationDirectory.create(tmp_path_factory.mktemp("run"), configure(options))
-    bootstrap.run_evaluation(directory, directory.jobs(), workers=1, on_turn=lambda *_: None)
+    list(bootstrap.make_evaluation(directory).run(directory.jobs()))
     return directory
 
 

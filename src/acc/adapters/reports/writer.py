@@ -49,4 +49,6 @@ def write_results(
     failed = {name: agent["failed"] for name, agent in summary["agents"].items()}
     run.write("junit.xml", junit.junit_xml(summary, checked, failed))
     report = page.write_report(run, summary, detail=detail)
-    return RunResults(summary=summary, gates=checked, first_errors=tally.first_errors, report=report)
+    return RunResults(
+        summary=summary, gates=checked, first_errors=tally.first_errors, report=report
+    )
