@@ -60,7 +60,7 @@ def test_turns_that_a_model_cannot_judge_are_unscored_and_told(here: Path) -> No
         cwd=here,
     )
     assert done.returncode == 1
-    assert "acc.outcome was not measured" in done.stderr
+    assert "acc.outcome has no value" in done.stderr
     assert "0 / 3" in done.stdout
     summary = json.loads((here / "run" / "summary.json").read_text())
     assert summary["agents"]["acc"]["unscored"] == 3

@@ -496,7 +496,7 @@ def test_an_episode_that_makes_no_sense_is_refused(
 
 @pytest.mark.parametrize("text", ["", "  \n "])
 def test_an_empty_query_cannot_be_built(text: str) -> None:
-    with pytest.raises(ValueError, match="turn 1 is empty"):
+    with pytest.raises(ValueError, match="turn 1 must not be empty"):
         EvaluationTurnQuery(turn_id=1, query=text)
 
 

@@ -139,7 +139,7 @@ class EpisodeModels:
             return model
         from acc.adapters.providers.metering import MeteredModel
 
-        call = ModelCall(part=part, agent="" if part is CostCategory.JUDGE else who, model=name)
+        call = ModelCall(category=part, agent="" if part is CostCategory.JUDGE else who, model=name)
         return MeteredModel(model, call, on_call=self._on_call, on_fault=self._take_fault)
 
     def _take_fault(self, fault: BaseException) -> None:

@@ -297,7 +297,7 @@ def _plan(configuration: EvaluationConfig, path: Path, prices: Mapping[str, Pric
         directory = evaluation.create_run(path, configuration)
         recorded = RecordedRun(
             turns={job.name: len(directory.lines(job)) for job in directory.jobs()},
-            cost=evaluation.recorded_cost(directory).total.money_known,
+            cost=evaluation.recorded_cost(directory).total.known_cost,
         )
     planner = evaluation.make_planner(configuration)
     return planner.plan(configuration, recorded=recorded, prices=prices)

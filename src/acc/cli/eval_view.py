@@ -276,7 +276,7 @@ def cost_table(
     """Return the cost by agent, compressor and judge; columns without values are left out."""
     table = _table()
     table.add_column("cost of", style="bold", no_wrap=True)
-    optional = {"from cache": total.kept, "failed": total.failed}
+    optional = {"from cache": total.from_cache, "failed": total.failed}
     titles = [title for title in _COST_COLUMNS if optional.get(title, True)]
     for title in titles:
         table.add_column(title, justify="right")
@@ -291,12 +291,12 @@ def cost_table(
 def _cost_cell(account: Account, title: str) -> str:
     numbers = {
         "calls": account.calls,
-        "from cache": account.kept,
+        "from cache": account.from_cache,
         "failed": account.failed,
         "tokens in": account.input_tokens,
         "tokens out": account.output_tokens,
     }
-    return account.money if title == "cost" else f"{numbers[title]:,}"
+    return account.cost_text if title == "cost" else f"{numbers[title]:,}"
 
 
 def summary_cost_table(summary: Mapping[str, Any]) -> Table | None:
@@ -305,7 +305,7 @@ def summary_cost_table(summary: Mapping[str, Any]) -> Table | None:
     if not cost:
         return None
     rows = [
-        (spender(CostCategory(row["part"]), row["agent"]), account_from_fields(row))
+        (spender(CostCategory(row["category"]), row["agent"]), account_from_fields(row))
         for row in cost["spent"]
     ]
     return cost_table(rows, account_from_fields(cost["total"]))
@@ -322,11 +322,11 @@ def describe_cost(accounts: Accounts, limit: float | None) -> str:
     ):
         account = accounts.of(category)
         if account is not None:
-            parts.append(f"{name} {account.money}")
+            parts.append(f"{name} {account.cost_text}")
     allowed = "" if limit is None else f" of {dollars(limit)}"
     tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
-    cached = f", {total.kept:,} answers from the cache" if total.kept else ""
-    return f"{total.money}{allowed} spent ({'; '.join(parts)}; {tokens}{cached})"
+    cached = f", {total.from_cache:,} answers from the cache" if total.from_cache else ""
+    return f"{total.cost_text}{allowed} spent ({'; '.join(parts)}; {tokens}{cached})"
 
 
 def result_table(summary: Mapping[str, Any]) -> Table:

@@ -137,7 +137,7 @@ def _calibrate(
             asyncio.run(run())
     finally:
         total = tracker.accounts.total
-        if total.kept or total.calls > total.failed:
+        if total.from_cache or total.calls > total.failed:
             print_error(describe_cost(tracker.accounts, tracker.limit))
     return results, len(cases) - done
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acc.domain.statistics import LEAST_EPISODES, PairedDifference, paired_difference, percentile
+from acc.domain.statistics import MIN_EPISODES, PairedDifference, paired_difference, percentile
 
 floats = st.floats(min_value=-10, max_value=10)
 episodes = st.dictionaries(st.text(max_size=4), st.lists(floats, max_size=5), max_size=12)
@@ -29,7 +29,7 @@ def test_percentile_interpolates_between_neighbours(share: float, expected: floa
 
 
 def test_percentile_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="no values"):
+    with pytest.raises(ValueError, match="must not be empty"):
         percentile([], 0.5)
 
 
@@ -65,9 +65,7 @@ def test_interval_of_a_wide_sample_surrounds_its_mean() -> None:
     assert found.low < found.mean == 19.5 < found.high
 
 
-@pytest.mark.parametrize(
-    ("count", "unit"), [(LEAST_EPISODES - 1, "turn"), (LEAST_EPISODES, "episode")]
-)
+@pytest.mark.parametrize(("count", "unit"), [(MIN_EPISODES - 1, "turn"), (MIN_EPISODES, "episode")])
 def test_episodes_are_resampled_as_soon_as_there_are_enough(count: int, unit: str) -> None:
     found = paired_difference({str(n): [1.0, float(n)] for n in range(count)}, seed=0, resamples=9)
     assert found is not None

@@ -296,7 +296,7 @@ async def test_both_orders_are_scored_and_each_counts_the_same() -> None:
     assert [found.outcome.relevance for found in result.evaluations] == [6, 6]
     votes = result.evaluations[0].votes
     assert votes is not None
-    assert (votes.scores[0].relevance, votes.turned[0].relevance) == (10, 2)
+    assert (votes.scores[0].relevance, votes.reversed_scores[0].relevance) == (10, 2)
     orders = [list(parts_of(p))[2:] for p in model.asked if wants(p) == "score"]
     assert orders == [["Answer A", "Answer B"], ["Answer B", "Answer A"]]
 

@@ -44,7 +44,7 @@ async def test_calls_are_recorded_by_agent_and_category() -> None:
     judge = models.model("openai:j", agent="", category=CostCategory.JUDGE)
     await judge.complete(PROMPT)
     await models.model("embedded", agent="a").complete(PROMPT)
-    recorded = [(call.part, call.agent, call.model) for call in calls.calls]
+    recorded = [(call.category, call.agent, call.model) for call in calls.calls]
     assert recorded == [
         (CostCategory.AGENT, "a", "openai:m"),
         (CostCategory.JUDGE, "", "openai:j"),

@@ -40,7 +40,7 @@ class ListExecutor:
 
 
 def call(cost: float | None) -> ModelCall:
-    return ModelCall(part=CostCategory.AGENT, agent="a", model="m", cost=cost)
+    return ModelCall(category=CostCategory.AGENT, agent="a", model="m", cost=cost)
 
 
 def end(number: int, **fields: object) -> EpisodeEnd:

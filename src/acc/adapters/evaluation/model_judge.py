@@ -278,7 +278,7 @@ class ModelJudge:
                 claims=audit.claim_votes,
                 constraints=audit.constraint_votes,
                 scores=tuple(given),
-                turned=tuple(turned),
+                reversed_scores=tuple(turned),
             )
         return JudgeAgentEvaluation(
             agent_name=name,

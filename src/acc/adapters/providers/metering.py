@@ -79,7 +79,7 @@ class MeteredModel:
                 output_tokens=usage.output_tokens,
                 cached_tokens=usage.cached_tokens,
                 cost=usage.cost,
-                kept=answer.kept,
+                from_cache=answer.kept,
             )
         )
 

@@ -58,8 +58,8 @@ def load_costs(run: EvaluationDirectory) -> Accounts:
 def cost_fields(accounts: Accounts, agents: Sequence[str]) -> dict[str, Any]:
     """Return the costs as plain data, per category and in total; `agents` gives the order."""
     rows = [
-        {"part": part.value, "agent": agent, **_account_fields(account)}
-        for part, agent, account in accounts.rows(agents)
+        {"category": category.value, "agent": agent, **_account_fields(account)}
+        for category, agent, account in accounts.rows(agents)
     ]
     return {"currency": "USD", "spent": rows, "total": _account_fields(accounts.total)}
 
@@ -72,5 +72,6 @@ def _account_fields(account: Account) -> dict[str, Any]:
 def account_from_fields(fields: Mapping[str, Any]) -> Account:
     """Return the account of a row or total made by `cost_fields`."""
     return msgspec.convert(
-        {name: value for name, value in fields.items() if name not in ("part", "agent")}, Account
+        {name: value for name, value in fields.items() if name not in ("category", "agent")},
+        Account,
     )

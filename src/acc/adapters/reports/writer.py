@@ -41,7 +41,7 @@ def write_results(
         errors = previous.get("errors", {})
     tally = results.tally_turns(run)
     summary = results.summarize(run, tally, errors)
-    checked = tuple(gate.judge(results.gate_measures(summary)) for gate in gates)
+    checked = tuple(gate.evaluate(results.gate_measures(summary)) for gate in gates)
     summary["gates"] = [msgspec.to_builtins(gate) for gate in checked]
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2)
     run.write("summary.json", text + b"\n")

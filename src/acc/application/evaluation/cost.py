@@ -43,18 +43,18 @@ class CostTracker:
     def record(self, call: ModelCall) -> None:
         """Add the cost of a call."""
         self.accounts.add(call)
-        self._unpriced += not call.kept and not call.failed and call.cost is None
+        self._unpriced += not call.from_cache and not call.failed and call.cost is None
 
     @property
     def is_exhausted(self) -> bool:
         """Return True if no further turn may start."""
         if self.limit is None:
             return False
-        return self._unpriced > 0 or self.accounts.total.money_known >= self.limit
+        return self._unpriced > 0 or self.accounts.total.known_cost >= self.limit
 
     def stop_reason(self) -> str:
         """Return why no further turn may start."""
-        spent = dollars(self.accounts.total.money_known)
+        spent = dollars(self.accounts.total.known_cost)
         limit = dollars(self.limit or 0.0)
         if self._unpriced:
             return (

@@ -110,7 +110,7 @@ class ModelPool:
         self, model: LanguageModelPort, agent: str, category: CostCategory, name: str
     ) -> LanguageModelPort:
         owner = "" if category is CostCategory.JUDGE else agent
-        call = ModelCall(part=category, agent=owner, model=name)
+        call = ModelCall(category=category, agent=owner, model=name)
         metered = self._models.meter(
             model, call, on_call=self._record_call, on_error=self._record_error
         )
