@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acc.bootstrap import evaluation
+from acc.bootstrap import evaluation, reports
 from acc.cli.eval import EvaluationOptions, configure
 
 ROOT = Path(__file__).parents[2]
@@ -64,11 +64,11 @@ ACC_MINUS_BASELINE_OUTCOME = (0.224912, 0.07843, 0.384118)
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("shipped") / "run"
-    directory = evaluation.create_run(path, configure(EvaluationOptions()))
+    directory = reports.create_run(path, configure(EvaluationOptions()))
     run = evaluation.make_evaluation(directory, workers=2)
     list(run.run(directory.jobs()))
     assert run.outcome.errors == {}
-    return evaluation.write_results(directory).summary
+    return reports.write_results(directory).summary
 
 
 @pytest.mark.parametrize("agent", MEANS)

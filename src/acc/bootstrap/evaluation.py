@@ -1,12 +1,12 @@
 """Create the objects of an evaluation: agents, judges, episodes, executors and plans."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from acc.application.evaluation.configuration import (
     AGENT_MEMORIES,
@@ -21,8 +21,7 @@ from acc.application.use_cases.run_evaluation import RunEvaluationUseCase
 from acc.bootstrap import models
 from acc.bootstrap.evaluation_models import EvaluationSources, PooledModels
 from acc.bootstrap.memory import make_memory, token_counter, version
-from acc.domain.cost import Accounts, CostCategory
-from acc.domain.gates import Gate
+from acc.domain.cost import CostCategory
 from acc.domain.value_objects.evaluation_run import (
     RULE_COMPRESSOR,
     CalibrationCase,
@@ -43,7 +42,6 @@ from acc.ports.outbound.model_ports import LanguageModelPort
 if TYPE_CHECKING:
     from acc.adapters.evaluation.scenarios import ScenarioLibrary
     from acc.adapters.reports.run_directory import EvaluationDirectory
-    from acc.adapters.reports.writer import RunResults
     from acc.application.agents.base import BaseAgent
     from acc.application.evaluation.plan import EvaluationPlanner
     from acc.application.use_cases.calibrate_judge import CalibrateJudgeUseCase
@@ -380,46 +378,3 @@ def make_planner(configuration: EvaluationConfig) -> "EvaluationPlanner":
             budget=configuration.budget,
         ),
     )
-
-
-def create_run(path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
-    """Create a run directory, or continue the run in it if the configuration is the same."""
-    from acc.adapters.reports.run_directory import EvaluationDirectory
-
-    return EvaluationDirectory.create(path, configuration)
-
-
-def open_run(path: Path) -> "EvaluationDirectory":
-    """Open the run in a directory."""
-    from acc.adapters.reports.run_directory import EvaluationDirectory
-
-    return EvaluationDirectory.open(path)
-
-
-def recorded_cost(directory: "EvaluationDirectory") -> Accounts:
-    """Return the recorded cost of a run."""
-    from acc.adapters.reports.costs import load_costs
-
-    return load_costs(directory)
-
-
-def write_results(
-    directory: "EvaluationDirectory",
-    *,
-    gates: Sequence[Gate] | None = None,
-    errors: Mapping[str, str] | None = None,
-    detail: int = 10,
-) -> "RunResults":
-    """Write summary, records and report of a run, and return them."""
-    from acc.adapters.reports import writer
-
-    return writer.write_results(directory, gates=gates, errors=errors, detail=detail)
-
-
-def compare_runs(
-    first: "EvaluationDirectory", second: "EvaluationDirectory"
-) -> list[dict[str, Any]]:
-    """Return the metrics of two runs with their paired differences."""
-    from acc.adapters.reports.results import compare
-
-    return compare(first, second)

@@ -22,7 +22,7 @@ from acc.application.evaluation import cost
 from acc.application.evaluation.configuration import EvaluationRequest, JudgeOptions, run_name
 from acc.application.evaluation.plan import Plan, RecordedRun
 from acc.application.use_cases.run_evaluation import EvaluationOutcome
-from acc.bootstrap import evaluation
+from acc.bootstrap import evaluation, reports
 from acc.bootstrap.a2a_client import check_allow, check_remotes
 from acc.bootstrap.memory import compressor_of
 from acc.bootstrap.models import agent_model, model_cache
@@ -232,12 +232,12 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
     check_allow(how.allow)
     if not path.exists():
         check_remotes(configuration.agents, allow=how.allow)
-    directory = evaluation.create_run(path, configuration)
+    directory = reports.create_run(path, configuration)
     with directory.locked():
         outcome, interrupted = _run_episodes(directory, how, prices)
         if not how.quiet and sys.stderr.isatty():
             print_error("writing the report")
-        results = evaluation.write_results(directory, gates=gates, errors=outcome.errors)
+        results = reports.write_results(directory, gates=gates, errors=outcome.errors)
     if how.json:
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
     elif not how.quiet:
@@ -294,10 +294,10 @@ def default_directory(configuration: EvaluationConfig) -> Path:
 def _plan(configuration: EvaluationConfig, path: Path, prices: Mapping[str, Price]) -> Plan:
     recorded = RecordedRun(turns={})
     if (path / "run.json").exists():
-        directory = evaluation.create_run(path, configuration)
+        directory = reports.create_run(path, configuration)
         recorded = RecordedRun(
             turns={job.name: len(directory.lines(job)) for job in directory.jobs()},
-            cost=evaluation.recorded_cost(directory).total.known_cost,
+            cost=reports.recorded_cost(directory).total.known_cost,
         )
     planner = evaluation.make_planner(configuration)
     return planner.plan(configuration, recorded=recorded, prices=prices)
@@ -328,7 +328,7 @@ def _run_episodes(
     if incomplete:
         check_remotes(configuration.agents, allow=how.allow)
     workers = how.workers or min(os.cpu_count() or 1, max(1, len(incomplete) // 2))
-    tracker = cost.CostTracker(accounts=evaluation.recorded_cost(directory), limit=how.max_cost)
+    tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
     view = ProgressView(
         [agent.name for agent in configuration.agents],
         turns=sum(planned.values()),
@@ -424,7 +424,7 @@ def report(directory: Path, /, *, detail: int = 10) -> int:
         directory: The run directory.
         detail: Number of episodes that the page shows turn by turn.
     """
-    _print_results(evaluation.write_results(evaluation.open_run(directory), detail=detail))
+    _print_results(reports.write_results(reports.open_run(directory), detail=detail))
     return 0
 
 
@@ -436,7 +436,7 @@ def compare(first: Path, second: Path, /, *, json: bool = False) -> int:
         second: Another run directory.
         json: Print the comparison as JSON.
     """
-    rows = evaluation.compare_runs(evaluation.open_run(first), evaluation.open_run(second))
+    rows = reports.compare_runs(reports.open_run(first), reports.open_run(second))
     if json:
         print_json(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return 0

@@ -6,7 +6,7 @@ import pytest
 
 from acc.adapters.evaluation.model_judge import ModelJudge, judge_configuration
 from acc.adapters.evaluation.rubric_judge import RubricJudge
-from acc.application.evaluation.configuration import JudgeOptions
+from acc.application.evaluation.configuration import EvaluationRequest, JudgeOptions, run_name
 from acc.application.evaluation.cost import CostTracker, ModelResources
 from acc.bootstrap import models
 from acc.bootstrap.evaluation import (
@@ -122,3 +122,62 @@ async def test_our_own_examples_are_the_default() -> None:
     results = [one async for some in calibration.run(load_calibration_cases()) for one in some]
     assert len(results) >= 400
     assert all(result.is_scored for result in results)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "at least one agent"),
+        ("a b=acc", "must consist of letters"),
+        ("=acc", "must consist of letters"),
+        ("nobody", "unknown agent 'nobody'"),
+        ("acc,acc", "must be unique"),
+        ("mine=python:no_such_module_here:x", "cannot import"),
+        ("far=a2a:not a url", "not a url"),
+        ("own=acc:no_model", "no_model"),
+    ],
+)
+def test_invalid_agents_are_rejected(text: str, error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        CONFIGURATOR.agents(text)
+
+
+def test_agents_have_names_and_kinds() -> None:
+    chosen = CONFIGURATOR.agents("baseline, own=acc:embedded ,mine=python:acc.testing:queries")
+    assert [(agent.name, agent.kind) for agent in chosen] == [
+        ("baseline", "transcript"),
+        ("own", "acc:embedded"),
+        ("mine", "python:acc.testing:queries"),
+    ]
+
+
+def test_scenarios_must_exist_and_be_unique() -> None:
+    assert len(CONFIGURATOR.scenarios("all")) == 5
+    assert [one.id for one in CONFIGURATOR.scenarios("it-operations, finance-operations")] == [
+        "it-operations",
+        "finance-operations",
+    ]
+    for text, error in (
+        (" , ", "at least one scenario"),
+        ("it-operations,it-operations", "must be unique"),
+        ("nothing", "unknown scenario 'nothing'"),
+    ):
+        with pytest.raises(InvalidInput, match=error):
+            CONFIGURATOR.scenarios(text)
+
+
+@pytest.mark.parametrize("field", ["episodes", "turns", "window", "budget", "timeout", "seed"])
+def test_numbers_out_of_range_are_rejected_with_their_option(field: str) -> None:
+    with pytest.raises(InvalidInput, match=f"--{field} must be at least"):
+        CONFIGURATOR.configure(EvaluationRequest(**{field: -1}))  # type: ignore[arg-type]
+
+
+def test_run_name_is_that_of_a_single_scenario_or_all() -> None:
+    one = CONFIGURATOR.configure(EvaluationRequest(scenario="finance-operations", episodes=3))
+    assert run_name(one).startswith("finance-operations-3x-")
+    assert run_name(CONFIGURATOR.configure(EvaluationRequest())).startswith("all-2x-")
+
+
+def test_compressor_model_must_exist() -> None:
+    with pytest.raises(InvalidInput, match="no_model"):
+        CONFIGURATOR.configure(EvaluationRequest(compressor="no_model"))

@@ -12,7 +12,7 @@ from acc.adapters.reports.page_data import list_warnings
 from acc.adapters.reports.results import record_rows
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.evaluation.configuration import run_name
-from acc.bootstrap import evaluation, models
+from acc.bootstrap import evaluation, models, reports
 from acc.bootstrap.agents import make_services
 from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import BudgetExceeded, InvalidInput
@@ -184,7 +184,7 @@ def test_turns_left_to_the_rules_are_counted(
     run = EvaluationDirectory.create(tmp_path / "run", configuration)
     with run.locked():
         list(evaluation.make_evaluation(run).run(jobs_of(configuration)))
-        results = evaluation.write_results(run)
+        results = reports.write_results(run)
     agents = results.summary["agents"]
     assert (agents["acc"]["fallbacks"], agents["model"]["fallbacks"]) == (0, count)
     told = [row["fallback"] for row in record_rows(run) if row["agent"] == "model"]

@@ -58,13 +58,8 @@ class ModelPool:
         self._error: Exception | None = None
 
     @property
-    def error(self) -> Exception | None:
-        """Return the first error that a retry cannot fix: a wrong key, name or library."""
-        return self._error
-
-    @property
     def configuration_error(self) -> str:
-        """Return the message of `error`, or an empty text."""
+        """Return the first error that no retry can fix: a wrong key, name or library."""
         return "" if self._error is None else str(self._error)
 
     def model(
