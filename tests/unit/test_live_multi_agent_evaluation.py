@@ -36,7 +36,7 @@ async def test_every_agent_gets_a_record_for_every_turn() -> None:
     assert [query.query for query in agents[0].asked] == ["one", "two", "three"]
 
 
-async def test_summaries_come_by_agent() -> None:
+async def test_summaries_are_grouped_by_agent() -> None:
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
     result = await use_case.run_episode(queries("one", "two"))
     assert list(result.summaries) == ["baseline", "acc"]
@@ -48,7 +48,7 @@ async def test_summaries_come_by_agent() -> None:
     assert summary.drift.count == 1, "drift is not defined in turn 1"
 
 
-async def test_canonical_memory_is_carried_to_the_next_turn() -> None:
+async def test_canonical_memory_is_passed_to_the_next_turn() -> None:
     agents, judge = two_agents(), ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge)
     result = await use_case.run_episode(queries("one", "two"))
@@ -57,7 +57,7 @@ async def test_canonical_memory_is_carried_to_the_next_turn() -> None:
     assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
 
 
-async def test_an_agent_that_changes_its_copy_changes_nobody_elses() -> None:
+async def test_agent_that_changes_its_copy_does_not_affect_others() -> None:
     class Vandal(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -76,7 +76,7 @@ async def test_an_agent_that_changes_its_copy_changes_nobody_elses() -> None:
     assert result.canonical_memory["turn 1"] == {"query": "one"}
 
 
-async def test_memory_that_is_not_plain_data_is_copied_too() -> None:
+async def test_memory_with_objects_is_copied() -> None:
     class Note:
         def __init__(self) -> None:
             self.lines = ["one"]
@@ -109,7 +109,7 @@ async def test_memory_that_is_not_plain_data_is_copied_too() -> None:
         (["baseline", "acc", "acc"], "['acc', 'acc', 'baseline']"),
     ],
 )
-async def test_judge_that_lies_about_names_ends_the_episode_naming_both_sets(
+async def test_judge_that_returns_wrong_names_ends_the_episode(
     returned: list[str], shown: str
 ) -> None:
     use_case = LiveMultiAgentEvaluationUseCase(
@@ -121,7 +121,7 @@ async def test_judge_that_lies_about_names_ends_the_episode_naming_both_sets(
     assert shown in str(caught.value)
 
 
-async def test_a_judge_that_finds_the_fault_itself_ends_the_episode_at_once() -> None:
+async def test_contract_error_of_the_judge_is_not_retried() -> None:
     judge = ScriptedJudge(faults=[JudgeContractBroken(1, ["a"], ["b"])])
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge)
     with pytest.raises(JudgeContractBroken):
@@ -129,7 +129,7 @@ async def test_a_judge_that_finds_the_fault_itself_ends_the_episode_at_once() ->
 
 
 @pytest.mark.parametrize("ids", [(2, 3), (1, 3), (1, 1), (2, 1)])
-async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[int, ...]) -> None:
+async def test_turn_ids_out_of_order_fail_before_any_turn(ids: tuple[int, ...]) -> None:
     agents = two_agents()
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=ScriptedJudge())
     with pytest.raises(InvalidTurnOrder):
@@ -146,7 +146,7 @@ async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[i
         (None, "returned NoneType, expected AgentTurnResponse"),
     ],
 )
-async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
+async def test_failing_agent_is_recorded_and_the_episode_continues(
     answer: str | float | Exception | None, error: str
 ) -> None:
     shaky = ScriptedAgent("shaky", ["fine", answer, "fine again"])
@@ -174,9 +174,7 @@ async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
         (BaseExceptionGroup("many", [ValueError("x")]), "ExceptionGroup: many"),
     ],
 )
-async def test_even_an_agent_that_exits_fails_only_its_turn(
-    fault: BaseException, error: str
-) -> None:
+async def test_agent_that_exits_fails_only_its_turn(fault: BaseException, error: str) -> None:
     class Leaving(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -192,7 +190,7 @@ async def test_even_an_agent_that_exits_fails_only_its_turn(
     assert result.records["leaving"][1].status is TurnStatus.SCORED
 
 
-async def test_an_agent_that_ignores_cancellation_is_abandoned(
+async def test_agent_that_ignores_cancellation_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stubborn(ScriptedAgent):
@@ -221,7 +219,7 @@ async def test_an_agent_that_ignores_cancellation_is_abandoned(
     assert asyncio.all_tasks() == before
 
 
-async def test_an_answer_that_comes_too_late_is_none() -> None:
+async def test_late_answer_is_a_timeout() -> None:
     class Late(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -243,7 +241,7 @@ async def test_an_answer_that_comes_too_late_is_none() -> None:
     assert judge.judged == [(), (), ("late",)]
 
 
-async def test_time_in_which_an_agents_model_is_held_back_is_none_of_the_agents() -> None:
+async def test_waiting_for_rate_limits_does_not_count_for_the_timeout() -> None:
     class InLine(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -261,7 +259,7 @@ async def test_time_in_which_an_agents_model_is_held_back_is_none_of_the_agents(
     assert late.error == "no answer within 0.3 s"
 
 
-async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
+async def test_stuck_agent_is_abandoned_after_waiting_agents_finish(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stubborn(ScriptedAgent):
@@ -292,7 +290,7 @@ async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
     assert result.records["patient"][0].status is TurnStatus.SCORED
 
 
-async def test_a_runtime_error_outside_the_agents_is_not_swallowed() -> None:
+async def test_runtime_error_outside_agents_is_raised() -> None:
     class Nameless(ScriptedAgent):
         names = 0
 
@@ -313,7 +311,7 @@ async def test_a_runtime_error_outside_the_agents_is_not_swallowed() -> None:
         await use_case.run_episode(queries("one", "two", "three"))
 
 
-async def test_a_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
+async def test_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
     class Mute(ScriptedJudge):
         async def evaluate_turn(
             self,
@@ -331,7 +329,7 @@ async def test_a_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
     assert record.error == "judge: returned NoneType, expected JudgeTurnResult (2 attempts)"
 
 
-async def test_agent_answering_under_another_name_has_failed() -> None:
+async def test_agent_that_answers_with_another_name_fails() -> None:
     class Impostor(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -344,7 +342,7 @@ async def test_agent_answering_under_another_name_has_failed() -> None:
     assert result.records["me"][0].error == "answered with the agent name 'someone', expected 'me'"
 
 
-async def test_all_agents_failing_still_lets_the_judge_remember_the_query() -> None:
+async def test_judge_reads_the_query_if_all_agents_fail() -> None:
     judge = ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[ScriptedAgent("a", [RuntimeError("x"), "ok"])], judge=judge
@@ -354,7 +352,7 @@ async def test_all_agents_failing_still_lets_the_judge_remember_the_query() -> N
     assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
 
 
-async def test_a_judge_that_fails_once_is_asked_again() -> None:
+async def test_judge_that_fails_once_is_retried() -> None:
     judge = ScriptedJudge(faults=[RuntimeError("429")])
     result = await LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge).run_episode(
         queries("one")
@@ -362,7 +360,7 @@ async def test_a_judge_that_fails_once_is_asked_again() -> None:
     assert result.summaries["acc"].scored_turns == 1
 
 
-async def test_a_judge_that_wants_to_end_the_process_only_fails() -> None:
+async def test_judge_that_exits_leaves_the_turn_unscored() -> None:
     class Leaving(ScriptedJudge):
         async def evaluate_turn(
             self,
@@ -377,7 +375,7 @@ async def test_a_judge_that_wants_to_end_the_process_only_fails() -> None:
     assert result.records["acc"][0].error == "judge: SystemExit: 3 (3 attempts)"
 
 
-async def test_a_turn_the_judge_cannot_score_is_unscored_and_never_a_zero() -> None:
+async def test_turn_without_verdict_is_unscored_not_zero() -> None:
     judge = ScriptedJudge(faults=[RuntimeError("down")] * 2)
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge, judge_attempts=2)
     result = await use_case.run_episode(queries("one", "two"))
@@ -391,7 +389,7 @@ async def test_a_turn_the_judge_cannot_score_is_unscored_and_never_a_zero() -> N
     assert sorted(result.canonical_memory) == ["turn 2"], "nothing was learnt from turn 1"
 
 
-async def test_agents_of_one_turn_answer_at_the_same_time() -> None:
+async def test_agents_of_one_turn_run_concurrently() -> None:
     """All three must be inside their turn before any may leave it."""
     inside = 0
     everyone = asyncio.Event()
@@ -415,7 +413,7 @@ async def test_agents_of_one_turn_answer_at_the_same_time() -> None:
     assert {r[0].status for r in result.records.values()} == {TurnStatus.SCORED}
 
 
-async def test_a_source_makes_the_next_query_from_the_canonical_memory() -> None:
+async def test_query_source_gets_the_canonical_memory() -> None:
     class Curious:
         async def next_query(
             self, turn_id: int, canonical_memory: Mapping[str, object]
@@ -433,7 +431,7 @@ async def test_a_source_makes_the_next_query_from_the_canonical_memory() -> None
     assert agent.asked[2].query == "known so far: ['turn 1', 'turn 2']"
 
 
-async def test_a_source_that_skips_a_turn_is_refused() -> None:
+async def test_query_source_that_skips_a_turn_fails() -> None:
     class Skipping:
         async def next_query(
             self, turn_id: int, canonical_memory: Mapping[str, object]
@@ -445,7 +443,7 @@ async def test_a_source_that_skips_a_turn_is_refused() -> None:
         await use_case.run_episode(Skipping())
 
 
-async def test_recorded_turns_are_replayed_and_not_asked_again() -> None:
+async def test_recorded_turns_are_replayed_not_repeated() -> None:
     texts = queries("one", "two", "three")
     whole = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
     turns = [turn async for turn in whole.turns(texts)]
@@ -460,7 +458,7 @@ async def test_recorded_turns_are_replayed_and_not_asked_again() -> None:
     assert resumed == await whole.run_episode(texts)
 
 
-async def test_an_agent_that_cannot_replay_says_so() -> None:
+async def test_agent_without_replay_cannot_continue_an_episode() -> None:
     class Forgetful:
         agent_name = "forgetful"
 
@@ -483,9 +481,7 @@ async def test_an_agent_that_cannot_replay_says_so() -> None:
         (("a",), 0, "judge_attempts"),
     ],
 )
-def test_an_episode_that_makes_no_sense_is_refused(
-    names: tuple[str, ...], attempts: int, fault: str
-) -> None:
+def test_invalid_episode_is_rejected(names: tuple[str, ...], attempts: int, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
         LiveMultiAgentEvaluationUseCase(
             agents=[ScriptedAgent(name, []) for name in names],
@@ -495,12 +491,12 @@ def test_an_episode_that_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "  \n "])
-def test_an_empty_query_cannot_be_built(text: str) -> None:
+def test_empty_query_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="turn 1 must not be empty"):
         EvaluationTurnQuery(turn_id=1, query=text)
 
 
-async def test_cancelling_an_episode_leaves_no_task_behind() -> None:
+async def test_cancelled_episode_leaves_no_task() -> None:
     agent = ScriptedAgent("slow", [60.0])
     use_case = LiveMultiAgentEvaluationUseCase(agents=[agent], judge=ScriptedJudge())
     before = asyncio.all_tasks()

@@ -48,7 +48,7 @@ async def answers(agent: AgentRunnerPort, *texts: str) -> list[AgentTurnResponse
         ("baseline", "transcript", "it-operations"),
     ],
 )
-async def test_an_agent_of_acc_answers_as_the_built_in_one_does(
+async def test_agent_tree_answers_like_the_built_in_agent(
     ours: str, mine: str, scenario: str
 ) -> None:
     texts = [turn.query for turn in scenario_library().render(scenario, 3).turns]
@@ -62,7 +62,7 @@ async def test_an_agent_of_acc_answers_as_the_built_in_one_does(
     assert len(texts) == 50
 
 
-async def test_the_sizes_of_the_evaluation_are_those_of_the_memory() -> None:
+async def test_memory_of_a_tree_has_the_sizes_of_the_evaluation() -> None:
     texts = [turn.query for turn in scenario_library().render("it-operations", 0).turns[:20]]
     built_in, own = make_agent("ours", "acc", budget=128), python_agent("lone", budget=128)
     for query in queries(*texts):
@@ -71,7 +71,7 @@ async def test_the_sizes_of_the_evaluation_are_those_of_the_memory() -> None:
         assert (expected.memory_tokens or 0) <= 128
 
 
-async def test_a_tree_takes_part_and_shows_who_answered_and_what_was_called() -> None:
+async def test_trace_of_a_tree_lists_agents_and_tool_calls() -> None:
     found = await answers(python_agent("tree"), "Who leads the incident?", "The sky is blue.")
     assert found[0].response_text == "The lead is Mara."
     assert found[0].trace["agents"] == ["clerk", "speaker"]
@@ -82,18 +82,18 @@ async def test_a_tree_takes_part_and_shows_who_answered_and_what_was_called() ->
     assert "tools" not in found[1].trace
 
 
-async def test_an_agent_class_without_a_memory_reports_none() -> None:
+async def test_agent_without_memory_reports_no_tokens() -> None:
     (found,) = await answers(python_agent("Echo"), "Hello.")
     assert found.response_text == "echo: Hello."
     assert found.memory_tokens is None
 
 
-async def test_a_function_from_query_to_answer_is_asked_as_ever() -> None:
+async def test_function_from_query_to_answer_is_an_agent() -> None:
     (found,) = await answers(python_agent("answer"), "Hello.")
     assert found.response_text == "heard: Hello."
 
 
-async def test_an_error_is_a_failed_turn_and_the_next_one_works() -> None:
+async def test_failed_turn_does_not_affect_the_next_turn() -> None:
     found = await answers(python_agent("moody"), "one", "break", "sleep", "four")
     assert [bool(response.error) for response in found] == [False, True, True, False]
     assert found[1].error == "model_failed: /moody: ConnectionError: the line is dead"
@@ -101,28 +101,26 @@ async def test_an_error_is_a_failed_turn_and_the_next_one_works() -> None:
     assert found[3].response_text == "1 earlier, now: four", "failed turns are not remembered"
 
 
-async def test_a_run_that_waits_for_a_person_is_a_failed_turn_and_the_next_one_works() -> None:
+async def test_run_that_requires_input_is_a_failed_turn() -> None:
     texts = ("Send the report to ann@example.org.", "The lead is Bo. Who is the lead?")
     found = await answers(python_agent("asks_a_person"), *texts)
     assert found[0].error == "input_required: the agent requires input: May it be sent?"
     assert found[1].response_text == "The lead is Bo."
 
 
-async def test_a_run_that_an_agent_rejects_is_a_failed_turn_with_its_reason() -> None:
+async def test_rejected_run_is_a_failed_turn_with_its_reason() -> None:
     found = await answers(python_agent("Choosy"), "Pay the bill.", "Hello.")
     assert found[0].error == "rejected: choosy: not my job"
     assert found[1].response_text == "echo: Hello."
 
 
-async def test_an_agent_that_blocks_for_too_long_has_not_answered_in_time() -> None:
+async def test_agent_that_blocks_the_event_loop_times_out() -> None:
     found = await answers(python_agent("Sleepy"), "Sleep.", "Hello.")
     assert found[0].error == "no answer within 1.0 s"
     assert found[1].response_text == "echo: Hello."
 
 
-def test_a_module_that_fails_while_it_is_imported_is_told_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_import_error_names_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fails_at_import.py").write_text("\nraise RuntimeError('at import')\n")
     (tmp_path / "no_python.py").write_text("x = (\n")
     (tmp_path / "no_tree.py").write_text("import acc\nx = acc.Agent(name='1')\n")
@@ -136,18 +134,18 @@ def test_a_module_that_fails_while_it_is_imported_is_told_with_its_place(
         make_agent("mine", "python:no_tree:x")
 
 
-async def test_every_episode_starts_anew() -> None:
+async def test_every_episode_starts_with_an_empty_session() -> None:
     for _ in range(2):
         found = await answers(python_agent("moody"), "one", "two")
         assert [r.response_text for r in found] == ["0 earlier, now: one", "1 earlier, now: two"]
 
 
-def test_a_memory_that_would_go_from_episode_to_episode_is_refused() -> None:
+def test_memory_object_shared_by_episodes_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="memory of 'assistant' would be shared"):
         python_agent("shared_memory")
 
 
-def test_what_is_no_agent_is_named() -> None:
+def test_object_that_is_no_agent_is_rejected() -> None:
     with pytest.raises(InvalidInput, match="must be an agent"):
         python_agent("none")
 
@@ -161,7 +159,7 @@ async def continued(name: str, whole: list[TurnResult]) -> list[TurnResult]:
 
 
 @pytest.mark.parametrize("name", ["moody", "moody_acc"])
-async def test_a_lone_agent_is_replayed_without_asking_its_model(name: str) -> None:
+async def test_single_agent_is_replayed_without_calling_its_model(name: str) -> None:
     whole = await episode(python_agent(name), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
     before = agents_under_test.mood.asked
@@ -170,7 +168,7 @@ async def test_a_lone_agent_is_replayed_without_asking_its_model(name: str) -> N
     assert [turn.responses for turn in found] == [whole[4].responses]
 
 
-async def test_a_tree_runs_its_turns_again_but_not_one_that_ran_out_of_time() -> None:
+async def test_tree_repeats_recorded_turns_except_timeouts() -> None:
     whole = await episode(python_agent("moody_pair"), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
     found = await continued("moody_pair", whole)
@@ -198,7 +196,7 @@ def whole_run() -> bytes:
 
 @settings(max_examples=10, deadline=None)
 @given(st.floats(0, 1))
-def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
+def test_run_truncated_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
     whole = whole_run()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"

@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_the_rubric_needs_no_configuration() -> None:
+def test_rubric_judge_has_no_configuration() -> None:
     assert CONFIGURATOR.judge("rubric") is None
     assert isinstance(open_judge("rubric", None), RubricJudge)
 
@@ -54,19 +54,19 @@ def test_the_rubric_needs_no_configuration() -> None:
         ("python:acc.testing:verdict", JudgeOptions(), "cannot create"),
     ],
 )
-def test_a_judge_that_cannot_be_is_refused(judge: str, options: JudgeOptions, fault: str) -> None:
+def test_invalid_judge_is_rejected(judge: str, options: JudgeOptions, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
         CONFIGURATOR.judge(judge, options)
 
 
-def test_a_small_local_model_may_not_judge_and_others_may() -> None:
+def test_local_models_are_rejected_as_judges() -> None:
     assert CONFIGURATOR.judge_objection("local")
     assert CONFIGURATOR.judge_objection("local:path.gguf")
     assert not CONFIGURATOR.judge_objection("localai:big")
     assert not CONFIGURATOR.judge_objection("anyone:large")
 
 
-def test_the_temperature_is_pinned_in_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temperature_is_part_of_the_model_name(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def make(name: str) -> ScriptedModel:
@@ -91,7 +91,7 @@ def test_the_temperature_is_pinned_in_the_name(monkeypatch: pytest.MonkeyPatch) 
     assert made[-1] == "local"
 
 
-def test_a_judge_or_a_model_of_ones_own_is_taken() -> None:
+def test_python_judge_and_python_model_are_accepted() -> None:
     assert CONFIGURATOR.judge("python:acc.testing:ScriptedJudge") is None
     assert isinstance(open_judge("python:acc.testing:ScriptedJudge", None), ScriptedJudge)
     found = CONFIGURATOR.judge("python:acc.testing:ScriptedModel", JudgeOptions(votes=2))
@@ -99,7 +99,7 @@ def test_a_judge_or_a_model_of_ones_own_is_taken() -> None:
     assert isinstance(open_judge("python:acc.testing:ScriptedModel", found), ModelJudge)
 
 
-def test_another_prompt_is_another_judge() -> None:
+def test_judge_configuration_contains_a_prompt_digest() -> None:
     one = judge_configuration("any")
     assert one == judge_configuration("any")
     assert len(one.prompts) == 16
@@ -117,7 +117,7 @@ def test_another_prompt_is_another_judge() -> None:
         )
 
 
-async def test_our_own_examples_are_the_default() -> None:
+async def test_shipped_examples_are_the_default() -> None:
     calibration = make_calibration("rubric", None, resources=ModelResources(), cost=CostTracker())
     results = [one async for some in calibration.run(load_calibration_cases()) for one in some]
     assert len(results) >= 400

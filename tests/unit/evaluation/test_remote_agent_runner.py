@@ -37,7 +37,7 @@ async def answers(
     return runner, [await runner.run_turn(turn, {}) for turn in turns]
 
 
-async def test_an_episode_is_one_context_and_each_turn_one_message() -> None:
+async def test_episode_uses_one_context_and_one_message_per_turn() -> None:
     remote = ScriptedRemote("one", "two")
     runner, found = await answers(remote, *queries("a", "b"))
     assert [response.response_text for response in found] == ["one", "two"]
@@ -46,7 +46,7 @@ async def test_an_episode_is_one_context_and_each_turn_one_message() -> None:
     assert found[0].trace == {"context": "context-1"}
 
 
-async def test_an_episode_that_was_cut_off_goes_on_in_its_context() -> None:
+async def test_interrupted_episode_continues_in_its_context() -> None:
     turns = queries("a", "b")
     first = ScriptedRemote("one", "two")
     _, found = await answers(first, *turns)
@@ -70,7 +70,7 @@ async def test_an_episode_that_was_cut_off_goes_on_in_its_context() -> None:
         ),
     ],
 )
-async def test_a_turn_that_fails_is_told_and_the_next_goes_on(
+async def test_failed_remote_turn_has_an_error_and_the_next_turn_continues(
     answer: RemoteAnswer, error: str
 ) -> None:
     remote = ScriptedRemote(answer, "fine")
@@ -79,13 +79,13 @@ async def test_a_turn_that_fails_is_told_and_the_next_goes_on(
     assert remote.canceled == (["t"] if "requires input" in error else [])
 
 
-async def test_a_message_alone_is_an_answer_without_a_footprint() -> None:
+async def test_message_without_task_has_no_memory_tokens() -> None:
     told = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), context_id="c")
     _, (found,) = await answers(ScriptedRemote(told), *queries("a"))
     assert (found.response_text, found.memory_tokens) == ("hi", None)
 
 
-async def test_an_answer_in_data_is_judged_by_its_text() -> None:
+async def test_structured_answer_is_judged_by_its_text() -> None:
     parts = (Part(text="Here:"), Part(data={"n": 1}), Part(raw=b"1", filename="a.png"))
     told = Message(message_id="m", role=Role.AGENT, parts=parts)
     status = TaskStatus(state=TaskState.COMPLETED, message=told)
@@ -109,13 +109,13 @@ async def test_an_answer_in_data_is_judged_by_its_text() -> None:
         ({}, None),
     ],
 )
-def test_a_footprint_is_what_the_server_reports_and_never_a_guess(
+def test_memory_tokens_are_those_that_the_server_reports(
     metadata: dict[str, Any], tokens: int | None
 ) -> None:
     assert footprint(task(metadata=metadata)) == tokens
 
 
-def test_an_address_is_checked_before_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_remote_url_is_rejected_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     (choice,) = make_configurator().agents("theirs=a2a:http://127.0.0.1:8000")
     assert choice.kind == "a2a:http://127.0.0.1:8000"
     monkeypatch.setenv("ACC_TOKEN_THEIRS", "s3cret")

@@ -27,7 +27,7 @@ def faults_of(text: str) -> list[str]:
     return list(scenario_files.scenario_errors(template))
 
 
-def test_a_sound_scenario_has_no_faults() -> None:
+def test_valid_scenario_has_no_errors() -> None:
     assert faults_of(scenario(plain(1), plain(2))) == []
 
 
@@ -96,7 +96,7 @@ def test_a_sound_scenario_has_no_faults() -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_rendered_is_refused_by_turn_and_field(text: str, fault: str) -> None:
+def test_invalid_structure_is_reported_by_turn_and_field(text: str, fault: str) -> None:
     assert any(fault in found for found in faults_of(text)), faults_of(text)
 
 
@@ -126,7 +126,7 @@ FACT = "{field} = [{{ id = 'lead', text = '{text}', values = ['{value}'] }}]\n"
         ),
     ],
 )
-def test_annotations_that_the_query_does_not_bear_out_are_refused(extra: str, fault: str) -> None:
+def test_annotations_that_contradict_the_query_are_reported(extra: str, fault: str) -> None:
     assert any(fault in found for found in faults_of(scenario(plain() + extra)))
 
 
@@ -151,11 +151,11 @@ def test_annotations_that_the_query_does_not_bear_out_are_refused(extra: str, fa
         ),
     ],
 )
-def test_expectations_that_no_agent_could_meet_are_refused(old: str, new: str, fault: str) -> None:
+def test_expectations_that_no_agent_can_meet_are_reported(old: str, new: str, fault: str) -> None:
     assert any(fault in found for found in faults_of(scenario(plain().replace(old, new))))
 
 
-def test_a_fact_or_constraint_cannot_be_set_twice() -> None:
+def test_duplicate_fact_or_constraint_is_reported() -> None:
     fact = FACT.format(field="facts", text="The lead is Bo.", value="Bo")
     rule = "constraints = [{ id = 'k', text = 't', rule = { kind = 'policy' } }]\n"
     faults = faults_of(scenario(plain(1) + fact + rule, plain(2) + fact + rule))
@@ -163,14 +163,14 @@ def test_a_fact_or_constraint_cannot_be_set_twice() -> None:
     assert "turn 2: constraints: 'k' already exists; use amends" in faults
 
 
-def test_one_id_cannot_stand_twice_in_a_turn() -> None:
+def test_duplicate_id_in_a_turn_is_reported() -> None:
     one = "{ id = 'lead', text = 'The lead is Bo.', values = ['Bo'] }"
     assert "turn 1: facts: 'lead' occurs twice" in faults_of(
         scenario(plain() + f"facts = [{one}, {one}]\n")
     )
 
 
-def test_an_unknown_or_unreadable_reference_says_what_there_is(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_unknown_or_unreadable_reference_is_rejected(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InvalidInput, match="it-operations"):
         scenario_files.load_template("it-opera")
     with pytest.raises(InvalidScenario, match="cannot be read"):
@@ -181,7 +181,7 @@ def test_an_unknown_or_unreadable_reference_says_what_there_is(tmp_path) -> None
 
 
 @pytest.mark.parametrize("name", scenario_files.shipped_ids())
-def test_shipped_scenarios_are_sound_and_hold_every_stress_topic(name: str) -> None:
+def test_shipped_scenarios_are_valid_and_have_every_stress_topic(name: str) -> None:
     template = scenario_files.load_template(name)
     assert template.id == name
     assert scenario_files.scenario_errors(template) == ()
@@ -189,7 +189,7 @@ def test_shipped_scenarios_are_sound_and_hold_every_stress_topic(name: str) -> N
     assert {turn.topic for turn in template.turns} == set(StressTopic)
 
 
-def test_four_trades_are_shipped_and_one_of_them_in_japanese_too() -> None:
+def test_shipped_scenarios_cover_four_domains_and_two_languages() -> None:
     templates = [scenario_files.load_template(name) for name in scenario_files.shipped_ids()]
     assert {(t.entry.domain, t.entry.language) for t in templates} == {
         ("it_operations", "en"),
@@ -201,13 +201,13 @@ def test_four_trades_are_shipped_and_one_of_them_in_japanese_too() -> None:
 
 
 @pytest.mark.parametrize("name", scenario_files.shipped_ids())
-def test_six_hundred_episodes_are_six_hundred_different_ones(name: str) -> None:
+def test_different_seeds_give_different_episodes(name: str) -> None:
     template = scenario_files.load_template(name)
     episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(600)}
     assert len(episodes) == 600
 
 
-def test_a_seed_varies_values_phrasing_and_the_order_of_distractors() -> None:
+def test_seed_varies_values_phrasings_and_distractors() -> None:
     template = scenario_files.parse_scenario(
         scenario(
             "[[turns]]\nturn = 1\ntopic = 'setup'\n"
@@ -223,6 +223,6 @@ def test_a_seed_varies_values_phrasing_and_the_order_of_distractors() -> None:
     assert template.render(7) == template.render(7)
 
 
-def test_the_starter_is_a_sound_scenario() -> None:
+def test_starter_is_a_valid_scenario() -> None:
     text = scenario_files.starter_text("my-own")
     assert scenario_files.scenario_errors(scenario_files.parse_scenario(text, "my-own.toml")) == ()
