@@ -242,7 +242,7 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         print_json(msgspec.json.format(msgspec.json.encode(results.summary), indent=2))
     elif not how.quiet:
         _print_results(results)
-    _print_failures(results, was_shown=not (how.json or how.quiet))
+    _print_failures(results, table_printed=not (how.json or how.quiet))
     for name, error in outcome.errors.items():
         print_error(f"episode {name} ended: {error}")
     if outcome.aborted:
@@ -365,7 +365,7 @@ def _has_scores(results: "RunResults") -> bool:
     return False
 
 
-def _print_failures(results: "RunResults", *, was_shown: bool) -> None:
+def _print_failures(results: "RunResults", *, table_printed: bool) -> None:
     """Print failed gates and agents with failed turns; agents only if the table was not shown.
 
     An agent whose turns all failed is always printed.
@@ -376,7 +376,7 @@ def _print_failures(results: "RunResults", *, was_shown: bool) -> None:
     turns = results.summary["turns"] or 1
     counts = {name: agent["failed"] for name, agent in results.summary["agents"].items()}
     for name, failed in counts.items():
-        if failed >= turns or (failed and not was_shown):
+        if failed >= turns or (failed and not table_printed):
             error = results.first_errors.get(name, "")
             message = f"agent {name} failed in {failed} of {turns} turns; first error: {error}"
             print_error(shown(message).plain)

@@ -8,7 +8,7 @@ from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import Value
 
 _MILLION = 1_000_000
-_SMALLEST_SHOWN = 0.0001
+_SMALLEST_AMOUNT = 0.0001
 
 
 class CostCategory(StrEnum):
@@ -175,8 +175,8 @@ def spender(category: CostCategory, agent: str) -> str:
 
 def dollars(amount: float) -> str:
     """Return an amount of US dollars as text; tiny amounts are not shown as 0."""
-    if 0 < amount < _SMALLEST_SHOWN:
-        return f"under ${_SMALLEST_SHOWN}"
+    if 0 < amount < _SMALLEST_AMOUNT:
+        return f"under ${_SMALLEST_AMOUNT}"
     return f"${amount:,.2f}" if amount >= 100 else f"${amount:.4f}"
 
 

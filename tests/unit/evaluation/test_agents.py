@@ -55,10 +55,10 @@ async def test_agent_tree_answers_like_the_built_in_agent(
     built_in, own = make_agent("ours", ours), python_agent(mine)
     for query in queries(*texts):
         expected = await built_in.run_turn(query, {})
-        found = await own.run_turn(query, {})
-        assert found.response_text == expected.response_text
-        assert found.memory_tokens == expected.memory_tokens
-        assert found.trace == {**expected.trace, "agents": ["assistant"]}
+        replies = await own.run_turn(query, {})
+        assert replies.response_text == expected.response_text
+        assert replies.memory_tokens == expected.memory_tokens
+        assert replies.trace == {**expected.trace, "agents": ["assistant"]}
     assert len(texts) == 50
 
 
@@ -72,52 +72,52 @@ async def test_memory_of_a_tree_has_the_sizes_of_the_evaluation() -> None:
 
 
 async def test_trace_of_a_tree_lists_agents_and_tool_calls() -> None:
-    found = await answers(python_agent("tree"), "Who leads the incident?", "The sky is blue.")
-    assert found[0].response_text == "The lead is Mara."
-    assert found[0].trace["agents"] == ["clerk", "speaker"]
+    replies = await answers(python_agent("tree"), "Who leads the incident?", "The sky is blue.")
+    assert replies[0].response_text == "The lead is Mara."
+    assert replies[0].trace["agents"] == ["clerk", "speaker"]
     called = ['clerk: find_lead {"question":"Who leads the incident?"}']
-    assert found[0].trace["tools"] == called
-    assert "ccs" in found[0].trace
-    assert found[1].trace["agents"] == ["other"]
-    assert "tools" not in found[1].trace
+    assert replies[0].trace["tools"] == called
+    assert "ccs" in replies[0].trace
+    assert replies[1].trace["agents"] == ["other"]
+    assert "tools" not in replies[1].trace
 
 
 async def test_agent_without_memory_reports_no_tokens() -> None:
-    (found,) = await answers(python_agent("Echo"), "Hello.")
-    assert found.response_text == "echo: Hello."
-    assert found.memory_tokens is None
+    (replies,) = await answers(python_agent("Echo"), "Hello.")
+    assert replies.response_text == "echo: Hello."
+    assert replies.memory_tokens is None
 
 
 async def test_function_from_query_to_answer_is_an_agent() -> None:
-    (found,) = await answers(python_agent("answer"), "Hello.")
-    assert found.response_text == "heard: Hello."
+    (replies,) = await answers(python_agent("answer"), "Hello.")
+    assert replies.response_text == "heard: Hello."
 
 
 async def test_failed_turn_does_not_affect_the_next_turn() -> None:
-    found = await answers(python_agent("moody"), "one", "break", "sleep", "four")
-    assert [bool(response.error) for response in found] == [False, True, True, False]
-    assert found[1].error == "model_failed: /moody: ConnectionError: the line is dead"
-    assert "no answer within" in found[2].error
-    assert found[3].response_text == "1 earlier, now: four", "failed turns are not remembered"
+    replies = await answers(python_agent("moody"), "one", "break", "sleep", "four")
+    assert [bool(response.error) for response in replies] == [False, True, True, False]
+    assert replies[1].error == "model_failed: /moody: ConnectionError: the line is dead"
+    assert "no answer within" in replies[2].error
+    assert replies[3].response_text == "1 earlier, now: four", "failed turns are not remembered"
 
 
 async def test_run_that_requires_input_is_a_failed_turn() -> None:
     texts = ("Send the report to ann@example.org.", "The lead is Bo. Who is the lead?")
-    found = await answers(python_agent("asks_a_person"), *texts)
-    assert found[0].error == "input_required: the agent requires input: May it be sent?"
-    assert found[1].response_text == "The lead is Bo."
+    replies = await answers(python_agent("asks_a_person"), *texts)
+    assert replies[0].error == "input_required: the agent requires input: May it be sent?"
+    assert replies[1].response_text == "The lead is Bo."
 
 
 async def test_rejected_run_is_a_failed_turn_with_its_reason() -> None:
-    found = await answers(python_agent("Choosy"), "Pay the bill.", "Hello.")
-    assert found[0].error == "rejected: choosy: not my job"
-    assert found[1].response_text == "echo: Hello."
+    replies = await answers(python_agent("Choosy"), "Pay the bill.", "Hello.")
+    assert replies[0].error == "rejected: choosy: not my job"
+    assert replies[1].response_text == "echo: Hello."
 
 
 async def test_agent_that_blocks_the_event_loop_times_out() -> None:
-    found = await answers(python_agent("Sleepy"), "Sleep.", "Hello.")
-    assert found[0].error == "no answer within 1.0 s"
-    assert found[1].response_text == "echo: Hello."
+    replies = await answers(python_agent("Sleepy"), "Sleep.", "Hello.")
+    assert replies[0].error == "no answer within 1.0 s"
+    assert replies[1].response_text == "echo: Hello."
 
 
 def test_import_error_names_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +136,8 @@ def test_import_error_names_file_and_line(tmp_path: Path, monkeypatch: pytest.Mo
 
 async def test_every_episode_starts_with_an_empty_session() -> None:
     for _ in range(2):
-        found = await answers(python_agent("moody"), "one", "two")
-        assert [r.response_text for r in found] == ["0 earlier, now: one", "1 earlier, now: two"]
+        replies = await answers(python_agent("moody"), "one", "two")
+        assert [r.response_text for r in replies] == ["0 earlier, now: one", "1 earlier, now: two"]
 
 
 def test_memory_object_shared_by_episodes_is_rejected() -> None:
@@ -163,16 +163,16 @@ async def test_single_agent_is_replayed_without_calling_its_model(name: str) -> 
     whole = await episode(python_agent(name), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
     before = agents_under_test.mood.asked
-    found = await continued(name, whole)
+    replies = await continued(name, whole)
     assert agents_under_test.mood.asked == before + 1
-    assert [turn.responses for turn in found] == [whole[4].responses]
+    assert [turn.responses for turn in replies] == [whole[4].responses]
 
 
 async def test_tree_repeats_recorded_turns_except_timeouts() -> None:
     whole = await episode(python_agent("moody_pair"), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
-    found = await continued("moody_pair", whole)
-    assert [turn.responses for turn in found] == [whole[4].responses]
+    replies = await continued("moody_pair", whole)
+    assert [turn.responses for turn in replies] == [whole[4].responses]
 
 
 AGENTS = "acc,lone=python:agents_under_test:lone,tree=python:agents_under_test:tree"

@@ -74,10 +74,10 @@ def test_temperature_is_part_of_the_model_name(monkeypatch: pytest.MonkeyPatch) 
         return ScriptedModel()
 
     monkeypatch.setattr(models, "make_model", make)
-    found = CONFIGURATOR.judge("model:host:large", JudgeOptions(votes=3, drives=True))
-    assert found is not None
-    assert (found.model, found.temperature) == ("host:large?temperature=0", 0)
-    assert (found.votes, found.drives) == (3, True)
+    configured = CONFIGURATOR.judge("model:host:large", JudgeOptions(votes=3, drives=True))
+    assert configured is not None
+    assert (configured.model, configured.temperature) == ("host:large?temperature=0", 0)
+    assert (configured.votes, configured.drives) == (3, True)
     own = CONFIGURATOR.judge("model:host:large?seed=1&temperature=0.3")
     assert own is not None
     assert (own.model, own.temperature) == ("host:large?seed=1&temperature=0.3", 0.3)
@@ -94,9 +94,9 @@ def test_temperature_is_part_of_the_model_name(monkeypatch: pytest.MonkeyPatch) 
 def test_python_judge_and_python_model_are_accepted() -> None:
     assert CONFIGURATOR.judge("python:acc.testing:ScriptedJudge") is None
     assert isinstance(open_judge("python:acc.testing:ScriptedJudge", None), ScriptedJudge)
-    found = CONFIGURATOR.judge("python:acc.testing:ScriptedModel", JudgeOptions(votes=2))
-    assert isinstance(found, JudgeConfig)
-    assert isinstance(open_judge("python:acc.testing:ScriptedModel", found), ModelJudge)
+    configured = CONFIGURATOR.judge("python:acc.testing:ScriptedModel", JudgeOptions(votes=2))
+    assert isinstance(configured, JudgeConfig)
+    assert isinstance(open_judge("python:acc.testing:ScriptedModel", configured), ModelJudge)
 
 
 def test_judge_configuration_contains_a_prompt_digest() -> None:

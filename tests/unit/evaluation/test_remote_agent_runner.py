@@ -24,9 +24,14 @@ class Counting:
 
 
 def task(state: TaskState = TaskState.COMPLETED, text: str = "", **fields: Any) -> Task:
-    said = Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),)) if text else None
+    message_text = (
+        Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),)) if text else None
+    )
     return Task(
-        id="t", context_id="context-1", status=TaskStatus(state=state, message=said), **fields
+        id="t",
+        context_id="context-1",
+        status=TaskStatus(state=state, message=message_text),
+        **fields,
     )
 
 
@@ -39,20 +44,20 @@ async def answers(
 
 async def test_episode_uses_one_context_and_one_message_per_turn() -> None:
     remote = ScriptedRemote("one", "two")
-    runner, found = await answers(remote, *queries("a", "b"))
-    assert [response.response_text for response in found] == ["one", "two"]
-    assert {response.agent_name for response in found} == {"theirs"} == {runner.agent_name}
+    runner, replies = await answers(remote, *queries("a", "b"))
+    assert [response.response_text for response in replies] == ["one", "two"]
+    assert {response.agent_name for response in replies} == {"theirs"} == {runner.agent_name}
     assert [message.context_id for message in remote.sent] == ["", "context-1"]
-    assert found[0].trace == {"context": "context-1"}
+    assert replies[0].trace == {"context": "context-1"}
 
 
 async def test_interrupted_episode_continues_in_its_context() -> None:
     turns = queries("a", "b")
     first = ScriptedRemote("one", "two")
-    _, found = await answers(first, *turns)
+    _, replies = await answers(first, *turns)
     remote = ScriptedRemote("two")
     runner = RemoteAgentRunner(agent_name="theirs", remote=remote, ids=Counting())
-    await runner.replay_turn(turns[0], {}, found[0])
+    await runner.replay_turn(turns[0], {}, replies[0])
     await runner.run_turn(turns[1], {})
     assert remote.sent[0] == first.sent[1]
     await runner.replay_turn(turns[0], {}, AgentTurnResponse(agent_name="x", response_text=""))
@@ -74,24 +79,24 @@ async def test_failed_remote_turn_has_an_error_and_the_next_turn_continues(
     answer: RemoteAnswer, error: str
 ) -> None:
     remote = ScriptedRemote(answer, "fine")
-    _, found = await answers(remote, *queries("a", "b"))
-    assert [(r.response_text, r.error) for r in found] == [("", error), ("fine", "")]
+    _, replies = await answers(remote, *queries("a", "b"))
+    assert [(r.response_text, r.error) for r in replies] == [("", error), ("fine", "")]
     assert remote.canceled == (["t"] if "requires input" in error else [])
 
 
 async def test_message_without_task_has_no_memory_tokens() -> None:
-    told = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), context_id="c")
-    _, (found,) = await answers(ScriptedRemote(told), *queries("a"))
-    assert (found.response_text, found.memory_tokens) == ("hi", None)
+    reported = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), context_id="c")
+    _, (replies,) = await answers(ScriptedRemote(reported), *queries("a"))
+    assert (replies.response_text, replies.memory_tokens) == ("hi", None)
 
 
 async def test_structured_answer_is_judged_by_its_text() -> None:
     parts = (Part(text="Here:"), Part(data={"n": 1}), Part(raw=b"1", filename="a.png"))
-    told = Message(message_id="m", role=Role.AGENT, parts=parts)
-    status = TaskStatus(state=TaskState.COMPLETED, message=told)
+    reported = Message(message_id="m", role=Role.AGENT, parts=parts)
+    status = TaskStatus(state=TaskState.COMPLETED, message=reported)
     ended = Task(id="t", context_id="c", status=status)
-    _, found = await answers(ScriptedRemote(told, ended), *queries("a", "b"))
-    assert [response.response_text for response in found] == ['Here:\n{"n":1}'] * 2
+    _, replies = await answers(ScriptedRemote(reported, ended), *queries("a", "b"))
+    assert [response.response_text for response in replies] == ['Here:\n{"n":1}'] * 2
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def plain(n: int = 1) -> str:
     return TURN.format(n=n, q="The lead is Bo. Who is the lead?", e="Bo")
 
 
-def faults_of(text: str) -> list[str]:
+def errors_of(text: str) -> list[str]:
     try:
         template = scenario_files.parse_scenario(text, "mine.toml")
     except InvalidScenario as error:
@@ -28,11 +28,11 @@ def faults_of(text: str) -> list[str]:
 
 
 def test_valid_scenario_has_no_errors() -> None:
-    assert faults_of(scenario(plain(1), plain(2))) == []
+    assert errors_of(scenario(plain(1), plain(2))) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    ("text", "error"),
     [
         ("id = ]", "not TOML: Invalid value (at line 1, column 6)"),
         (HEAD, "Object missing required field `turns`"),
@@ -96,15 +96,15 @@ def test_valid_scenario_has_no_errors() -> None:
         ),
     ],
 )
-def test_invalid_structure_is_reported_by_turn_and_field(text: str, fault: str) -> None:
-    assert any(fault in found for found in faults_of(text)), faults_of(text)
+def test_invalid_structure_is_reported_by_turn_and_field(text: str, error: str) -> None:
+    assert any(error in line for line in errors_of(text)), errors_of(text)
 
 
 FACT = "{field} = [{{ id = 'lead', text = '{text}', values = ['{value}'] }}]\n"
 
 
 @pytest.mark.parametrize(
-    ("extra", "fault"),
+    ("extra", "error"),
     [
         (
             FACT.format(field="facts", text="The lead is Zoe.", value="Zoe"),
@@ -126,12 +126,12 @@ FACT = "{field} = [{{ id = 'lead', text = '{text}', values = ['{value}'] }}]\n"
         ),
     ],
 )
-def test_annotations_that_contradict_the_query_are_reported(extra: str, fault: str) -> None:
-    assert any(fault in found for found in faults_of(scenario(plain() + extra)))
+def test_annotations_that_contradict_the_query_are_reported(extra: str, error: str) -> None:
+    assert any(error in line for line in errors_of(scenario(plain() + extra)))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "fault"),
+    ("old", "new", "error"),
     [
         (
             'expect = ["Bo"]',
@@ -151,21 +151,21 @@ def test_annotations_that_contradict_the_query_are_reported(extra: str, fault: s
         ),
     ],
 )
-def test_expectations_that_no_agent_can_meet_are_reported(old: str, new: str, fault: str) -> None:
-    assert any(fault in found for found in faults_of(scenario(plain().replace(old, new))))
+def test_expectations_that_no_agent_can_meet_are_reported(old: str, new: str, error: str) -> None:
+    assert any(error in line for line in errors_of(scenario(plain().replace(old, new))))
 
 
 def test_duplicate_fact_or_constraint_is_reported() -> None:
     fact = FACT.format(field="facts", text="The lead is Bo.", value="Bo")
     rule = "constraints = [{ id = 'k', text = 't', rule = { kind = 'policy' } }]\n"
-    faults = faults_of(scenario(plain(1) + fact + rule, plain(2) + fact + rule))
-    assert "turn 2: facts: 'lead' already exists; use updates" in faults
-    assert "turn 2: constraints: 'k' already exists; use amends" in faults
+    errors = errors_of(scenario(plain(1) + fact + rule, plain(2) + fact + rule))
+    assert "turn 2: facts: 'lead' already exists; use updates" in errors
+    assert "turn 2: constraints: 'k' already exists; use amends" in errors
 
 
 def test_duplicate_id_in_a_turn_is_reported() -> None:
     one = "{ id = 'lead', text = 'The lead is Bo.', values = ['Bo'] }"
-    assert "turn 1: facts: 'lead' occurs twice" in faults_of(
+    assert "turn 1: facts: 'lead' occurs twice" in errors_of(
         scenario(plain() + f"facts = [{one}, {one}]\n")
     )
 
@@ -218,8 +218,8 @@ def test_seed_varies_values_phrasings_and_distractors() -> None:
         ),
         "mine.toml",
     )
-    seen = {template.render(seed).turns[0].query for seed in range(200)}
-    assert len(seen) == 3 * 2 * 6
+    queries = {template.render(seed).turns[0].query for seed in range(200)}
+    assert len(queries) == 3 * 2 * 6
     assert template.render(7) == template.render(7)
 
 

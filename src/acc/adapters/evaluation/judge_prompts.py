@@ -334,21 +334,21 @@ class UntrustedBlock:
 
 def escape(text: str) -> str:
     """Return text with role markers and hidden characters replaced by visible text."""
-    shown = _HIDDEN_CHARACTERS.sub(
+    escaped = _HIDDEN_CHARACTERS.sub(
         lambda match: f"[U+{ord(match[0]):04X}]", unicodedata.normalize("NFC", text)
     )
-    shown = _substitute(
-        _ROLE_MARKER, shown, lambda match, _: f"({next(filter(None, match.groups()))})"
+    escaped = _substitute(
+        _ROLE_MARKER, escaped, lambda match, _: f"({next(filter(None, match.groups()))})"
     )
-    shown = _substitute(
+    escaped = _substitute(
         _LINE_ROLE,
-        shown,
+        escaped,
         lambda match, text: (
             f"{text[match.start() : match.end(1)]} says{text[slice(*match.span(2))]}"
         ),
     )
     return _substitute(
-        _FAKE_DELIMITER, shown, lambda match, text: f"| {text[slice(*match.span())]}"
+        _FAKE_DELIMITER, escaped, lambda match, text: f"| {text[slice(*match.span())]}"
     )
 
 

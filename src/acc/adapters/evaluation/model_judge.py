@@ -52,11 +52,11 @@ class Scorer:
     async def score(
         self, responses: Sequence[AgentTurnResponse], query: str, memory: QuotedCanonicalMemory
     ) -> tuple[Sheets, Sheets]:
-        """Return the sheets of the given order and of the reversed one, or raise."""
-        given = await self._sheets(responses, query, memory, "given")
+        """Return the sheets of the forward order and of the reversed one, or raise."""
+        forward = await self._sheets(responses, query, memory, "given")
         if not self._both_orders or len(responses) < 2:
-            return given, []
-        return given, await self._sheets(tuple(reversed(responses)), query, memory, "turned")
+            return forward, []
+        return forward, await self._sheets(tuple(reversed(responses)), query, memory, "turned")
 
     async def _sheets(
         self,
@@ -269,16 +269,16 @@ class ModelJudge:
     def _verdict(
         self, name: str, audit: AnswerAudit, scored: tuple[Sheets, Sheets]
     ) -> JudgeAgentEvaluation:
-        given, turned = ([sheet[name] for sheet in sheets] for sheets in scored)
+        forward, backward = ([sheet[name] for sheet in sheets] for sheets in scored)
         # Both orders have the same weight, even if votes failed in one of them.
-        sides = [mean_scores(side) for side in (given, turned) if side]
+        sides = [mean_scores(side) for side in (forward, backward) if side]
         votes = None
-        if self._configuration.votes > 1 or turned:
+        if self._configuration.votes > 1 or backward:
             votes = JudgeVotes(
                 claims=audit.claim_votes,
                 constraints=audit.constraint_votes,
-                scores=tuple(given),
-                reversed_scores=tuple(turned),
+                scores=tuple(forward),
+                reversed_scores=tuple(backward),
             )
         return JudgeAgentEvaluation(
             agent_name=name,
