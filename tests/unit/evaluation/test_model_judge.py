@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -337,8 +338,6 @@ async def test_model_timeout_leaves_the_turn_unscored() -> None:
             await asyncio.sleep(60)
             raise AssertionError
 
-    from dataclasses import replace
-
     configuration = replace(judge_configuration("hanging"), timeout=0.01)
     judge = ModelJudge(Hanging(), configuration=configuration)
     result = await judge.evaluate_turn(query_of("The disk is full."), {}, answers("Yes."))
@@ -346,8 +345,6 @@ async def test_model_timeout_leaves_the_turn_unscored() -> None:
 
 
 async def test_waiting_for_rate_limits_is_no_timeout() -> None:
-    from dataclasses import replace
-
     limiter = Limiter(Limits(requests_per_minute=120))
     for _ in range(120):
         async with limiter.turn(Prompt(query="used up")):
