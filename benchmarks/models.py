@@ -1,6 +1,6 @@
-"""What asking a provider's model through us costs over its own client, and what streams hold.
+"""The CPU time of a call to a provider's model, compared with the provider's own client.
 
-The provider is a stand-in in a process of its own, so that only the asking is measured.
+The provider is a test server in another process, so that only the client side is measured.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 from anthropic import AsyncAnthropic
 from google import genai
 from google.genai.types import GenerateContentConfig, HttpOptions
@@ -25,6 +24,8 @@ from openai import AsyncOpenAI
 from acc.bootstrap.models import make_model
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
+#: Bar for the CPU time of a call, relative to the provider's own client.
+MAX_RATIO = 2.0
 _ROUNDS = 30
 _CALLS = 20
 _STREAMS = 50
@@ -34,15 +35,15 @@ _CLIENTS = {
     "google": "Google's own client",
     "openai": "OpenAI's own client",
 }
-#: Models that are on the list of prices, so that finding the price counts.
+#: Models that are on the price list, so that the price lookup is measured too.
 _OPENAI, _ANTHROPIC, _GOOGLE = "gpt-5.2", "claude-opus-4-8", "gemini-3-pro-preview"
 
 
 @contextmanager
-def stand_in() -> Iterator[str]:
-    """Give the address of a stand-in provider."""
+def provider_server() -> Iterator[str]:
+    """Yield the address of a test server."""
     with subprocess.Popen(
-        [sys.executable, "-m", "acc.testing.stand_in"],
+        [sys.executable, "-m", "acc.testing.providers"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -53,8 +54,8 @@ def stand_in() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def asked_by_us(name: str) -> AsyncIterator[Any]:
-    """Give a model of ours."""
+async def acc_model(name: str) -> AsyncIterator[Any]:
+    """Yield a model of acc."""
     os.environ["BENCH_KEY"] = "none"
     model: Any = make_model(f"{name}{'&' if '?' in name else '?'}key=BENCH_KEY")
     try:
@@ -72,7 +73,7 @@ async def cpu_of(calls: Callable[[], Awaitable[object]]) -> float:
 
 
 def own_clients(root: str, stack: AsyncExitStack) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return how each provider is asked with its own client, by the name of our model for it."""
+    """Return a call of each provider's own client, by the name of our model for it."""
     url = f"{root}/v1"
     openai = AsyncOpenAI(api_key="none", base_url=url, max_retries=0)
     anthropic = AsyncAnthropic(api_key="none", base_url=root, max_retries=0)
@@ -89,7 +90,7 @@ def own_clients(root: str, stack: AsyncExitStack) -> dict[str, Callable[[], Awai
         f"openai-chat:{_OPENAI}@{url}": lambda: openai.chat.completions.create(
             model=_OPENAI, messages=chat
         ),
-        # Anthropic requires max_tokens.
+        # Its client requires max_tokens.
         f"anthropic:{_ANTHROPIC}@{root}?max_tokens=1024": lambda: anthropic.messages.create(
             model=_ANTHROPIC, max_tokens=1024, system=_PROMPT.instruction, messages=user
         ),
@@ -103,37 +104,29 @@ def own_clients(root: str, stack: AsyncExitStack) -> dict[str, Callable[[], Awai
 
 
 async def measure_calls(root: str) -> list[Measurement]:
-    """Ask every provider with its own client, with ours, and bare, each round in another order."""
+    """Call every provider with its own client and with acc, in alternating order."""
     lines: list[Measurement] = []
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(httpx2.AsyncClient())
-        system = {"role": "system", "content": _PROMPT.instruction}
-        body = {"model": "bench", "messages": [system, {"role": "user", "content": _PROMPT.query}]}
-
-        async def bare() -> object:
-            return (await http.post(f"{root}/v1/chat/completions", json=body)).json()
-
         for name, raw in own_clients(root, stack).items():
-            model = await stack.enter_async_context(asked_by_us(name))
+            model = await stack.enter_async_context(acc_model(name))
 
             async def ours(model: Any = model) -> object:
                 return await model.complete(_PROMPT)
 
-            times = await in_turns([raw, ours, bare])
+            times = await alternate([raw, ours])
             provider = name.partition(":")[0]
             client = _CLIENTS[provider.partition("-")[0]]
-            own, more = statistics.median(times[0]), added(times[1], times[0])
-            lines.append(Measurement(f"{provider} with {client}", own, 0, "ms CPU"))
-            lines.append(Measurement(f"{provider} with acc, minus {client}", more, 0.2, "ms CPU"))
-        # The last is asked by the same wire, so that only what is ours differs.
-        bared = added(times[1], times[2])
-        what = f"{provider} with acc, minus the bare HTTP client"
-        lines.append(Measurement(what, bared, 0.2, "ms CPU"))
+            own = statistics.median(times[0])
+            ratio = statistics.median(a / b for a, b in zip(times[1], times[0], strict=True))
+            lines.append(Measurement(f"{provider}, called with {client}", own, 0, "ms CPU"))
+            lines.append(
+                Measurement(f"{provider}, called with acc", ratio, MAX_RATIO, f"x {client}")
+            )
     return lines
 
 
-async def in_turns(calls: list[Callable[[], Awaitable[object]]]) -> list[list[float]]:
-    """Return what every call took in each round, the first of which does not count."""
+async def alternate(calls: list[Callable[[], Awaitable[object]]]) -> list[list[float]]:
+    """Return the time of every call in each round, after a warm-up."""
     times: list[list[float]] = [[] for _ in calls]
     order = list(range(len(calls)))
     for call in calls:
@@ -148,15 +141,10 @@ async def in_turns(calls: list[Callable[[], Awaitable[object]]]) -> list[list[fl
     return times
 
 
-def added(own: list[float], other: list[float]) -> float:
-    """Return how much more one took than another, of the same rounds."""
-    return statistics.median(a - b for a, b in zip(own, other, strict=True))
-
-
 async def measure_streams(url: str) -> list[Measurement]:
-    """Hold 50 streams at once, again and again, and see what memory does."""
+    """Run 50 streams at once repeatedly, and measure the growth of memory."""
     prompt = Prompt(query="Tell me.")
-    async with asked_by_us(f"openai-compatible:bench@{url}") as model:
+    async with acc_model(f"openai-compatible:bench@{url}") as model:
 
         async def one() -> None:
             pieces = [piece async for piece in model.stream(prompt)]
@@ -190,5 +178,5 @@ def resident() -> float:
 
 
 def bench_models() -> list[Measurement]:
-    with stand_in() as root:
+    with provider_server() as root:
         return asyncio.run(measure_calls(root)) + asyncio.run(measure_streams(f"{root}/v1"))

@@ -75,8 +75,8 @@ async def main() -> None:
         )
         result = await Runner(tree).run(user_id="u1", session_id="s1", message=document)
         route = next(event for event in result.events if event.kind is EventKind.ROUTE).detail
-        taken.append((route["to"], route["why"].split()[0]))
-        print(f"{route['why']:>12}: {result.text}")
+        taken.append((route["to"], route["reason"].split()[0]))
+        print(f"{route['reason']:>12}: {result.text}")
 
     assert taken == [
         ("summarize_legal", "rule"),

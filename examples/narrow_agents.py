@@ -69,7 +69,7 @@ async def main() -> None:
         route = next(event for event in other.events if event.kind is EventKind.ROUTE)
         actions.append((one.text, other.text))
         print(f"{message}\n  generic: {one.text}")
-        print(f"  narrow:  {other.text}  ({route.detail['to']}, {route.detail['why']})")
+        print(f"  narrow:  {other.text}  ({route.detail['to']}, {route.detail['reason']})")
 
     assert {generic for generic, _ in actions[2:]} == {"general_response"}
     assert [narrow for _, narrow in actions] == [

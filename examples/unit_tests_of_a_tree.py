@@ -39,7 +39,7 @@ async def test_summary_short_text() -> None:
 async def test_the_model_is_told_the_rules_and_the_question() -> None:
     model = ScriptedModel("はい。")
     await run(Agent(name="a", model=model, instruction="敬語で。"), "元気ですか")
-    assert model.asked[0].instruction == "敬語で。" and model.asked[0].query == "元気ですか"
+    assert model.requests[0].instruction == "敬語で。" and model.requests[0].query == "元気ですか"
 
 
 async def test_summary_missing_required_field() -> None:
@@ -74,7 +74,7 @@ async def test_an_agent_that_never_stops_is_stopped() -> None:
     try:
         await run(Agent(name="a", model=model, tools=[summarize_text]), config=three)
     except AccError as error:
-        assert error.code == "budget_exceeded" and len(model.asked) == 3
+        assert error.code == "budget_exceeded" and len(model.requests) == 3
     else:
         raise AssertionError("it must not end by itself")
 

@@ -275,7 +275,7 @@ def test_every_install_line_names_this_distribution_and_its_extras() -> None:
 def test_the_readme_shows_how_to_install_and_use_a_hosted_model(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "pip install acc-agents\n" in text
-    assert "pip install 'acc-agents[providers]'" in text
+    assert "pip install 'acc-agents[models]'" in text
     assert re.search(r"export [A-Z]+_API_KEY=", text)
     assert re.search(r'model="[a-z]+:[\w.-]+"', text)
 

@@ -1,235 +1,175 @@
 """Evaluate, build and connect agents whose memory stays bounded."""
+# ruff: noqa: I001 - explicit re-exports, grouped by module
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from acc.adapters.evaluation.rubric_judge import RubricJudge
-    from acc.application.agents.base import BaseAgent
-    from acc.application.agents.graph import Edge, GraphAgent
-    from acc.application.agents.llm import Agent, LlmAgent
-    from acc.application.agents.remote import RemoteAgent
-    from acc.application.agents.router import RouterAgent
-    from acc.application.agents.workflow import LoopAgent, ParallelAgent, SequentialAgent
-    from acc.application.memory.acc import AccMemory
-    from acc.application.memory.baselines import OracleMemory, RetrievalMemory, TranscriptMemory
-    from acc.application.runtime.context import RunContext, RunResult
-    from acc.application.tools.mcp import McpToolset
-    from acc.application.tools.tool import AgentTool, FunctionTool, ToolContext, exit_loop, tool
-    from acc.application.use_cases.live_multi_agent_evaluation import (
-        LiveMultiAgentEvaluationUseCase,
+    from acc.adapters.evaluation.rubric_judge import RubricJudge as RubricJudge
+    from acc.application.agents.base import BaseAgent as BaseAgent
+    from acc.application.agents.graph import Edge as Edge, GraphAgent as GraphAgent
+    from acc.application.agents.llm import Agent as Agent, LlmAgent as LlmAgent
+    from acc.application.agents.remote import RemoteAgent as RemoteAgent
+    from acc.application.agents.router import RouterAgent as RouterAgent
+    from acc.application.agents.workflow import (
+        LoopAgent as LoopAgent,
+        ParallelAgent as ParallelAgent,
+        SequentialAgent as SequentialAgent,
     )
-    from acc.bootstrap.agents import Runner
-    from acc.bootstrap.evaluation import make_agent
-    from acc.bootstrap.memory import acc_memory, make_memory
-    from acc.bootstrap.models import ProviderModel
+    from acc.application.memory.acc import AccMemory as AccMemory
+    from acc.application.memory.baselines import (
+        OracleMemory as OracleMemory,
+        RetrievalMemory as RetrievalMemory,
+        TranscriptMemory as TranscriptMemory,
+    )
+    from acc.application.runtime.context import RunContext as RunContext, RunResult as RunResult
+    from acc.application.tools.function_tool import (
+        FunctionTool as FunctionTool,
+        exit_loop as exit_loop,
+        tool as tool,
+    )
+    from acc.application.tools.mcp import McpToolset as McpToolset
+    from acc.application.tools.tool import AgentTool as AgentTool, ToolContext as ToolContext
+    from acc.application.use_cases.live_multi_agent_evaluation import (
+        LiveMultiAgentEvaluationUseCase as LiveMultiAgentEvaluationUseCase,
+    )
+    from acc.bootstrap.agents import Runner as Runner
+    from acc.bootstrap.evaluation import make_agent as make_agent
+    from acc.bootstrap.memory import acc_memory as acc_memory, make_memory as make_memory
+    from acc.bootstrap.models import ProviderModel as ProviderModel
     from acc.domain.errors import (
-        AccError,
-        AgentFailed,
-        BudgetExceeded,
-        InvalidInput,
-        InvalidTree,
-        ModelFailed,
-        ModelOutputInvalid,
-        NoRoute,
-        NothingPending,
-        RemoteFailed,
-        RunTimedOut,
-        SessionBusy,
-        SessionWaiting,
-        StateConflict,
-        StorageFailed,
-        TransferLoop,
+        AccError as AccError,
+        AgentFailed as AgentFailed,
+        BudgetExceeded as BudgetExceeded,
+        InvalidInput as InvalidInput,
+        InvalidTree as InvalidTree,
+        ModelFailed as ModelFailed,
+        ModelOutputInvalid as ModelOutputInvalid,
+        NoRoute as NoRoute,
+        NothingPending as NothingPending,
+        RemoteFailed as RemoteFailed,
+        RunTimedOut as RunTimedOut,
+        SessionBusy as SessionBusy,
+        SessionWaiting as SessionWaiting,
+        StateConflict as StateConflict,
+        StorageFailed as StorageFailed,
+        TransferLoop as TransferLoop,
     )
     from acc.domain.value_objects.approval import (
-        ApprovalDecision,
-        InputAnswer,
-        InputRequest,
-        RequestKind,
-        approve,
-        deny,
+        ApprovalDecision as ApprovalDecision,
+        InputAnswer as InputAnswer,
+        InputRequest as InputRequest,
+        RequestKind as RequestKind,
+        approve as approve,
+        deny as deny,
     )
-    from acc.domain.value_objects.ccs import CompressedCognitiveState
-    from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage
-    from acc.domain.value_objects.evaluation import DriftAudit, HallucinationAudit, OutcomeScores
-    from acc.domain.value_objects.event import Event, EventKind
+    from acc.domain.value_objects.ccs import CompressedCognitiveState as CompressedCognitiveState
+    from acc.domain.value_objects.content import (
+        Part as Part,
+        ToolCall as ToolCall,
+        ToolResult as ToolResult,
+        Usage as Usage,
+    )
+    from acc.domain.value_objects.evaluation import (
+        DriftAudit as DriftAudit,
+        HallucinationAudit as HallucinationAudit,
+        OutcomeScores as OutcomeScores,
+    )
+    from acc.domain.value_objects.event import Event as Event, EventKind as EventKind
     from acc.domain.value_objects.live_evaluation import (
-        AgentTurnResponse,
-        EvaluationTurnQuery,
-        JudgeAgentEvaluation,
-        JudgeTurnResult,
+        AgentTurnResponse as AgentTurnResponse,
+        EvaluationTurnQuery as EvaluationTurnQuery,
+        JudgeAgentEvaluation as JudgeAgentEvaluation,
+        JudgeTurnResult as JudgeTurnResult,
     )
-    from acc.domain.value_objects.memory import Decision, TurnSignal
-    from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
-    from acc.ports.outbound.memory_ports import MemoryPort, MemoryView
-    from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
+    from acc.domain.value_objects.memory import Decision as Decision, TurnSignal as TurnSignal
+    from acc.domain.value_objects.run import (
+        CallContext as CallContext,
+        Grant as Grant,
+        RunConfig as RunConfig,
+        RunStatus as RunStatus,
+    )
+    from acc.ports.outbound.memory_ports import MemoryPort as MemoryPort, MemoryView as MemoryView
+    from acc.ports.outbound.model_ports import (
+        ModelAnswer as ModelAnswer,
+        Prompt as Prompt,
+        PromptMessage as PromptMessage,
+    )
 
-_HOMES = {
-    "AccError": "acc.domain.errors",
-    "AccMemory": "acc.application.memory.acc",
-    "Agent": "acc.application.agents.llm",
-    "AgentFailed": "acc.domain.errors",
-    "AgentTool": "acc.application.tools.tool",
-    "AgentTurnResponse": "acc.domain.value_objects.live_evaluation",
-    "ApprovalDecision": "acc.domain.value_objects.approval",
-    "BaseAgent": "acc.application.agents.base",
-    "BudgetExceeded": "acc.domain.errors",
-    "CallContext": "acc.domain.value_objects.run",
-    "CompressedCognitiveState": "acc.domain.value_objects.ccs",
-    "Decision": "acc.domain.value_objects.memory",
-    "DriftAudit": "acc.domain.value_objects.evaluation",
-    "Edge": "acc.application.agents.graph",
-    "EvaluationTurnQuery": "acc.domain.value_objects.live_evaluation",
-    "Event": "acc.domain.value_objects.event",
-    "EventKind": "acc.domain.value_objects.event",
-    "FunctionTool": "acc.application.tools.tool",
-    "Grant": "acc.domain.value_objects.run",
-    "GraphAgent": "acc.application.agents.graph",
-    "HallucinationAudit": "acc.domain.value_objects.evaluation",
-    "InputAnswer": "acc.domain.value_objects.approval",
-    "InputRequest": "acc.domain.value_objects.approval",
-    "InvalidInput": "acc.domain.errors",
-    "InvalidTree": "acc.domain.errors",
-    "JudgeAgentEvaluation": "acc.domain.value_objects.live_evaluation",
-    "JudgeTurnResult": "acc.domain.value_objects.live_evaluation",
-    "LiveMultiAgentEvaluationUseCase": "acc.application.use_cases.live_multi_agent_evaluation",
-    "LlmAgent": "acc.application.agents.llm",
-    "LoopAgent": "acc.application.agents.workflow",
-    "McpToolset": "acc.application.tools.mcp",
-    "MemoryPort": "acc.ports.outbound.memory_ports",
-    "MemoryView": "acc.ports.outbound.memory_ports",
-    "ModelAnswer": "acc.ports.outbound.model_ports",
-    "ModelFailed": "acc.domain.errors",
-    "ModelOutputInvalid": "acc.domain.errors",
-    "NoRoute": "acc.domain.errors",
-    "NothingPending": "acc.domain.errors",
-    "OracleMemory": "acc.application.memory.baselines",
-    "OutcomeScores": "acc.domain.value_objects.evaluation",
-    "ParallelAgent": "acc.application.agents.workflow",
-    "Part": "acc.domain.value_objects.content",
-    "Prompt": "acc.ports.outbound.model_ports",
-    "PromptMessage": "acc.ports.outbound.model_ports",
-    "ProviderModel": "acc.bootstrap.models",
-    "RemoteAgent": "acc.application.agents.remote",
-    "RemoteFailed": "acc.domain.errors",
-    "RequestKind": "acc.domain.value_objects.approval",
-    "RetrievalMemory": "acc.application.memory.baselines",
-    "RouterAgent": "acc.application.agents.router",
-    "RubricJudge": "acc.adapters.evaluation.rubric_judge",
-    "RunConfig": "acc.domain.value_objects.run",
-    "RunContext": "acc.application.runtime.context",
-    "RunResult": "acc.application.runtime.context",
-    "RunStatus": "acc.domain.value_objects.run",
-    "RunTimedOut": "acc.domain.errors",
-    "Runner": "acc.bootstrap.agents",
-    "SequentialAgent": "acc.application.agents.workflow",
-    "SessionBusy": "acc.domain.errors",
-    "SessionWaiting": "acc.domain.errors",
-    "StateConflict": "acc.domain.errors",
-    "StorageFailed": "acc.domain.errors",
-    "ToolCall": "acc.domain.value_objects.content",
-    "ToolContext": "acc.application.tools.tool",
-    "ToolResult": "acc.domain.value_objects.content",
-    "TranscriptMemory": "acc.application.memory.baselines",
-    "TransferLoop": "acc.domain.errors",
-    "TurnSignal": "acc.domain.value_objects.memory",
-    "Usage": "acc.domain.value_objects.content",
-    "acc_memory": "acc.bootstrap.memory",
-    "approve": "acc.domain.value_objects.approval",
-    "deny": "acc.domain.value_objects.approval",
-    "exit_loop": "acc.application.tools.tool",
-    "make_agent": "acc.bootstrap.evaluation",
-    "make_memory": "acc.bootstrap.memory",
-    "tool": "acc.application.tools.tool",
+#: The public names by the module that defines them. Type checkers use the block above, which
+#: tests/test_public_api.py compares with this table.
+_PUBLIC_NAMES = {
+    "acc.adapters.evaluation.rubric_judge": ("RubricJudge",),
+    "acc.application.agents.base": ("BaseAgent",),
+    "acc.application.agents.graph": ("Edge", "GraphAgent"),
+    "acc.application.agents.llm": ("Agent", "LlmAgent"),
+    "acc.application.agents.remote": ("RemoteAgent",),
+    "acc.application.agents.router": ("RouterAgent",),
+    "acc.application.agents.workflow": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
+    "acc.application.memory.acc": ("AccMemory",),
+    "acc.application.memory.baselines": ("OracleMemory", "RetrievalMemory", "TranscriptMemory"),
+    "acc.application.runtime.context": ("RunContext", "RunResult"),
+    "acc.application.tools.function_tool": ("FunctionTool", "exit_loop", "tool"),
+    "acc.application.tools.mcp": ("McpToolset",),
+    "acc.application.tools.tool": ("AgentTool", "ToolContext"),
+    "acc.application.use_cases.live_multi_agent_evaluation": ("LiveMultiAgentEvaluationUseCase",),
+    "acc.bootstrap.agents": ("Runner",),
+    "acc.bootstrap.evaluation": ("make_agent",),
+    "acc.bootstrap.memory": ("acc_memory", "make_memory"),
+    "acc.bootstrap.models": ("ProviderModel",),
+    "acc.domain.errors": (
+        "AccError",
+        "AgentFailed",
+        "BudgetExceeded",
+        "InvalidInput",
+        "InvalidTree",
+        "ModelFailed",
+        "ModelOutputInvalid",
+        "NoRoute",
+        "NothingPending",
+        "RemoteFailed",
+        "RunTimedOut",
+        "SessionBusy",
+        "SessionWaiting",
+        "StateConflict",
+        "StorageFailed",
+        "TransferLoop",
+    ),
+    "acc.domain.value_objects.approval": (
+        "ApprovalDecision",
+        "InputAnswer",
+        "InputRequest",
+        "RequestKind",
+        "approve",
+        "deny",
+    ),
+    "acc.domain.value_objects.ccs": ("CompressedCognitiveState",),
+    "acc.domain.value_objects.content": ("Part", "ToolCall", "ToolResult", "Usage"),
+    "acc.domain.value_objects.evaluation": ("DriftAudit", "HallucinationAudit", "OutcomeScores"),
+    "acc.domain.value_objects.event": ("Event", "EventKind"),
+    "acc.domain.value_objects.live_evaluation": (
+        "AgentTurnResponse",
+        "EvaluationTurnQuery",
+        "JudgeAgentEvaluation",
+        "JudgeTurnResult",
+    ),
+    "acc.domain.value_objects.memory": ("Decision", "TurnSignal"),
+    "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
+    "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
+    "acc.ports.outbound.model_ports": ("ModelAnswer", "Prompt", "PromptMessage"),
 }
+_MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 
-__all__ = [
-    "AccError",
-    "AccMemory",
-    "Agent",
-    "AgentFailed",
-    "AgentTool",
-    "AgentTurnResponse",
-    "ApprovalDecision",
-    "BaseAgent",
-    "BudgetExceeded",
-    "CallContext",
-    "CompressedCognitiveState",
-    "Decision",
-    "DriftAudit",
-    "Edge",
-    "EvaluationTurnQuery",
-    "Event",
-    "EventKind",
-    "FunctionTool",
-    "Grant",
-    "GraphAgent",
-    "HallucinationAudit",
-    "InputAnswer",
-    "InputRequest",
-    "InvalidInput",
-    "InvalidTree",
-    "JudgeAgentEvaluation",
-    "JudgeTurnResult",
-    "LiveMultiAgentEvaluationUseCase",
-    "LlmAgent",
-    "LoopAgent",
-    "McpToolset",
-    "MemoryPort",
-    "MemoryView",
-    "ModelAnswer",
-    "ModelFailed",
-    "ModelOutputInvalid",
-    "NoRoute",
-    "NothingPending",
-    "OracleMemory",
-    "OutcomeScores",
-    "ParallelAgent",
-    "Part",
-    "Prompt",
-    "PromptMessage",
-    "ProviderModel",
-    "RemoteAgent",
-    "RemoteFailed",
-    "RequestKind",
-    "RetrievalMemory",
-    "RouterAgent",
-    "RubricJudge",
-    "RunConfig",
-    "RunContext",
-    "RunResult",
-    "RunStatus",
-    "RunTimedOut",
-    "Runner",
-    "SequentialAgent",
-    "SessionBusy",
-    "SessionWaiting",
-    "StateConflict",
-    "StorageFailed",
-    "ToolCall",
-    "ToolContext",
-    "ToolResult",
-    "TranscriptMemory",
-    "TransferLoop",
-    "TurnSignal",
-    "Usage",
-    "acc_memory",
-    "approve",
-    "deny",
-    "exit_loop",
-    "make_agent",
-    "make_memory",
-    "tool",
-]
+__all__ = sorted(_MODULES)
 
 
-if not TYPE_CHECKING:  # a type checker shall see the names above and no others
+if not TYPE_CHECKING:  # type checkers use the imports above
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used, so that `import acc` stays cheap."""
-        if name not in _HOMES:
+        """Import a public name on first use, so that `import acc` stays fast."""
+        if name not in _MODULES:
             raise AttributeError(f"module 'acc' has no attribute {name!r}")
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
 

@@ -6,7 +6,7 @@ import pytest
 
 from acc.adapters.memory.bm25 import Bm25EvidenceStore
 from acc.adapters.memory.hybrid import HybridEvidenceStore
-from acc.adapters.models.embeddings import StaticEmbedder
+from acc.adapters.models.static_embeddings import StaticEmbedder
 from acc.bootstrap.memory import MEMORIES, make_memory
 from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
 from acc.ports.outbound.memory_ports import MemoryPort

@@ -167,7 +167,7 @@ def test_an_error_is_one_line_and_status_1() -> None:
     ("arguments", "told"),
     [
         (("run", "shop", "x"), "names no agent"),
-        (("run", "shop:nobody", "x"), "has no 'nobody'"),
+        (("run", "shop:nobody", "x"), "has no attribute 'nobody'"),
         (("run", "shop:broken", "x"), "KeyError: 'colour'"),
         (("run", "shop:refused", "x"), "max_iterations"),
         (("run", "nowhere:x", "x"), "cannot import"),
@@ -409,13 +409,13 @@ def test_graph_draws_mermaid_or_svg(tmp_path: Path) -> None:
 def test_check_tells_what_is_wrong_and_how_to_mend_it() -> None:
     done = run("check", "shop:faulty")
     assert done.returncode == 1
-    assert "reader: its instruction asks for {notes}, and nobody writes it" in done.stdout
-    assert "fix: ask for the whole answer, {order}" in done.stdout
+    assert "reader: its instruction uses {notes}, and no agent writes it" in done.stdout
+    assert "fix: use the whole answer, {order}" in done.stdout
     assert "高権限アクション" in done.stdout
     assert done.stdout.splitlines()[-1] == "3 problems, 2 warnings"
     report = json.loads(run("check", "shop:faulty", "--json").stdout)
-    assert report["verdict"] == "problem"
-    assert [rule["verdict"] for rule in report["rules"]].count("problem") == 3
+    assert report["severity"] == "problem"
+    assert [rule["severity"] for rule in report["rules"]].count("problem") == 3
 
 
 def test_check_passes_a_sound_tree_and_fits_a_narrow_terminal() -> None:

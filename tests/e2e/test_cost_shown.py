@@ -8,8 +8,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 from terminal import Terminal
 
-from acc.testing.replies import Reply
-from acc.testing.stand_in import ProviderStandIn
+from acc.testing.providers import ProviderServer, Reply
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 
@@ -19,7 +18,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Return a run that cost something, and what its terminal showed meanwhile."""
     home = tmp_path_factory.mktemp("cost")
     reply = Reply(text="The window is 30 minutes.", delay=0.2, tokens=(1_000, 100, 0))
-    with ProviderStandIn(*[reply] * 100) as server, pytest.MonkeyPatch.context() as patch:
+    with ProviderServer(*[reply] * 100) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "110")
         model = f"openai-compatible:long-name-of-a-model@{server.url}"
         arguments = ["eval", "--scenario", "it-operations-ja", "--turns", "4", "--episodes", "1"]

@@ -120,7 +120,7 @@ async def chat(runner: Runner) -> None:
         beside = Runner(agent, services=runner.services)
         for word in WORDS:
             await beside.run(user_id="ann", session_id=memory, message=word)
-        for prompt in model.asked:
+        for prompt in model.requests:
             tell(memory=memory, query=prompt.query, shown=prompt.memory)
 
 

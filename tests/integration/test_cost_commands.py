@@ -18,8 +18,7 @@ import pytest
 
 from acc.bootstrap.memory import token_counter
 from acc.cli import run as acc
-from acc.testing.replies import Asked, Reply, fail, fitting, say
-from acc.testing.stand_in import ProviderStandIn
+from acc.testing.providers import ProviderRequest, ProviderServer, Reply, example_for, fail, say
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
@@ -49,9 +48,9 @@ class Other:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderStandIn]:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderServer]:
     """Return a stand-in that everything here asks."""
-    with ProviderStandIn() as running:
+    with ProviderServer() as running:
         for name, value in running.environment("a-key").items():
             monkeypatch.setenv(name, value)
         for name in ("ACC_MODEL_CACHE", "ACC_AGENT_MODEL", "ACC_COMPRESSOR_MODEL"):
@@ -61,14 +60,14 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Provider
         yield running
 
 
-def names(server: ProviderStandIn) -> dict[str, str]:
+def names(server: ProviderServer) -> dict[str, str]:
     """Return the models of the three parts, each with a server's model of its own."""
     return {
         part: f"openai-compatible:{part}@{server.url}" for part in ("agent", "compressor", "judge")
     }
 
 
-def parts_of(server: ProviderStandIn) -> tuple[str, ...]:
+def parts_of(server: ProviderServer) -> tuple[str, ...]:
     """Return the arguments for a run with a model in every part, each with its price."""
     found = names(server)
     return (
@@ -83,19 +82,19 @@ def spent(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{row['part']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
 
 
-def asked_of(server: ProviderStandIn) -> dict[str, int]:
+def asked_of(server: ProviderServer) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for asked in server.asked:
+    for asked in server.requests:
         counts[asked.model] = counts.get(asked.model, 0) + 1
     return counts
 
 
-def scored(asked: Asked) -> Reply:
+def scored(asked: ProviderRequest) -> Reply:
     """Return a usable answer of every part: facts out of the query, a sheet of all answers."""
     schema = asked.body.get("response_format", {}).get("json_schema", {}).get("schema")
     if schema is None:
         return say("The rollback window is 30 minutes, as was said. " * 6)
-    answer = fitting(schema)
+    answer = example_for(schema)
     if "facts" in answer and "That cannot be used" not in asked.text:
         text = "\n".join(_texts(asked.body))
         query = re.findall(r"<<\w+ query>>\n(.*?)\n<<\w+ end>>", text, re.S)[-1]
@@ -109,12 +108,12 @@ def scored(asked: Asked) -> Reply:
 
 
 def fitting_fact(schema: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = fitting(schema["properties"]["facts"]["items"], schema)
+    found: dict[str, Any] = example_for(schema["properties"]["facts"]["items"], schema)
     return found
 
 
 def test_tokens_and_money_are_split_by_agent_compressor_and_judge(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [scored] * 100
     out = tmp_path / "run"
@@ -145,7 +144,7 @@ def test_tokens_and_money_are_split_by_agent_compressor_and_judge(
 
 
 def test_answers_from_the_cache_cost_nothing_and_no_part_asks_again(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [scored] * 100
     arguments = ["eval", *SMALL, *ALONE, *parts_of(server), "--cache", str(tmp_path / "cache")]
@@ -169,7 +168,7 @@ def test_answers_from_the_cache_cost_nothing_and_no_part_asks_again(
 
 
 def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, *ALONE, "--agents", "baseline,acc", "--model", model]
@@ -197,7 +196,7 @@ def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
 
 
 def test_a_limit_that_the_last_turn_reaches_does_not_make_a_whole_run_an_unfinished_one(
-    server: ProviderStandIn, tmp_path: Path
+    server: ProviderServer, tmp_path: Path
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
@@ -206,7 +205,7 @@ def test_a_limit_that_the_last_turn_reaches_does_not_make_a_whole_run_an_unfinis
     assert server.count == 4
 
 
-def test_workers_stop_at_the_limit_total(server: ProviderStandIn, tmp_path: Path) -> None:
+def test_workers_stop_at_the_limit_together(server: ProviderServer, tmp_path: Path) -> None:
     model = f"openai-compatible:q@{server.url}"
     command = [sys.executable, "-m", "acc", "eval", "--scenario", "it-operations"]
     command += ["--episodes", "4", "--turns", "20", "--workers", "2", "--agents", "acc"]
@@ -226,7 +225,7 @@ def environment() -> dict[str, str]:
 
 
 def test_what_was_spent_survives_a_kill_in_the_middle_of_a_turn(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, *ALONE, "--agents", "baseline,acc", "--model", model]
@@ -257,7 +256,7 @@ def wait_for(is_so: Callable[[], bool], timeout: float = 60) -> None:
 
 
 def test_a_limit_that_could_not_be_kept_is_refused_with_what_to_do(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, "--model", model]
@@ -278,7 +277,7 @@ def test_a_limit_that_could_not_be_kept_is_refused_with_what_to_do(
 
 
 def test_a_call_without_a_price_ends_a_run_with_a_limit(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     server.script = [say("untold", tokens=(0, 0, 0))]
@@ -289,7 +288,7 @@ def test_a_call_without_a_price_ends_a_run_with_a_limit(
 
 
 def test_a_price_that_is_not_known_is_told_and_a_failed_call_is_counted(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [fail(400, "no"), say("yes")]
     model = f"openai-compatible:q@{server.url}"
@@ -298,7 +297,7 @@ def test_a_price_that_is_not_known_is_told_and_a_failed_call_is_counted(
 
 
 def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
-    server: ProviderStandIn,
+    server: ProviderServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -327,7 +326,7 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
 
 
 def test_a_model_of_your_own_that_judges_is_counted_too(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--out", "run", "--json"]
     acc([*arguments, "--judge", "python:acc.testing:ScriptedModel"])
@@ -337,7 +336,7 @@ def test_a_model_of_your_own_that_judges_is_counted_too(
 
 
 def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
-    server: ProviderStandIn,
+    server: ProviderServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -360,7 +359,7 @@ def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
 
 @pytest.mark.parametrize("turns", ["6", "24"])
 def test_what_is_really_sent_lies_within_the_estimate(
-    turns: str, server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+    turns: str, server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = names(server)
     arguments = ["eval", "--scenario", "it-operations", "--episodes", "1", "--turns", turns]
@@ -372,7 +371,7 @@ def test_what_is_really_sent_lies_within_the_estimate(
     assert acc(arguments) == 0
     count = token_counter().count
     sent = dict.fromkeys(found, 0)
-    for asked in server.asked:
+    for asked in server.requests:
         sent[asked.model] += sum(count(text) for text in _texts(asked.body))
     calls = asked_of(server)
     for part, agent_parts in _by_part(plan).items():
@@ -399,7 +398,7 @@ def _texts(body: Any) -> Iterator[str]:
 
 
 def test_a_plan_of_a_run_that_was_begun_is_of_what_is_left(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = f"openai-compatible:q@{server.url}"
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
@@ -416,7 +415,7 @@ def test_a_plan_of_a_run_that_was_begun_is_of_what_is_left(
 
 
 def test_a_run_without_a_model_of_a_provider_says_nothing_of_cost(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert acc(["eval", *SMALL, *ALONE, "--max-cost", "1", "--out", "run"]) == 0
     shown = capsys.readouterr()

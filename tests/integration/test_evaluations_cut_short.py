@@ -12,21 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from acc.testing.replies import say
-from acc.testing.stand_in import ProviderStandIn
+from acc.testing.providers import ProviderServer, say
 
 ANSWER = "The rollback window is 30 minutes."
 
 
 @pytest.fixture
-def server() -> Iterator[ProviderStandIn]:
-    with ProviderStandIn(keep=False) as running:
+def server() -> Iterator[ProviderServer]:
+    with ProviderServer(record=False) as running:
         # Slow from the second turn on, so that there is time to end it there.
         running.script = [*[say(ANSWER)] * 4, *[say(ANSWER, delay=3)] * 100]
         yield running
 
 
-def command(server: ProviderStandIn, run: Path) -> list[str]:
+def command(server: ProviderServer, run: Path) -> list[str]:
     model = f"openai-compatible:m@{server.url}"
     options = ["--scenario", "it-operations", "--episodes", "2", "--turns", "5", "--workers", "2"]
     options += ["--agents", "baseline,acc", "--model", model, "--out", str(run), "--quiet"]
@@ -37,7 +36,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def run_to_its_end(server: ProviderStandIn, run: Path) -> dict[str, bytes]:
+def run_to_its_end(server: ProviderServer, run: Path) -> dict[str, bytes]:
     """Return the records of a run that nobody disturbs any more."""
     done = subprocess.run(  # noqa: S603 - our own command
         command(server, run), env=environment(), timeout=120, capture_output=True, check=False
@@ -48,7 +47,7 @@ def run_to_its_end(server: ProviderStandIn, run: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_bytes(
-    server: ProviderStandIn, tmp_path: Path, number: signal.Signals
+    server: ProviderServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     cut = tmp_path / "cut"
     process = subprocess.Popen(  # noqa: S603 - our own command
@@ -56,12 +55,12 @@ def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_byte
     )
     deadline = time.monotonic() + 60
     # Turns are behind them, and both workers wait for answers.
-    while server.count < 6 or server.open_now < 4:
+    while server.count < 6 or server.open_requests < 4:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    while server.open_now:
+    while server.open_requests:
         time.sleep(0.01)
     time.sleep(0.5)
     server.script = [say(ANSWER)] * 1000
@@ -78,7 +77,7 @@ def test_a_run_with_workers_that_is_ended_during_a_call_goes_on_to_the_same_byte
 def test_a_run_whose_judge_stands_in_a_long_line_tells_so_and_can_be_stopped(
     tmp_path: Path,
 ) -> None:
-    with ProviderStandIn() as server:
+    with ProviderServer() as server:
         # One call of each worker goes out at once, and the next in almost an hour.
         judge = f"model:openai-compatible:j@{server.url}?requests_per_minute=0.02"
         options = ["--scenario", "it-operations", "--episodes", "3", "--workers", "3"]
@@ -91,12 +90,12 @@ def test_a_run_whose_judge_stands_in_a_long_line_tells_so_and_can_be_stopped(
         )
         with process:
             assert process.stderr is not None
-            told = next(line for line in process.stderr if "held back" in line)
+            told = next(line for line in process.stderr if "rate limit of" in line)
             began = time.monotonic()
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
             took = time.monotonic() - began
-    assert re.search(r"is held back by its limits: a call waits (29\d\d|3000) s for its turn", told)
+    assert re.search(r"rate limit of .*: a call waits (29\d\d|3000) s", told)
     assert process.returncode == 130
     assert "repeat the command to continue" in errors
     assert took < 14  # and not five seconds for each worker

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from acc.cli import run as acc
-from acc.testing.replies import fail, say
-from acc.testing.stand_in import ProviderStandIn
+from acc.testing.providers import ProviderServer, fail, say
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
@@ -18,8 +17,8 @@ SMALL = ("--scenario", "it-operations", "--turns", "3", "--episodes", "2", "--ag
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderStandIn]:
-    with ProviderStandIn() as running:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderServer]:
+    with ProviderServer() as running:
         for name in ("ACC_MODEL_CACHE", "ACC_AGENT_MODEL", "ACC_COMPRESSOR_MODEL"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("NO_COLOR", "1")
@@ -34,7 +33,7 @@ def turns(run: str = "run") -> int:
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("part", ["--model", "--compressor", "--judge"])
 def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], part: str, workers: str
+    server: ProviderServer, capsys: pytest.CaptureFixture[str], part: str, workers: str
 ) -> None:
     name = f"openai-compatible:m@{server.url}"
     chosen = f"model:{name}" if part == "--judge" else name
@@ -42,7 +41,7 @@ def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
     server.script = [fail(401, "no such key")] * 100
     assert acc(command) == 1
     told = capsys.readouterr()
-    assert "it wants a key: set OPENAI_COMPATIBLE_API_KEY (401)" in told.err
+    assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in told.err
     assert "repeat the command to continue" in told.err
     assert "$0.0000" not in told.out
     assert turns() == 0
@@ -54,13 +53,13 @@ def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
 
 
 def test_what_was_recorded_before_a_mistake_stays(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = f"openai-compatible:m@{server.url}"
     command = ["eval", *SMALL, "--model", name, "--out", "run", "--workers", "1", "--quiet"]
     server.script = [say("30 minutes."), fail(404, "no such model")]
     assert acc(command) == 1
-    assert "it has no such model" in capsys.readouterr().err
+    assert "the model does not exist" in capsys.readouterr().err
     before = Path("run/episodes/it-operations.000000.jsonl").read_bytes()
     assert turns() == 1
     assert acc(command) == 0
@@ -69,7 +68,7 @@ def test_what_was_recorded_before_a_mistake_stays(
 
 
 def test_a_missing_key_ends_a_run_whose_cache_does_not_hold_the_answers(
-    server: ProviderStandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -80,7 +79,7 @@ def test_a_missing_key_ends_a_run_whose_cache_does_not_hold_the_answers(
 
 
 def test_a_run_without_any_score_is_not_a_success(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [fail(400, "this server takes no questions")] * 100
     name = f"openai-compatible:m@{server.url}"
@@ -91,7 +90,7 @@ def test_a_run_without_any_score_is_not_a_success(
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_cost_that_cannot_be_kept_ends_a_run_and_is_no_agents_fault(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], workers: str
+    server: ProviderServer, capsys: pytest.CaptureFixture[str], workers: str
 ) -> None:
     name = f"openai-compatible:m@{server.url}"
     command = ["eval", *SMALL, "--model", name, "--out", "run", "--workers", workers, "--quiet"]

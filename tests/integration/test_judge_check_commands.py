@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from acc.cli import run as acc
-from acc.testing.replies import Asked, Reply, fail, fitting, say
-from acc.testing.stand_in import ProviderStandIn
+from acc.testing.providers import ProviderRequest, ProviderServer, Reply, example_for, fail, say
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:open_binary is deprecated:DeprecationWarning")
@@ -30,9 +29,9 @@ METRICS = ("relevance", "answer_quality", "instruction_following", "coherence")
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderStandIn]:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ProviderServer]:
     """Return a stand-in that everything here asks."""
-    with ProviderStandIn() as running:
+    with ProviderServer() as running:
         for name, value in running.environment("a-key").items():
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("ACC_MODEL_CACHE", raising=False)
@@ -42,9 +41,9 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Provider
         yield running
 
 
-def judged(asked: Asked) -> Reply:
+def judged(asked: ProviderRequest) -> Reply:
     """Return an answer that can be used: nothing was stated, nothing claimed, sevens for all."""
-    answer = fitting(asked.body["response_format"]["json_schema"]["schema"])
+    answer = example_for(asked.body["response_format"]["json_schema"]["schema"])
     if "scores" in answer:
         answer = {"scores": [{"answer": "Answer 1", **dict.fromkeys(METRICS, 7)}]}
     else:
@@ -53,7 +52,7 @@ def judged(asked: Asked) -> Reply:
 
 
 def test_a_check_tells_what_it_cost_and_asks_nothing_again_that_it_has_kept(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [judged] * 20
     model = f"openai-compatible:judge@{server.url}"
@@ -62,48 +61,48 @@ def test_a_check_tells_what_it_cost_and_asks_nothing_again_that_it_has_kept(
     assert acc(words) == 0
     first = capsys.readouterr()
     # Two readings, an audit and scores for each case, 11 tokens read by each call.
-    assert len(server.asked) == 8
+    assert len(server.requests) == 8
     assert "$0.0088 spent (judge $0.0088; 88 tokens in, 56 out)" in first.err
     assert acc(words) == 0
     second = capsys.readouterr()
-    assert len(server.asked) == 8
+    assert len(server.requests) == 8
     assert second.out == first.out
     assert "8 answers from the cache" in second.err
 
 
-@pytest.mark.parametrize(("status", "why"), [(401, "key"), (404, "no such model")])
+@pytest.mark.parametrize(("status", "why"), [(401, "key"), (404, "the model does not exist")])
 def test_a_model_that_will_never_answer_is_asked_once(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], status: int, why: str
+    server: ProviderServer, capsys: pytest.CaptureFixture[str], status: int, why: str
 ) -> None:
     server.script = [fail(status, "no")] * 300
     model = f"openai-compatible:judge@{server.url}"
     assert acc(["judge", "check", "--judge", f"model:{model}"]) == 1
     shown = capsys.readouterr()
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert shown.out == ""
     assert why in shown.err
     assert "spent" not in shown.err
 
 
 def test_a_missing_key_is_told_before_anybody_is_asked(
-    server: ProviderStandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     assert acc(["judge", "check", "--judge", "model:openai:gpt-5.2"]) == 2
     assert "OPENAI_API_KEY" in capsys.readouterr().err
-    assert not server.asked
+    assert not server.requests
 
 
 @pytest.mark.parametrize("option", [("--price", "x=1/1"), ("--max-cost", "1")])
 def test_money_for_a_judge_without_a_model_is_refused(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str], option: tuple[str, str]
+    server: ProviderServer, capsys: pytest.CaptureFixture[str], option: tuple[str, str]
 ) -> None:
     assert acc(["judge", "check", *option]) == 2
     assert f"{option[0]} requires a model judge" in capsys.readouterr().err
 
 
 def test_a_check_stops_when_its_money_is_spent_and_goes_on_with_more(
-    server: ProviderStandIn, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.script = [judged] * 20
     model = f"openai-compatible:judge@{server.url}"
@@ -113,15 +112,15 @@ def test_a_check_stops_when_its_money_is_spent_and_goes_on_with_more(
     words += ["--price", f"{model}=100/0", "--cache", "kept"]
     assert acc([*words, "--max-cost", "0.001"]) == 4
     shown = capsys.readouterr()
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
     assert "the cost of $0.0044 has reached --max-cost $0.0010" in shown.err
     assert "1 cases were not judged" in shown.err
     assert acc([*words, "--max-cost", "0.0044"]) == 0
-    assert len(server.asked) == 8
+    assert len(server.requests) == 8
 
 
 def test_a_file_that_is_no_toml_is_told_what_is_wanted(
-    server: ProviderStandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ProviderServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.jsonl").write_text('{"id": "a"}\n', encoding="utf-8")
     assert acc(["judge", "check", "x.jsonl"]) == 2

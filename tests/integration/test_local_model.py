@@ -1,4 +1,4 @@
-"""The local model for real: a llama.cpp server that loads the small model and answers."""
+"""The local model with a real llama.cpp server."""
 
 import asyncio
 import gc
@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
 from acc import Agent, ModelFailed, Prompt, Runner, RunResult, tool
-from acc.adapters.local_models.choice import parse_local
-from acc.adapters.local_models.model import LocalModel
+from acc.adapters.models.local import LocalModel
+from acc.adapters.models.names import parse_local_name
 from acc.bootstrap.agents import threads
-from acc.bootstrap.local_models import make_local_model
+from acc.bootstrap.models import make_local_model
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import ModelAnswer, ToolSpec
 
@@ -32,12 +32,12 @@ LONG = "Count from one to one hundred, and say something about each number."
 
 
 def local(name: str = SMALL) -> LocalModel:
-    return LocalModel(parse_local(name), threads=threads())
+    return LocalModel(parse_local_name(name), threads=threads())
 
 
 @pytest.fixture(scope="module", autouse=True)
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give this file a folder, and so servers, of its own; its processes inherit it."""
+    """Give this file a directory, and so servers, of its own."""
     folder = tmp_path_factory.mktemp("runtime")
     before = os.environ.get("XDG_RUNTIME_DIR")
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
@@ -66,7 +66,7 @@ def servers(folder: Path) -> list[int]:
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"local_models.server" in command and str(folder).encode() in command:
+        if b"models.local_server" in command and str(folder).encode() in command:
             found.append(int(entry.name))
     return found
 
@@ -87,7 +87,7 @@ def eventually(holds: Any, patience: float = 15.0) -> bool:
 async def slots_of(model: LocalModel) -> list[dict[str, Any]]:
     address = model._lease.address()
     headers = {"Authorization": f"Bearer {address.key}"}
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False) as client:
         found: list[dict[str, Any]] = (
             await client.get(f"{address.url}/slots", headers=headers)
         ).json()
@@ -101,12 +101,12 @@ async def is_busy(model: LocalModel) -> bool:
 async def seconds_until_idle(model: LocalModel) -> float:
     began = time.monotonic()
     while await is_busy(model):
-        assert time.monotonic() - began < 10, "the server goes on although nobody listens"
+        assert time.monotonic() - began < 10, "the server continues although nobody reads"
         await asyncio.sleep(0.02)
     return time.monotonic() - began
 
 
-async def test_an_answer_comes_in_pieces_and_at_the_end_as_a_whole(model: LocalModel) -> None:
+async def test_stream_yields_pieces_and_then_the_response(model: LocalModel) -> None:
     found = [piece async for piece in model.stream(Prompt(query="Name three colours."))]
     *pieces, answer = found
     assert isinstance(answer, ModelAnswer)
@@ -117,7 +117,7 @@ async def test_an_answer_comes_in_pieces_and_at_the_end_as_a_whole(model: LocalM
     assert 20 < answer.usage.input_tokens < 60
 
 
-async def test_the_same_prompt_has_the_same_answer(model: LocalModel) -> None:
+async def test_same_request_has_the_same_response(model: LocalModel) -> None:
     prompt = Prompt(query="Name three animals.", instruction="Be brief.", memory="I am Mio.")
     first = await model.complete(prompt)
     await model.complete(Prompt(query="Something else."))
@@ -130,7 +130,7 @@ class City(msgspec.Struct, forbid_unknown_fields=True):
     people: int
 
 
-async def test_an_answer_fits_its_schema_five_times_in_a_row() -> None:
+async def test_response_matches_its_schema_five_times() -> None:
     model = local("local?context=2048&max_tokens=100")
     schema = msgspec.json.schema(City)
     for place in ("Osaka", "Paris", "a village", "東京", "Lagos"):
@@ -141,7 +141,7 @@ async def test_an_answer_fits_its_schema_five_times_in_a_row() -> None:
     model.release()
 
 
-async def test_who_stops_listening_stops_the_server_at_work() -> None:
+async def test_closed_stream_stops_the_server() -> None:
     model = local("local?context=2048&max_tokens=1500")
     pieces: Any = model.stream(Prompt(query=ENDLESS))
     await anext(pieces)
@@ -159,7 +159,7 @@ async def test_who_stops_listening_stops_the_server_at_work() -> None:
     model.release()
 
 
-async def test_two_are_answered_at_once_and_more_wait_their_turn(model: LocalModel) -> None:
+async def test_two_requests_run_at_once_and_others_wait(model: LocalModel) -> None:
     busiest = 0
     answers: list[ModelAnswer] = []
 
@@ -181,7 +181,7 @@ async def test_two_are_answered_at_once_and_more_wait_their_turn(model: LocalMod
     assert all(answer.text for answer in answers)
 
 
-async def test_japanese_comes_in_and_out_in_whole_characters(model: LocalModel) -> None:
+async def test_japanese_is_streamed_in_whole_characters(model: LocalModel) -> None:
     prompt = Prompt(
         query="日本の首都はどこですか。", memory="利用者は澪さんです。", instruction="短く。"
     )
@@ -191,13 +191,13 @@ async def test_japanese_comes_in_and_out_in_whole_characters(model: LocalModel) 
     assert "\ufffd" not in "".join(map(str, pieces[:-1]))
 
 
-async def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(model: LocalModel) -> None:
-    with pytest.raises(ModelFailed, match=r"prompt has 3\d\d\d tokens and its window only 2048"):
+async def test_too_long_request_error_has_both_sizes(model: LocalModel) -> None:
+    with pytest.raises(ModelFailed, match=r"prompt has 3\d\d\d tokens, the context 2048"):
         await model.complete(Prompt(query="word " * 3000))
     assert (await model.complete(Prompt(query="Hello."))).text
 
 
-async def test_tools_are_left_out_with_a_word_in_the_log_once(
+async def test_tools_are_left_out_and_logged_once(
     model: LocalModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     weather = ToolSpec(name="weather", description="Tell the weather.")
@@ -206,16 +206,16 @@ async def test_tools_are_left_out_with_a_word_in_the_log_once(
         assert answer.text
         assert not answer.calls
     assert [r.message for r in caplog.records if "tools" in r.message] == [
-        "local cannot call tools: it answers without them"
+        "local cannot call tools: they are left out"
     ]
 
 
-async def test_the_server_wants_its_key_and_only_its_user_can_read_it(
+async def test_server_requires_its_key_and_files_are_private(
     model: LocalModel, runtime: Path
 ) -> None:
     address = model._lease.address()
     assert address.url.startswith("http://127.0.0.1:")
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False) as client:
         refused = await client.post(f"{address.url}/v1/chat/completions", json={"messages": []})
     assert refused.status_code == 401
     assert address.key not in repr(address)
@@ -225,7 +225,7 @@ async def test_the_server_wants_its_key_and_only_its_user_can_read_it(
     assert not any(address.key in command_of(pid) for pid in servers(runtime))
 
 
-# --- whose server it is --------------------------------------------------------------------------
+# Sharing a server
 
 
 def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
@@ -237,7 +237,7 @@ def user(what: str, name: str = SMALL) -> "subprocess.Popen[str]":
     )
 
 
-def heard(process: "subprocess.Popen[str]") -> dict[str, Any]:
+def read_message(process: "subprocess.Popen[str]") -> dict[str, Any]:
     assert process.stdout is not None
     found: dict[str, Any] = json.loads(process.stdout.readline())
     return found
@@ -249,18 +249,18 @@ def ended(process: "subprocess.Popen[str]", status: int) -> None:
     assert process.returncode == status
 
 
-async def test_a_second_process_uses_the_same_server(model: LocalModel, runtime: Path) -> None:
+async def test_second_process_uses_the_same_server(model: LocalModel, runtime: Path) -> None:
     await model.complete(Prompt(query="Hello."))
     before = servers(runtime)
     process = user("answer")
-    assert heard(process)["url"] == model._lease.address().url
+    assert read_message(process)["url"] == model._lease.address().url
     assert servers(runtime) == before
     process.communicate("\n", timeout=20)
     assert process.returncode == 0
     assert (await model.complete(Prompt(query="Hello."))).text
 
 
-async def test_three_at_the_same_moment_start_one_server(runtime: Path) -> None:
+async def test_three_concurrent_models_start_one_server(runtime: Path) -> None:
     name = "local?context=512&max_tokens=4"
     models = [local(name) for _ in range(3)]
     before = servers(runtime)
@@ -274,13 +274,13 @@ async def test_three_at_the_same_moment_start_one_server(runtime: Path) -> None:
     assert eventually(lambda: set(servers(runtime)) <= set(before))
 
 
-def test_a_server_outlives_its_starter_for_another_and_ends_with_the_last(runtime: Path) -> None:
+def test_server_ends_with_its_last_user(runtime: Path) -> None:
     before = set(servers(runtime))
     name = "local?context=768&max_tokens=8"
     starter = user("answer", name)
-    url = heard(starter)["url"]
+    url = read_message(starter)["url"]
     other = user("answer", name)
-    assert heard(other)["url"] == url
+    assert read_message(other)["url"] == url
     starter.kill()
     ended(starter, -signal.SIGKILL)
     time.sleep(1.5)
@@ -290,24 +290,24 @@ def test_a_server_outlives_its_starter_for_another_and_ends_with_the_last(runtim
     assert eventually(lambda: set(servers(runtime)) <= before, 5)
 
 
-def test_a_killed_parent_leaves_no_server_even_in_the_middle_of_an_answer(runtime: Path) -> None:
+def test_server_ends_if_its_only_user_is_killed_during_an_answer(runtime: Path) -> None:
     before = set(servers(runtime))
     process = user("stream", "local?context=1024&max_tokens=900")
-    assert heard(process)["piece"]
+    assert read_message(process)["piece"]
     assert len(set(servers(runtime)) - before) == 1
     process.kill()
     ended(process, -signal.SIGKILL)
     assert eventually(lambda: set(servers(runtime)) <= before, 5)
 
 
-async def test_a_server_that_was_killed_is_started_again(runtime: Path) -> None:
+async def test_killed_server_is_started_again(runtime: Path) -> None:
     before = set(servers(runtime))
     model = local("local?context=640&max_tokens=100")
     pieces = model.stream(Prompt(query=LONG))
     await anext(pieces)
     (server,) = set(servers(runtime)) - before
     os.kill(server, signal.SIGKILL)
-    with pytest.raises(ModelFailed, match="stopped in the middle of the answer"):
+    with pytest.raises(ModelFailed, match="ended before the end of the answer"):
         await _drained(pieces)
     assert (await local("local?context=640&max_tokens=8").complete(Prompt(query="Hello."))).text
     model.release()
@@ -318,7 +318,7 @@ async def _drained(pieces: AsyncIterator[str | ModelAnswer]) -> None:
         pass
 
 
-async def test_an_idle_server_ends_and_is_started_again_when_it_is_asked(runtime: Path) -> None:
+async def test_idle_server_ends_and_is_started_again(runtime: Path) -> None:
     before = set(servers(runtime))
     model = local("local?context=512&max_tokens=8&idle_minutes=0.02")
     await model.complete(Prompt(query="Hello."))
@@ -328,24 +328,24 @@ async def test_an_idle_server_ends_and_is_started_again_when_it_is_asked(runtime
     model.release()
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
+# Errors
 
 
-async def test_a_file_that_is_missing_or_no_model_is_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(ModelFailed, match="there is no such file"):
+async def test_missing_invalid_and_damaged_files_have_their_errors(tmp_path: Path) -> None:
+    with pytest.raises(ModelFailed, match="the file does not exist"):
         await local(f"local:{tmp_path}/none.gguf").complete(Prompt(query="Hello."))
     other = tmp_path / "notes.gguf"
     other.write_text("hello")
-    with pytest.raises(ModelFailed, match="is no GGUF file"):
+    with pytest.raises(ModelFailed, match="is not a GGUF file"):
         await local(f"local:{other}").complete(Prompt(query="Hello."))
     cut = tmp_path / "cut.gguf"
-    with parse_local("local").file().open("rb") as whole:
+    with parse_local_name("local").file().open("rb") as whole:
         cut.write_bytes(whole.read(5_000_000))
     with pytest.raises(ModelFailed, match="corrupted or incomplete"):
         await local(f"local:{cut}").complete(Prompt(query="Hello."))
 
 
-def test_too_little_memory_is_told_as_such() -> None:
+def test_too_little_memory_is_named() -> None:
     code = (
         "import asyncio, sys; from acc import Prompt; from acc.bootstrap.agents import make_model;"
         "asyncio.run(make_model('local?slots=16').complete(Prompt(query='Hello.')))"
@@ -359,7 +359,7 @@ def test_too_little_memory_is_told_as_such() -> None:
     assert "ModelFailed: local cannot be loaded: there is too little memory" in done.stderr
 
 
-def test_a_model_that_takes_too_long_to_load_is_given_up(
+def test_slow_start_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: Path
 ) -> None:
     before = set(servers(runtime))
@@ -373,10 +373,10 @@ def test_a_model_that_takes_too_long_to_load_is_given_up(
     assert eventually(lambda: set(servers(runtime)) <= before, 5)
 
 
-# --- with agents ---------------------------------------------------------------------------------
+# Agents
 
 
-async def test_an_agent_with_compressed_memory_talks_for_three_turns() -> None:
+async def test_agent_with_compressed_memory_completes_three_turns() -> None:
     agent = Agent(name="clerk", model=SMALL, memory="acc", instruction="Answer in one sentence.")
     runner = Runner(agent)
     results: list[RunResult] = []
@@ -392,7 +392,7 @@ async def test_an_agent_with_compressed_memory_talks_for_three_turns() -> None:
     assert results[-1].usage.memory_tokens > 0
 
 
-async def test_a_run_streams_what_the_model_says_and_structured_output_is_kept() -> None:
+async def test_run_streams_structured_output() -> None:
     agent = Agent(
         name="clerk",
         model="local?context=2048&max_tokens=100",
@@ -410,7 +410,7 @@ async def test_a_run_streams_what_the_model_says_and_structured_output_is_kept()
     assert city.size in ("small", "large")
 
 
-async def test_an_agent_with_tools_answers_without_them() -> None:
+async def test_agent_with_tools_answers_without_them() -> None:
     @tool
     def weather(city: str) -> str:
         """Tell the weather."""
@@ -422,7 +422,7 @@ async def test_an_agent_with_tools_answers_without_them() -> None:
     assert result.usage.tool_calls == 0
 
 
-def test_the_command_line_runs_an_agent_with_the_local_model(tmp_path: Path, runtime: Path) -> None:
+def test_command_line_runs_an_agent_with_the_local_model(tmp_path: Path, runtime: Path) -> None:
     (tmp_path / "shop.py").write_text(
         "from acc import Agent\n"
         f"clerk = Agent(name='clerk', model={SMALL!r}, instruction='Be brief.')\n",

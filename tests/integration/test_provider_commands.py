@@ -1,4 +1,4 @@
-"""The commands with a provider's model: evaluated, kept, run and refused."""
+"""Commands with a provider's model."""
 
 import json
 import os
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acc.testing.replies import fail, say, use
-from acc.testing.stand_in import ProviderStandIn
+from acc.testing.providers import ProviderServer, fail, say, use
 
 KEY = "canary-6f1d2c9b8a7e5d4c3b2a1908"
 SMALL = ("--scenario", "it-operations", "--turns", "2", "--episodes", "2", "--workers", "2")
@@ -26,8 +25,8 @@ root = Agent(name="root", model="env:ACC_AGENT_MODEL", tools=[window])
 
 
 @pytest.fixture
-def server() -> Iterator[ProviderStandIn]:
-    with ProviderStandIn() as running:
+def server() -> Iterator[ProviderServer]:
+    with ProviderServer() as running:
         yield running
 
 
@@ -46,8 +45,8 @@ def acc(
     )
 
 
-def test_a_cached_evaluation_that_is_run_again_makes_no_call_and_needs_no_key(
-    server: ProviderStandIn, tmp_path: Path
+def test_repeated_cached_evaluation_makes_no_call_and_needs_no_key(
+    server: ProviderServer, tmp_path: Path
 ) -> None:
     arguments = (*SMALL, "--model", "openai:gpt-5.2", "--cache", tmp_path / "cache", "--json")
     first = acc(
@@ -75,7 +74,7 @@ def test_a_cached_evaluation_that_is_run_again_makes_no_call_and_needs_no_key(
 
 
 @pytest.mark.parametrize("how", [("--compressor",), ("--agents",)])
-def test_a_compressor_without_a_key_is_refused_before_a_run_begins(
+def test_eval_is_rejected_if_the_compressor_has_no_key(
     how: tuple[str, ...], tmp_path: Path
 ) -> None:
     name = "anthropic:claude-opus-4-8"
@@ -86,8 +85,8 @@ def test_a_compressor_without_a_key_is_refused_before_a_run_begins(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_refused_before_anything_is_asked(
-    server: ProviderStandIn, tmp_path: Path
+def test_eval_is_rejected_if_the_cache_cannot_be_written(
+    server: ProviderServer, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     arguments = ("eval", *SMALL, "--model", "openai:gpt-5.2", "--cache", "file")
@@ -98,7 +97,7 @@ def test_a_cache_that_cannot_be_written_is_refused_before_anything_is_asked(
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path) -> None:
+def test_eval_is_rejected_if_the_model_has_no_key(tmp_path: Path) -> None:
     found = acc(
         "eval", *SMALL, "--model", "anthropic:claude-opus-4-8", cwd=tmp_path, environment={}
     )
@@ -109,7 +108,7 @@ def test_an_evaluation_without_a_key_is_refused_before_it_begins(tmp_path: Path)
     assert "no model 'gpt-5'" in wrong.stderr
 
 
-def test_a_turn_whose_model_fails_is_a_failed_turn(server: ProviderStandIn, tmp_path: Path) -> None:
+def test_turn_fails_if_its_model_fails(server: ProviderServer, tmp_path: Path) -> None:
     server.script = [fail(400, f"bad question, key {KEY}")] * 40
     found = acc(
         "eval",
@@ -127,16 +126,14 @@ def test_a_turn_whose_model_fails_is_a_failed_turn(server: ProviderStandIn, tmp_
     assert KEY not in found.stdout + found.stderr
 
 
-def test_an_agent_runs_with_the_model_that_the_environment_names(
-    server: ProviderStandIn, tmp_path: Path
-) -> None:
+def test_run_uses_the_model_of_the_environment(server: ProviderServer, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(AGENT)
     server.script = [use("window", service="nginx"), say("30 minutes")]
     environment = {**server.environment(KEY), "ACC_AGENT_MODEL": "google:gemini-3-pro-preview"}
     found = acc("run", "shop.py:root", "How long?", cwd=tmp_path, environment=environment)
     assert found.returncode == 0, found.stderr
     assert "30 minutes" in found.stdout
-    assert [asked.wire for asked in server.asked] == ["google", "google"]
+    assert [request.api for request in server.requests] == ["google", "google"]
     refused = acc(
         "serve",
         "shop:root",
@@ -150,9 +147,7 @@ def test_an_agent_runs_with_the_model_that_the_environment_names(
 
 
 @pytest.mark.parametrize("memory", ["acc", "acc:openai:gpt-5.2"])
-def test_a_memory_without_a_key_is_refused_before_an_agent_runs(
-    tmp_path: Path, memory: str
-) -> None:
+def test_run_is_rejected_if_the_memory_has_no_key(tmp_path: Path, memory: str) -> None:
     code = f"from acc import Agent\nroot = Agent(name='root', model='embedded', memory={memory!r})"
     (tmp_path / "desk.py").write_text(code)
     environment = {"ACC_COMPRESSOR_MODEL": "openai:gpt-5.2"} if memory == "acc" else {}
@@ -166,8 +161,8 @@ def test_a_memory_without_a_key_is_refused_before_an_agent_runs(
     assert rules.returncode == (0 if memory == "acc" else 2)
 
 
-def test_rules_that_write_a_memory_in_place_of_a_model_are_told(
-    server: ProviderStandIn, tmp_path: Path
+def test_run_reports_a_memory_that_was_written_by_rules(
+    server: ProviderServer, tmp_path: Path
 ) -> None:
     server.script = [fail(401, "no")] * 4
     name = f"acc:openai-compatible:m@{server.url}"
@@ -176,4 +171,4 @@ def test_rules_that_write_a_memory_in_place_of_a_model_are_told(
     found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
     assert found.returncode == 0
     assert "root: rules wrote the memory, not its model: " in found.stderr
-    assert "it wants a key: set OPENAI_COMPATIBLE_API_KEY (401)" in found.stderr
+    assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in found.stderr

@@ -33,7 +33,7 @@ async def test_every_agent_gets_a_record_for_every_turn() -> None:
         "acc": 3,
     }
     assert [r.turn_id for r in result.records["acc"]] == [1, 2, 3]
-    assert [query.query for query in agents[0].asked] == ["one", "two", "three"]
+    assert [query.query for query in agents[0].queries] == ["one", "two", "three"]
 
 
 async def test_summaries_are_grouped_by_agent() -> None:
@@ -52,8 +52,8 @@ async def test_canonical_memory_is_passed_to_the_next_turn() -> None:
     agents, judge = two_agents(), ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge)
     result = await use_case.run_episode(queries("one", "two"))
-    assert [sorted(memory) for memory in agents[1].seen] == [[], ["turn 1"]]
-    assert [sorted(memory) for memory in judge.seen] == [[], ["turn 1"]]
+    assert [sorted(memory) for memory in agents[1].canonical_memories] == [[], ["turn 1"]]
+    assert [sorted(memory) for memory in judge.canonical_memories] == [[], ["turn 1"]]
     assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
 
 
@@ -71,8 +71,8 @@ async def test_agent_that_changes_its_copy_does_not_affect_others() -> None:
     judge = ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(agents=[vandal, witness], judge=judge)
     result = await use_case.run_episode(queries("one", "two", "three"))
-    assert witness.seen[1] == {"turn 1": {"query": "one"}}
-    assert judge.seen[2] == {"turn 1": {"query": "one"}, "turn 2": {"query": "two"}}
+    assert witness.canonical_memories[1] == {"turn 1": {"query": "one"}}
+    assert judge.canonical_memories[2] == {"turn 1": {"query": "one"}, "turn 2": {"query": "two"}}
     assert result.canonical_memory["turn 1"] == {"query": "one"}
 
 
@@ -94,7 +94,7 @@ async def test_memory_with_objects_is_copied() -> None:
     await LiveMultiAgentEvaluationUseCase(agents=[agent], judge=NotingJudge()).run_episode(
         queries("one", "two")
     )
-    copied = agent.seen[1]["note"]
+    copied = agent.canonical_memories[1]["note"]
     assert isinstance(copied, Note)
     assert copied is not NotingJudge.note
     assert copied.lines == ["one"]
@@ -134,7 +134,7 @@ async def test_turn_ids_out_of_order_fail_before_any_turn(ids: tuple[int, ...]) 
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=ScriptedJudge())
     with pytest.raises(InvalidTurnOrder):
         await use_case.run_episode([EvaluationTurnQuery(turn_id=i, query="q") for i in ids])
-    assert agents[0].asked == []
+    assert agents[0].queries == []
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ async def test_query_source_gets_the_canonical_memory() -> None:
         agents=[agent], judge=ScriptedJudge()
     ).run_episode(Curious())
     assert result.turns == 3
-    assert agent.asked[2].query == "known so far: ['turn 1', 'turn 2']"
+    assert agent.queries[2].query == "known so far: ['turn 1', 'turn 2']"
 
 
 async def test_query_source_that_skips_a_turn_fails() -> None:
@@ -452,8 +452,12 @@ async def test_recorded_turns_are_replayed_not_repeated() -> None:
         texts, earlier=turns[:2]
     )
     assert agents[1].replayed == ["a1", "a2"]
-    assert [query.turn_id for query in agents[1].asked] == [3]
-    assert [sorted(memory) for memory in agents[1].seen] == [[], ["turn 1"], ["turn 1", "turn 2"]]
+    assert [query.turn_id for query in agents[1].queries] == [3]
+    assert [sorted(memory) for memory in agents[1].canonical_memories] == [
+        [],
+        ["turn 1"],
+        ["turn 1", "turn 2"],
+    ]
     whole = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
     assert resumed == await whole.run_episode(texts)
 

@@ -13,7 +13,7 @@ from acc.application.runtime.agent_memory import MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.application.tools.tool import Tool
-from acc.bootstrap.mcp import LateMcpConnections
+from acc.bootstrap.mcp import LazyMcpConnections
 from acc.bootstrap.memory import RULES, compressor_of, is_memory, make_memory, token_counter
 from acc.bootstrap.models import (
     check_cache,
@@ -68,7 +68,7 @@ class Runner(SessionRunner):
 
 def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) -> None:
     """Refuse names of models and memories that nobody answers to, before a run needs them."""
-    for found in agent.everyone():
+    for found in agent.walk_all():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
         if isinstance(model, str) and model not in models:
             try:
@@ -102,7 +102,7 @@ def check_models(agent: BaseAgent, *, kept_may_do: bool = False) -> None:
     if cache is not None:
         check_cache(cache)
     check = check_model_name if cache is not None and kept_may_do else check_model_ready
-    for found in agent.everyone():
+    for found in agent.walk_all():
         model, memory = getattr(found, "model", None), getattr(found, "memory", None)
         try:
             if isinstance(model, str) and model:
@@ -155,18 +155,22 @@ def make_services(
         shelf=MemoryCache(),
         remote=_remotes(tuple(allow)),
         fetch=_files(tuple(allow)),
-        mcp=LateMcpConnections(allow),
-        fault_in=_fault_in,
+        mcp=LazyMcpConnections(allow),
+        schemas=_LazySchemaValidator(),
     )
     # A compressor's model is one of the run's, so that sessions share its connections.
     services.memories = partial(make_conversation_memory, models=services.model)
     return services
 
 
-def _fault_in(schema: Mapping[str, Any], value: Any) -> str:
-    from acc.adapters.system.json_schema import schema_error
+class _LazySchemaValidator:
+    """Imports the JSON schema library on first use."""
 
-    return schema_error(schema, value)
+    def schema_error(self, schema: Mapping[str, Any], value: Any) -> str:
+        """Return what is invalid in a value, or an empty string if it is valid."""
+        from acc.adapters.system.json_schema import JsonSchemaValidator
+
+        return JsonSchemaValidator().schema_error(schema, value)
 
 
 def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteEndpoint], RemoteAgentPort]:
@@ -236,7 +240,7 @@ def threads() -> ThreadsPort:
 
 def load_agent(reference: str) -> BaseAgent:
     """Return the agent that `MODULE:NAME` names; a function or class is called to make it."""
-    from acc.adapters.system.python_objects import load_object
+    from acc.adapters.system.object_loader import load_object
 
     found: Any = load_object(reference)
     if isinstance(found, Tool):
@@ -284,9 +288,9 @@ def load_tree(reference: str) -> BaseAgent:
     except AccError as error:
         raise InvalidInput(f"{error}{_agents_in(module)}") from error
     except Exception as error:
-        from acc.adapters.system.python_objects import error_with_location
+        from acc.adapters.system.object_loader import describe_import_error
 
-        raise InvalidInput(f"cannot load {reference}: {error_with_location(error)}") from error
+        raise InvalidInput(f"cannot load {reference}: {describe_import_error(error)}") from error
     return agent
 
 

@@ -30,22 +30,22 @@ class PooledModels:
 
     def base_models(self, name: str) -> tuple[LanguageModelPort, ...]:
         """Return the alternatives that a name lists."""
-        return models._cores(name, self.prices)
+        return models.base_models(name, self.prices)
 
     def combine(
         self, name: str, alternatives: tuple[LanguageModelPort, ...], sample: str
     ) -> LanguageModelPort:
         """Return alternatives as one model with the cache of the run."""
-        return models._joined(name, alternatives, self.cache, sample)
+        return models.with_fallback(name, alternatives, self.cache, sample)
 
     def adopt(self, model: LanguageModelPort) -> tuple[LanguageModelPort, str]:
         """Return a model object with the price of `--price`, and its name."""
         if not isinstance(model, models.ProviderModel):
             return model, ""
-        price = models.price_for(model.choice, self.prices)
+        price = models.price_for(model.model_name, self.prices)
         if price is None:
             return model, model.name
-        from acc.adapters.providers.metering import PricedModel
+        from acc.adapters.models.wrappers import PricedModel
 
         return PricedModel(model, price), model.name
 
@@ -58,9 +58,9 @@ class PooledModels:
         on_error: Callable[[BaseException], None],
     ) -> LanguageModelPort:
         """Return a model that reports its calls."""
-        from acc.adapters.providers.metering import MeteredModel
+        from acc.adapters.models.wrappers import MeteredModel
 
-        return MeteredModel(model, call, on_call=on_call, on_fault=on_error)
+        return MeteredModel(model, call, on_call=on_call, on_error=on_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +79,19 @@ class EvaluationSources:
 
     def provider_name(self, name: str) -> str:
         """Return the full name of a provider's model, or ""."""
-        choice = models.choice_of(name)
+        choice = models.hosted_model_name(name)
         return "" if choice is None else choice.name
 
     def has_price(self, name: str, prices: Mapping[str, Price]) -> bool:
         """Return True if `prices` contains the price of a provider's model."""
-        choice = models.choice_of(name)
+        choice = models.hosted_model_name(name)
         return choice is not None and models.price_for(choice, prices) is not None
 
     def cost(
         self, name: str, prices: Mapping[str, Price], *, input_tokens: int, output_tokens: int
     ) -> float | None:
         """Return the cost of a call in US dollars, or None if the price is unknown."""
-        choice = models.choice_of(name)
+        choice = models.hosted_model_name(name)
         price = FREE if choice is None else models.price_for(choice, prices)
         if price is not None:
             return price.cost(input_tokens, output_tokens)
@@ -99,7 +99,7 @@ class EvaluationSources:
 
         if choice is None or find_spec("genai_prices") is None:
             return None
-        from acc.adapters.providers.pricing import listed_cost
+        from acc.adapters.models.prices import listed_cost
 
         return listed_cost(choice, input_tokens, output_tokens)
 
@@ -127,7 +127,7 @@ class EvaluationSources:
 
     def check_object(self, reference: str) -> None:
         """Raise InvalidInput if `MODULE:NAME` cannot be loaded."""
-        from acc.adapters.system.python_objects import load_object
+        from acc.adapters.system.object_loader import load_object
 
         load_object(reference)
 

@@ -1,4 +1,4 @@
-"""What the use of MCP servers is made of, and what an agent is offered as one with."""
+"""Construction of MCP clients and servers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,69 +17,76 @@ from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 if TYPE_CHECKING:
     import httpx
 
-    from acc.adapters.mcp.client import Source
-    from acc.adapters.mcp.server import AgentsAsServer
+    from acc.adapters.mcp.client import McpTransport
+    from acc.adapters.mcp.server import AgentMcpServer
 
-_MISSING = "MCP needs a package that is not installed ({}); pip install 'acc-agents[mcp]'"
+_MISSING_PACKAGE = "MCP needs the package {}; install it with: pip install 'acc-agents[mcp]'"
 
 
-class LateMcpConnections:
-    """Connections to MCP servers, whose code is loaded when an agent first needs one."""
+class LazyMcpConnections:
+    """Connections to MCP servers; the MCP SDK is imported on first use."""
 
     def __init__(self, allow: Sequence[str] = ()) -> None:
         self._allow = tuple(allow)
-        self._made: McpConnectionsPort | None = None
+        self._connections: McpConnectionsPort | None = None
 
-    def server(self, address: McpEndpoint) -> McpServerPort:
-        """Return the server at an address; nothing is opened yet."""
-        if self._made is None:
-            self._made = make_mcp_connections(self._allow)
-        return self._made.server(address)
+    def server(self, endpoint: McpEndpoint) -> McpServerPort:
+        """Return the server at an endpoint without connecting to it."""
+        if self._connections is None:
+            self._connections = make_mcp_connections(self._allow)
+        return self._connections.server(endpoint)
 
     async def aclose(self) -> None:
-        """End every connection."""
-        if self._made is not None:
-            await self._made.aclose()
+        """Close all connections."""
+        if self._connections is not None:
+            await self._connections.aclose()
 
 
 def make_mcp_connections(allow: Sequence[str] = ()) -> McpConnectionsPort:
-    """Return connections to MCP servers; `allow` lists hosts that may be other than public."""
+    """Return connections to MCP servers; `allow` lists hosts that need not be public."""
     try:
         from acc.adapters.mcp.client import McpConnections
+        from acc.adapters.system.json_schema import JsonSchemaValidator
     except ModuleNotFoundError as error:
-        raise InvalidInput(_MISSING.format(error.name)) from None
-    return McpConnections(source=lambda address: _source(address, allow), version=version())
+        raise InvalidInput(_MISSING_PACKAGE.format(error.name)) from None
+    return McpConnections(
+        transports=lambda endpoint: _make_transport(endpoint, allow),
+        schemas=JsonSchemaValidator(),
+        version=version(),
+    )
 
 
-def _source(address: McpEndpoint, allow: Sequence[str]) -> "Source":
+def _make_transport(endpoint: McpEndpoint, allow: Sequence[str]) -> "McpTransport":
     from acc.bootstrap.a2a_client import allowed_by_environment, secret_of, tls, token_of
 
-    if address.command:
-        from acc.adapters.mcp.transports import ServerProcess
+    if endpoint.command:
+        from acc.adapters.mcp.transports import StdioTransport
 
-        env = {name: secret_of(value) for name, value in address.env}
-        return ServerProcess(address.command, env=env, cwd=address.cwd, max_bytes=address.max_bytes)
+        env = {name: secret_of(value) for name, value in endpoint.env}
+        return StdioTransport(
+            endpoint.command, env=env, cwd=endpoint.cwd, max_bytes=endpoint.max_bytes
+        )
     from acc.adapters.http.client import STREAMING, NetworkOptions, guarded_client
-    from acc.adapters.mcp.transports import Door, HttpServer
+    from acc.adapters.mcp.transports import Door, HttpTransport
 
-    allowed = (*address.allow, *allow, *allowed_by_environment())
+    allowed = (*endpoint.allow, *allow, *allowed_by_environment())
 
     @asynccontextmanager
     async def opened() -> AsyncIterator["httpx.AsyncClient"]:
         async with guarded_client(allow=allowed, wiring=NetworkOptions(tls=tls())) as client:
             yield client
 
-    return HttpServer(
-        address.url,
-        token=lambda: token_of(address.token),
+    return HttpTransport(
+        endpoint.url,
+        token=lambda: token_of(endpoint.token),
         door=Door(open=opened, streaming=STREAMING),
-        max_bytes=address.max_bytes,
+        max_bytes=endpoint.max_bytes,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferOptions:
-    """How agents are offered as an MCP server; `sub_agents` offers each of the tree by itself."""
+class McpServerOptions:
+    """Options of an MCP server; with `sub_agents` each agent of the tree is a tool."""
 
     store: str | Path = "memory"
     sub_agents: bool = False
@@ -87,40 +94,40 @@ class OfferOptions:
     config: RunConfig | None = None
 
 
-def make_mcp_server(agent: BaseAgent, options: OfferOptions | None = None) -> "AgentsAsServer":
-    """Return an agent as an MCP server, in which it is a tool."""
+def make_mcp_server(agent: BaseAgent, options: McpServerOptions | None = None) -> "AgentMcpServer":
+    """Return an MCP server with an agent as a tool."""
     try:
-        from acc.adapters.mcp.server import AgentsAsServer
+        from acc.adapters.mcp.server import AgentMcpServer
     except ModuleNotFoundError as error:
-        raise InvalidInput(_MISSING.format(error.name)) from None
-    from acc.application.use_cases.serve_mcp import ServeMcpUseCase, standing_alone
+        raise InvalidInput(_MISSING_PACKAGE.format(error.name)) from None
+    from acc.application.use_cases.serve_mcp import ServeMcpUseCase, detached_copy
     from acc.bootstrap.agents import Runner, check_models, make_services
 
-    options = options or OfferOptions()
+    options = options or McpServerOptions()
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
-    offered = [agent]
+    roots = [agent]
     if options.sub_agents:
-        offered += [standing_alone(found) for found in agent.walk() if found is not agent]
+        roots += [detached_copy(child) for child in agent.walk() if child is not agent]
     runners = {
-        found.name: Runner(found, app_name=found.name, services=services, config=options.config)
-        for found in offered
+        root.name: Runner(root, app_name=root.name, services=services, config=options.config)
+        for root in roots
     }
-    return AgentsAsServer(ServeMcpUseCase(runners), name=agent.name, version=version())
+    return AgentMcpServer(ServeMcpUseCase(runners), name=agent.name, version=version())
 
 
-def offer_over_stdio(agent: BaseAgent, options: OfferOptions) -> None:
-    """Serve whoever started this process, until they end its input."""
-    asyncio.run(make_mcp_server(agent, options).over_stdio())
+def serve_mcp_over_stdio(agent: BaseAgent, options: McpServerOptions) -> None:
+    """Serve the parent process until it closes our standard input."""
+    asyncio.run(make_mcp_server(agent, options).serve_stdio())
 
 
-def offer_over_http(
-    agent: BaseAgent, options: OfferOptions, *, port: int, on_ready: Callable[[str], None]
+def serve_mcp_over_http(
+    agent: BaseAgent, options: McpServerOptions, *, port: int, on_ready: Callable[[str], None]
 ) -> bool:
-    """Listen on this machine alone until a signal comes; return whether that could start."""
+    """Serve on the loopback interface until a signal arrives; return False if it cannot start."""
     server = make_mcp_server(agent, options)
     from acc.adapters.a2a.server.uvicorn import bind, run
 
-    listening = bind("127.0.0.1", port)
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-    return run(server.over_http(), listening, on_ready=lambda: on_ready(url))
+    listener = bind("127.0.0.1", port)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    return run(server.http_app(), listener, on_ready=lambda: on_ready(url))

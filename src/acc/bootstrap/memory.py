@@ -112,16 +112,16 @@ def make_embedder(name: str) -> EmbedderPort | None:
 
 def _named_embedder(name: str) -> EmbedderPort:
     if name == "static":
-        from acc.adapters.models.embeddings import StaticEmbedder
+        from acc.adapters.models.static_embeddings import StaticEmbedder
 
         return StaticEmbedder()
     from importlib.util import find_spec
 
-    if find_spec("httpx") is None:
-        raise InvalidInput(f"embeddings {name!r} need httpx: pip install 'acc-agents[models]'")
-    from acc.adapters.models.hosted_embeddings import HostedEmbedder, parse_embeddings
+    if find_spec("httpx2") is None:
+        raise InvalidInput(f"embeddings {name!r} need httpx2: pip install 'acc-agents[models]'")
+    from acc.adapters.models.embeddings import HostedEmbedder, parse_embeddings_name
 
-    return HostedEmbedder(parse_embeddings(name))
+    return HostedEmbedder(parse_embeddings_name(name))
 
 
 def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.padding import Padding
 
 from acc.application.lint.structure import Severity
-from acc.application.use_cases.check_agents import TreeReport, check_tree
+from acc.application.use_cases.check_agents import TreeReport, check_agents
 from acc.bootstrap.agents import draw_tree, load_tree
 from acc.cli.approval import answer_to, arguments_of, find, value_for
 from acc.cli.event_view import (
@@ -352,13 +352,13 @@ def check(
     Example: acc check shop.agents:root
     """
     with redirect_stdout(sys.stderr):
-        report = check_tree(load_tree(agent))
+        report = check_agents(load_tree(agent))
     if json:
-        found = {"verdict": report.verdict, **msgspec.to_builtins(report)}
+        found = {"severity": report.severity, **msgspec.to_builtins(report)}
         print_json(msgspec.json.format(msgspec.json.encode(found), indent=2))
     else:
         _show_report(report)
-    return 1 if report.verdict is Severity.PROBLEM else 0
+    return 1 if report.severity is Severity.PROBLEM else 0
 
 
 _STYLES = {
@@ -385,7 +385,7 @@ def _show_report(report: TreeReport) -> None:
     screen.print(shown(report.agent, "bold") + shown(f", {count}\n", "dim"))
     for number, rule in enumerate(report.rules, start=1):
         screen.print(
-            shown(f"{rule.verdict.value:<15}", _STYLES[rule.verdict])
+            shown(f"{rule.severity.value:<15}", _STYLES[rule.severity])
             + shown(f"{number}. {rule.title}", "bold" if rule.findings else "")
         )
         screen.print(shown(f"{'':<18}{rule.title_ja}", "dim"))
@@ -394,13 +394,13 @@ def _show_report(report: TreeReport) -> None:
         for finding in rule.findings:
             names = ", ".join(finding.agents)
             lead = f"{names}: " if names else ""
-            _paragraph(screen, f"{lead}{finding.text}", style=_STYLES[finding.verdict])
+            _paragraph(screen, f"{lead}{finding.text}", style=_STYLES[finding.severity])
             _paragraph(screen, f"fix: {finding.fix}", style="")
     problems, warnings = report.count(Severity.PROBLEM), report.count(Severity.WARNING)
     screen.print(
         shown(
             f"\n{problems} problem{'s' if problems != 1 else ''}, "
             f"{warnings} warning{'s' if warnings != 1 else ''}",
-            _STYLES[report.verdict],
+            _STYLES[report.severity],
         )
     )

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from acc.application.tools.transfer import TRANSFER
+from acc.application.tools.tool import TRANSFER_TOOL_NAME
 from acc.cli.output import show_controls
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.content import Usage
@@ -99,7 +99,7 @@ def doing(event: Event) -> str:
 def _chosen(detail: Mapping[str, Any]) -> str:
     """Return whom a router chose, or where a graph goes on."""
     if "from" not in detail:
-        return f"chooses {detail.get('to', '')} ({detail.get('why', '')})"
+        return f"chooses {detail.get('to', '')} ({detail.get('reason', '')})"
     return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
 
 
@@ -248,7 +248,7 @@ class EventPrinter:
 def _hands_over(event: Event) -> bool:
     """Tell whether an event is the call behind a transfer, which is told by an event of its own."""
     named = [call.name for call in event.calls] + ([event.result.name] if event.result else [])
-    return bool(named) and all(name == TRANSFER for name in named)
+    return bool(named) and all(name == TRANSFER_TOOL_NAME for name in named)
 
 
 _SILENT = frozenset(

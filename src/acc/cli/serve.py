@@ -26,7 +26,7 @@ from acc.bootstrap.a2a import (
 )
 from acc.bootstrap.a2a_client import check_allow
 from acc.bootstrap.agents import load_tree
-from acc.bootstrap.mcp import OfferOptions, offer_over_http, offer_over_stdio
+from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
 
@@ -256,16 +256,16 @@ def mcp(
     with redirect_stdout(stderr):  # standard output belongs to the protocol
         found = load_tree(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    options = OfferOptions(store=store, sub_agents=sub_agents, allow=allow)
+    options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
     if not http:
-        offer_over_stdio(found, options)
+        serve_mcp_over_stdio(found, options)
         return 0
 
     def greet(url: str) -> None:
         console().print(f"offering [bold]{found.name}[/bold] over MCP at {url}", highlight=False)
 
     chosen = _MCP_PORT if port is None else port
-    return 0 if offer_over_http(found, options, port=chosen, on_ready=greet) else 1
+    return 0 if serve_mcp_over_http(found, options, port=chosen, on_ready=greet) else 1
 
 
 def _limits(given: LimitOptions) -> ServerLimits:

@@ -1,4 +1,4 @@
-"""Doubles we ship, for tests of your own: scripted agents, judges and models."""
+"""Test doubles: scripted agents, judges, models and remote agents; clock and ids."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ def queries(*texts: str) -> list[EvaluationTurnQuery]:
 def verdict(
     agent_name: str, *, score: float = 8.0, unsupported: int = 0, violations: int = 0
 ) -> JudgeAgentEvaluation:
-    """Return a plain verdict: one supported claim, one active constraint."""
+    """Return an evaluation with one supported claim and one active constraint."""
     return JudgeAgentEvaluation(
         agent_name=agent_name,
         outcome=OutcomeScores(
@@ -53,9 +53,10 @@ def verdict(
 
 
 class ScriptedAgent:
-    """Answers from a list and keeps what it was asked.
+    """An evaluated agent that answers from a list and records its queries.
 
-    An exception in the list is raised, a number is slept through, None is returned as it is.
+    An entry is an answer, an exception to raise, a number of seconds to sleep, or None to return
+    None. `canonical_memories` has the memory passed with each query.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class ScriptedAgent:
         memory_tokens: int | None = 10,
     ) -> None:
         self.agent_name = agent_name
-        self.asked: list[EvaluationTurnQuery] = []
-        self.seen: list[Mapping[str, object]] = []
+        self.queries: list[EvaluationTurnQuery] = []
+        self.canonical_memories: list[Mapping[str, object]] = []
         self.replayed: list[str] = []
         self._answers = list(answers)
         self._memory_tokens = memory_tokens
@@ -76,13 +77,13 @@ class ScriptedAgent:
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
     ) -> AgentTurnResponse:
         """Return the next answer of the script."""
-        self.asked.append(query)
-        self.seen.append(canonical_memory)
+        self.queries.append(query)
+        self.canonical_memories.append(canonical_memory)
         answer = self._answers[query.turn_id - 1]
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
-            return None  # type: ignore[return-value] # an agent that breaks its contract
+            return None  # type: ignore[return-value] # an agent that violates its contract
         if not isinstance(answer, str):
             await asyncio.sleep(answer)
             answer = f"slept {answer} s"
@@ -96,22 +97,22 @@ class ScriptedAgent:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Keep what was replayed."""
-        self.seen.append(canonical_memory)
+        """Record the replayed response."""
+        self.canonical_memories.append(canonical_memory)
         self.replayed.append(response.response_text)
 
 
 class ScriptedJudge:
-    """Gives every answer the same verdict and remembers the queries.
+    """A judge that gives every answer the same evaluation and records its calls.
 
-    `names` makes it answer for others than it was asked about; `faults` are raised first, one a
-    call.
+    With `names` it evaluates these agents instead of those that answered. `faults` are raised by
+    the first calls, one per call. `judged` has the names of the agents of each call.
     """
 
     def __init__(
         self, *, names: Sequence[str] | None = None, faults: Sequence[Exception] = ()
     ) -> None:
-        self.seen: list[Mapping[str, object]] = []
+        self.canonical_memories: list[Mapping[str, object]] = []
         self.judged: list[tuple[str, ...]] = []
         self._names = names
         self._faults = list(faults)
@@ -122,20 +123,20 @@ class ScriptedJudge:
         canonical_memory: Mapping[str, object],
         responses: tuple[AgentTurnResponse, ...],
     ) -> JudgeTurnResult:
-        """Return a verdict for each response, or for the scripted names."""
+        """Return an evaluation for each response, or for the scripted names."""
         if self._faults:
             raise self._faults.pop(0)
-        self.seen.append(canonical_memory)
+        self.canonical_memories.append(canonical_memory)
         names = [r.agent_name for r in responses] if self._names is None else self._names
         self.judged.append(tuple(r.agent_name for r in responses))
-        remembered = dict(canonical_memory)
-        remembered[f"turn {query.turn_id}"] = {"query": query.query}
+        memory = dict(canonical_memory)
+        memory[f"turn {query.turn_id}"] = {"query": query.query}
         return JudgeTurnResult(
-            canonical_memory=remembered, evaluations=tuple(verdict(name) for name in names)
+            canonical_memory=memory, evaluations=tuple(verdict(name) for name in names)
         )
 
 
-Scripted = str | ToolCall | Sequence[ToolCall] | ModelAnswer | BaseException
+ScriptedResponse = str | ToolCall | Sequence[ToolCall] | ModelAnswer | BaseException
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -144,117 +145,122 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 def last_result(prompt: Prompt) -> Any:
-    """Return what the last tool gave back, for a script that answers with it."""
+    """Return the content of the last tool result in a prompt, for use in a script."""
     parts = (part for message in reversed(prompt.messages) for part in reversed(message.parts))
     result = next((part.result for part in parts if part.result is not None), None)
     if result is None:
-        raise AssertionError(f"no tool has been called yet: {prompt!r}")
+        raise AssertionError(f"the prompt has no tool result: {prompt!r}")
     return result.content
 
 
 class ScriptedModel:
-    """Answers from a list and keeps what it was asked.
+    """A model that responds from a list and records its requests.
 
-    An entry is the text to say, a `call(...)` or several of them, a whole ModelAnswer, an exception
-    to raise, or a function, plain or async, from the prompt to one of these. With `repeat` the last
-    one stays.
+    An entry is a text, a `call(...)` or a list of them, a ModelAnswer, an exception to raise, or a
+    function or async function from the prompt to one of these. With `repeat` the last entry is
+    used for all further requests.
     """
 
     def __init__(
         self,
-        *answers: Scripted | Callable[[Prompt], Scripted | Awaitable[Scripted]],
+        *responses: ScriptedResponse
+        | Callable[[Prompt], ScriptedResponse | Awaitable[ScriptedResponse]],
         repeat: bool = False,
     ) -> None:
-        for answer in answers:
-            if not callable(answer):
-                _check_scripted(answer)
-        self.asked: list[Prompt] = []
-        self._answers = list(answers)
+        for response in responses:
+            if not callable(response):
+                _check_response(response)
+        self.requests: list[Prompt] = []
+        self._responses = list(responses)
         self._repeat = repeat
         self._calls = 0
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
-        """Return the next answer of the script."""
-        self.asked.append(prompt)
-        if not self._answers:
-            raise AssertionError(f"the script ends before question {len(self.asked)}: {prompt!r}")
-        keep = self._repeat and len(self._answers) == 1
-        answer = self._answers[0] if keep else self._answers.pop(0)
-        if callable(answer):
-            found = answer(prompt)
-            answer = await found if isinstance(found, Awaitable) else found
-            _check_scripted(answer)
-        return self._as_answer(answer)
+        """Return the next response of the script."""
+        self.requests.append(prompt)
+        if not self._responses:
+            raise AssertionError(
+                f"the script has no response for request {len(self.requests)}: {prompt!r}"
+            )
+        is_last = self._repeat and len(self._responses) == 1
+        response = self._responses[0] if is_last else self._responses.pop(0)
+        if callable(response):
+            result = response(prompt)
+            response = await result if isinstance(result, Awaitable) else result
+            _check_response(response)
+        return self._to_answer(response)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
-        """Give the next answer word by word, then as a whole."""
+        """Yield the next response word by word, then as a whole."""
         answer = await self.complete(prompt)
         for piece in re.findall(r"\S+\s*|\s+", answer.text):
             yield piece
         yield answer
 
-    def _as_answer(self, answer: Scripted) -> ModelAnswer:
-        if isinstance(answer, BaseException):
-            raise answer
-        if isinstance(answer, ModelAnswer):
-            return answer
-        if isinstance(answer, str):
-            return ModelAnswer(text=answer, usage=Usage(output_tokens=len(answer.split())))
-        calls = (answer,) if isinstance(answer, ToolCall) else tuple(answer)
-        return ModelAnswer(calls=tuple(self._numbered(item) for item in calls))
+    def _to_answer(self, response: ScriptedResponse) -> ModelAnswer:
+        if isinstance(response, BaseException):
+            raise response
+        if isinstance(response, ModelAnswer):
+            return response
+        if isinstance(response, str):
+            return ModelAnswer(text=response, usage=Usage(output_tokens=len(response.split())))
+        calls = (response,) if isinstance(response, ToolCall) else tuple(response)
+        return ModelAnswer(calls=tuple(self._with_id(item) for item in calls))
 
-    def _numbered(self, item: ToolCall) -> ToolCall:
+    def _with_id(self, item: ToolCall) -> ToolCall:
         self._calls += 1
         return replace(item, id=item.id or f"call-{self._calls}")
 
 
-def _check_scripted(answer: object) -> None:
-    if isinstance(answer, str | ToolCall | ModelAnswer | BaseException):
+def _check_response(response: object) -> None:
+    if isinstance(response, str | ToolCall | ModelAnswer | BaseException):
         return
-    if not isinstance(answer, Sequence) or not all(isinstance(one, ToolCall) for one in answer):
+    if not isinstance(response, Sequence) or not all(
+        isinstance(item, ToolCall) for item in response
+    ):
         raise TypeError(
-            "a script answers with text, call(...) or a list of them, a ModelAnswer, an exception, "
-            f"or a function to one of these, not {answer!r}"
+            "a scripted response must be a text, call(...) or a list of them, a ModelAnswer, an "
+            f"exception, or a function that returns one of these, got {response!r}"
         )
 
 
 class FrozenClock:
-    """Shows the time it was set to."""
+    """A clock that returns the time it was set to."""
 
     def __init__(self, time: float = 1_000_000.0) -> None:
         self.time = time
 
     def now(self) -> float:
-        """Return the time it shows."""
+        """Return the configured time."""
         return self.time
 
 
 class SequentialIds:
-    """Makes ids by counting: id-1, id-2 and so on."""
+    """Generates the ids id-1, id-2 and so on."""
 
     def __init__(self, prefix: str = "id") -> None:
         self._prefix = prefix
         self._count = 0
 
     def new(self) -> str:
-        """Return the next."""
+        """Return the next id."""
         self._count += 1
         return f"{self._prefix}-{self._count}"
 
 
 class WordCounter:
-    """Counts words, where a test wants numbers that can be checked by eye."""
+    """Counts words, for token numbers that are easy to verify."""
 
     def count(self, text: str) -> int:
-        """Return how many words `text` has."""
+        """Return the number of words in a text."""
         return len(text.split())
 
 
 class ScriptedRemote:
-    """A remote agent that answers from a list and keeps what it was sent.
+    """A remote agent that answers from a list and records the messages it was sent.
 
-    A text is an answer; a task, a message or a list of updates is told as it is; an exception is
-    raised; a number is slept through, so that it can be cancelled. Give it to a run with
+    An entry is the text of an answer, a task, a message or a list of updates to return, an
+    exception to raise, or a number of seconds to sleep. Use it in a run with
     `services.remote = lambda address: remote`.
     """
 
@@ -265,7 +271,7 @@ class ScriptedRemote:
         self._answers = list(answers)
 
     async def card(self) -> AgentCard:
-        """Return a card with a name and no more."""
+        """Return a card with a name only."""
         return AgentCard(name="scripted", description="", version="", interfaces=())
 
     async def send(
@@ -276,7 +282,7 @@ class ScriptedRemote:
         known: Task | None = None,
         push: PushConfig | None = None,
     ) -> Task | Message:
-        """Return what the script says."""
+        """Return the next answer of the script."""
         self.sent.append(message)
         self.pushes.append(push)
         answer = self._answers.pop(0)
@@ -290,40 +296,40 @@ class ScriptedRemote:
             answer = "late"
         if isinstance(answer, Task | Message):
             return answer
-        for seq, update in enumerate(_told(answer), start=1):
+        for seq, update in enumerate(_updates(answer), start=1):
             task = apply_event(task, TaskEvent(seq, update))
             if hear is not None:
                 await hear(task, update)
         return task
 
     async def follow(self, task_id: str, *, hear: Hear | None = None) -> Task | Message:
-        """Return what the script says next."""
+        """Return the next answer of the script."""
         return await self.send(
             Message(message_id="", role=Role.USER, parts=(), task_id=task_id), hear=hear
         )
 
     async def get(self, task_id: str) -> Task:
-        """Return a task of that id that is being worked on."""
+        """Return a task with that id in the state `working`."""
         status = TaskStatus(state=TaskState.WORKING)
         return Task(id=task_id, context_id="context-1", status=status)
 
     async def cancel(self, task_id: str) -> Task:
-        """Note that the task was canceled."""
+        """Record the cancellation of a task."""
         self.canceled.append(task_id)
         status = TaskStatus(state=TaskState.CANCELED)
         return Task(id=task_id, context_id="context-1", status=status)
 
     def notified(self, task_id: str) -> None:
-        """Do nothing: the script has no news."""
+        """Ignore a notification."""
 
 
 RemoteUpdates = Sequence[StatusUpdate | ArtifactUpdate]
 RemoteAnswer = str | float | Task | Message | RemoteUpdates | Exception
 
 
-def _told(answer: str | RemoteUpdates) -> RemoteUpdates:
+def _updates(answer: str | RemoteUpdates) -> RemoteUpdates:
     if not isinstance(answer, str):
         return answer
-    made = TaskArtifact(artifact_id="answer", name="answer", parts=(Part(text=answer),))
+    artifact = TaskArtifact(artifact_id="answer", name="answer", parts=(Part(text=answer),))
     done = TaskStatus(state=TaskState.COMPLETED)
-    return [ArtifactUpdate(artifact=made, last_chunk=True), StatusUpdate(status=done)]
+    return [ArtifactUpdate(artifact=artifact, last_chunk=True), StatusUpdate(status=done)]

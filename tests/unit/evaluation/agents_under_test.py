@@ -8,7 +8,7 @@ from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
 from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import SequentialAgent
-from acc.application.tools.tool import tool
+from acc.application.tools.function_tool import tool
 from acc.bootstrap.memory import acc_memory
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
 
@@ -59,10 +59,10 @@ class Moody:
     """Answers, unless the query tells it not to."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
-        self.asked += 1
+        self.calls += 1
         if "break" in prompt.query:
             raise ConnectionError("the line is dead")
         if "sleep" in prompt.query:

@@ -37,11 +37,11 @@ class JudgingModel:
     """Treats every sentence of a query as a fact, and a stated sentence as supported."""
 
     def __init__(self, *, points: float = 7.0) -> None:
-        self.asked: list[Prompt] = []
+        self.requests: list[Prompt] = []
         self.points = points
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
-        self.asked.append(prompt)
+        self.requests.append(prompt)
         reply = getattr(self, wants(prompt))(prompt, parts_of(prompt))
         return ModelAnswer(text=json.dumps(reply, ensure_ascii=False))
 
@@ -104,3 +104,25 @@ class JudgingModel:
         if "Language: Japanese" in prompt.query:
             return {"query": f"{turn[1]}番目の在庫は{turn[1]}箱です。"}
         return {"query": f"Depot number {turn[1]} holds {turn[1]} crates."}
+
+
+class Bending(JudgingModel):
+    """Changes some answers of a judging model."""
+
+    def __init__(self, which: str, *bends: Any) -> None:
+        super().__init__()
+        self.which = which
+        self.bends = list(bends)
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        answer = await super().complete(prompt)
+        if wants(prompt) != self.which or not self.bends:
+            return answer
+        bend = self.bends.pop(0) if len(self.bends) > 1 else self.bends[0]
+        if isinstance(bend, BaseException):
+            raise bend
+        if isinstance(bend, str):
+            return ModelAnswer(text=bend)
+        reply = json.loads(answer.text)
+        bend(reply)
+        return ModelAnswer(text=json.dumps(reply, ensure_ascii=False))

@@ -130,7 +130,7 @@ def test_import_error_names_file_and_line(tmp_path: Path, monkeypatch: pytest.Mo
         make_agent("mine", "python:fails_at_import:x")
     with pytest.raises(InvalidInput, match=r"SyntaxError: .*no_python.py, line 1"):
         make_agent("mine", "python:no_python:x")
-    with pytest.raises(InvalidTree, match="is no name for an agent"):
+    with pytest.raises(InvalidTree, match="valid name for an agent"):
         make_agent("mine", "python:no_tree:x")
 
 
@@ -162,9 +162,9 @@ async def continued(name: str, whole: list[TurnResult]) -> list[TurnResult]:
 async def test_single_agent_is_replayed_without_calling_its_model(name: str) -> None:
     whole = await episode(python_agent(name), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
-    before = agents_under_test.mood.asked
+    before = agents_under_test.mood.calls
     replies = await continued(name, whole)
-    assert agents_under_test.mood.asked == before + 1
+    assert agents_under_test.mood.calls == before + 1
     assert [turn.responses for turn in replies] == [whole[4].responses]
 
 

@@ -68,6 +68,6 @@ async def test_model_sees_only_the_memory_view_and_the_query() -> None:
         query = EvaluationTurnQuery(turn_id=turn_id, query=text)
         response = await runner.run_turn(query, secret)
     assert response.response_text == "second"
-    assert [prompt.query for prompt in model.asked] == ["The lead is Bo.", "Who leads?"]
-    assert model.asked[1].memory == "user: The lead is Bo.\n\nassistant: first\n"
-    assert "judge" not in str(model.asked)
+    assert [prompt.query for prompt in model.requests] == ["The lead is Bo.", "Who leads?"]
+    assert model.requests[1].memory == "user: The lead is Bo.\n\nassistant: first\n"
+    assert "judge" not in str(model.requests)

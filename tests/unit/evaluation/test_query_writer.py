@@ -28,8 +28,8 @@ async def test_query_is_written_from_topic_and_memory_until_the_scenario_ends() 
     query = await writer.next_query(2, memory)
     assert query is not None
     assert (query.turn_id, query.query) == (2, "Depot number 2 holds 2 crates.")
-    assert "The fan is loud." in model.asked[0].query
-    assert "Turn 2 of 2" in model.asked[0].query
+    assert "The fan is loud." in model.requests[0].query
+    assert "Turn 2 of 2" in model.requests[0].query
     assert await writer.next_query(3, memory) is None
 
 
@@ -37,9 +37,9 @@ async def test_prompt_contains_no_annotation() -> None:
     model = JudgingModel()
     script = scenario()
     await ModelQueryWriter(SchemaAsker(model), script).next_query(1, {})
-    assert script.turns[0].query not in model.asked[0].query
+    assert script.turns[0].query not in model.requests[0].query
     assert not any(
-        fact.text in model.asked[0].query for turn in script.turns for fact in turn.facts
+        fact.text in model.requests[0].query for turn in script.turns for fact in turn.facts
     )
 
 
@@ -49,7 +49,7 @@ async def test_query_in_the_wrong_language_is_repaired() -> None:
     query = await writer.next_query(1, {})
     assert query is not None
     assert query.query == "在庫は3箱です。"
-    assert "must be in Japanese" in model.asked[1].messages[-1].text
+    assert "must be in Japanese" in model.requests[1].messages[-1].text
 
 
 @pytest.mark.parametrize(

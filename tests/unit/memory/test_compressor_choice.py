@@ -41,8 +41,8 @@ async def test_an_agent_and_its_compressor_have_models_of_their_own() -> None:
     runner = Runner(agent, models={"writer": writer})
     await runner.run(**WHO, message="The lead is Bo.")
     result = await runner.run(**WHO, message="Who is the lead?")
-    assert (len(speaker.asked), len(writer.asked)) == (2, 2)
-    assert "fact(The lead is Bo.)" in speaker.asked[1].memory
+    assert (len(speaker.requests), len(writer.requests)) == (2, 2)
+    assert "fact(The lead is Bo.)" in speaker.requests[1].memory
     commit = commits(result)[0]
     assert commit.usage is not None
     assert commit.usage.llm_calls == 1
@@ -60,7 +60,7 @@ async def test_the_setting_names_the_compressor_of_a_plain_acc(
     for memory, asked in (("acc", 1), ("acc:rules", 1), ("transcript", 1)):
         agent = Agent(name="a", model=ScriptedModel("Noted."), memory=memory)
         await Runner(agent, models={"writer": writer}).run(**WHO, message="The lead is Bo.")
-        assert len(writer.asked) == asked
+        assert len(writer.requests) == asked
 
 
 @pytest.mark.parametrize("memory", ["acc:", "acc: ", "oracle", "acc:nobody", "accx"])
@@ -88,9 +88,9 @@ async def test_a_memory_made_anew_takes_up_its_state_without_asking_again(tmp_pa
         runner = Runner(agent, store=store, models={"writer": writer})
         await runner.run(**WHO, message=message)
         await runner.aclose()
-        assert len(writer.asked) == turn
-    assert "fact(The lead is Bo.)" in speaker.asked[0].memory
-    assert "fact(The cap is 9 EUR.)" in speaker.asked[0].memory
+        assert len(writer.requests) == turn
+    assert "fact(The lead is Bo.)" in speaker.requests[0].memory
+    assert "fact(The cap is 9 EUR.)" in speaker.requests[0].memory
 
 
 async def test_a_run_that_is_resumed_counts_the_compressor_and_does_not_ask_it_again() -> None:
@@ -105,12 +105,12 @@ async def test_a_run_that_is_resumed_counts_the_compressor_and_does_not_ask_it_a
     agent = Agent(name="a", model=speaker, memory="acc:writer", tools=[pay])
     services = make_services(models={"writer": writer})
     waiting = await Runner(agent, services=services).run(**WHO, message="Pay 3 EUR to Bo.")
-    assert len(writer.asked) == 1
+    assert len(writer.requests) == 1
     done = await Runner(agent, services=services).resume(
         **WHO, answers=[approve(request.id) for request in waiting.requests]
     )
     assert done.text == "Paid."
-    assert len(writer.asked) == 2
+    assert len(writer.requests) == 2
     assert done.usage.llm_calls == 4
 
 
@@ -164,7 +164,7 @@ async def test_a_recorded_turn_is_taken_up_without_asking_the_compressor() -> No
     again = runner()
     for turn, response in zip(turns, responses, strict=True):
         await again.replay_turn(turn, {}, response)
-    assert len(writer.asked) == 2
+    assert len(writer.requests) == 2
     last = EvaluationTurnQuery(turn_id=3, query="Who is the lead?")
     assert await first.run_turn(last, {}) == await again.run_turn(last, {})
     failed = AgentTurnResponse(agent_name="a", response_text="", error="broken")
@@ -176,10 +176,12 @@ def test_turns_left_to_the_rules_are_counted(
     answer: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = ScriptedModel(answer, repeat=True)
-    real = models._core
-    monkeypatch.setattr(
-        models, "_core", lambda name, *given: writer if name == "writer" else real(name)
-    )
+    real = models._base_model
+
+    def make(name: str, *given: Any, **options: Any) -> Any:
+        return writer if name == "writer" else real(name, *given, **options)
+
+    monkeypatch.setattr(models, "_base_model", make)
     configuration = configure(options(agents="acc,model=acc:writer"))
     run = EvaluationDirectory.create(tmp_path / "run", configuration)
     with run.locked():

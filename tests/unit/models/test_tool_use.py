@@ -9,7 +9,8 @@ from tool_prompts import ask, called, done, said, specs, transfer
 
 from acc.adapters.embedded_model.model import EmbeddedModel
 from acc.application.agents.llm import LlmAgent
-from acc.application.tools.tool import AgentTool, exit_loop
+from acc.application.tools.function_tool import exit_loop
+from acc.application.tools.tool import AgentTool
 from acc.domain.value_objects.content import Part, ToolCall
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 

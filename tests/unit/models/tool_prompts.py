@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from acc.adapters.embedded_model.model import EmbeddedModel
-from acc.application.tools.tool import FunctionTool
+from acc.application.tools.function_tool import FunctionTool
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
 

@@ -116,7 +116,7 @@ async def test_json_that_does_not_fit_is_asked_for_again_and_then_given_up(
     agent = clerk(model, output_schema=Order, output_key="order")
     done = await world.desk(agent).say("two pens")
     assert done.state["order"] == {"item": "pen", "count": 2}
-    assert "Answer again" in model.asked[1].messages[-1].text
+    assert "Answer again" in model.requests[1].messages[-1].text
     desk = world.desk(clerk(ScriptedModel(answer, repeat=True), output_schema=Order))
     with pytest.raises(ModelOutputInvalid, match="4 times"):
         await desk.say("two pens")
@@ -126,7 +126,7 @@ async def test_json_that_does_not_fit_is_asked_for_again_and_then_given_up(
 async def test_an_empty_answer_is_asked_for_again(world: World) -> None:
     model = ScriptedModel("", "  ", "hello")
     assert (await world.desk(clerk(model)).say("hi")).text == "hello"
-    assert "the answer is empty" in model.asked[1].messages[-1].text
+    assert "the answer is empty" in model.requests[1].messages[-1].text
 
 
 BAD_CALLS = {
@@ -153,7 +153,7 @@ async def test_a_call_that_is_none_is_asked_for_again(world: World, kind: str) -
     )
     desk = world.desk(clerk(model, till.tool(confirm=False)))
     assert ((await desk.say("pay")).text, till.paid) == ("done", [1])
-    assert "a call needs an id" in model.asked[1].messages[-1].text
+    assert "a tool call needs a text id" in model.requests[1].messages[-1].text
     check_record(await desk.events())
 
 
@@ -165,7 +165,7 @@ async def test_a_bad_call_is_told_to_the_model_and_given_up_when_it_goes_on(
     pay = till.tool(confirm=False)
     model = ScriptedModel(BAD_CALLS[bad], call("pay", amount=1), "done")
     assert (await world.desk(clerk(model, pay)).say("pay")).text == "done"
-    told = [p.result for m in model.asked[1].messages for p in m.parts if p.result is not None]
+    told = [p.result for m in model.requests[1].messages for p in m.parts if p.result is not None]
     assert [result.is_error for result in told] == [True]
     desk = world.desk(clerk(ScriptedModel(BAD_CALLS[bad], repeat=True), pay))
     with pytest.raises(ModelOutputInvalid):
@@ -207,9 +207,9 @@ async def test_a_call_that_cannot_be_stored_is_told_to_the_model(
     model = ScriptedModel(unfit, "sorry")
     desk = world.desk(clerk(model, Till().tool()))
     assert (await desk.say("hi")).text == "sorry"
-    told = model.asked[1].messages[-1].parts[0].result
+    told = model.requests[1].messages[-1].parts[0].result
     assert told is not None
-    assert "could not be read" in told.content["error"]
+    assert "could not be decoded" in told.content["error"]
     check_record(await desk.events())
 
 
@@ -220,10 +220,10 @@ async def test_calls_whose_ids_hold_half_a_character_are_told_to_the_model(world
     model = ScriptedModel(calls, "sorry")
     desk = world.desk(clerk(model, till.tool(confirm=False)))
     assert (await desk.say("hi")).text == "sorry"
-    results = [message.parts[0].result for message in model.asked[1].messages[-3:]]
+    results = [message.parts[0].result for message in model.requests[1].messages[-3:]]
     told = {result.call_id: result.content for result in results if result is not None}
     assert list(told) == ["\\ud800", "\\udfff", "fine"]
-    assert "could not be read" in told["\\ud800"]["error"]
+    assert "could not be decoded" in told["\\ud800"]["error"]
     assert (told["fine"], till.paid) == ("paid 1", [1])
     check_record(await desk.events())
 

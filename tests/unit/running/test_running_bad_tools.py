@@ -52,7 +52,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 
 
 def told(model: ScriptedModel) -> list[Any]:
-    return [p.result for m in model.asked[-1].messages for p in m.parts if p.result is not None]
+    return [p.result for m in model.requests[-1].messages for p in m.parts if p.result is not None]
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["alone", "beside another"])
@@ -241,7 +241,7 @@ async def test_a_result_that_cannot_be_kept_is_told_as_an_error(world: World, ba
     assert (await desk.say("go")).text == "I see"
     (result,) = told(model)
     assert result.is_error
-    assert "cannot be kept" in result.content["error"]
+    assert "cannot be stored" in result.content["error"]
     check_record(await desk.events())
 
 

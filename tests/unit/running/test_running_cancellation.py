@@ -318,7 +318,7 @@ async def test_many_wait_in_line_and_any_of_them_may_leave(world: World) -> None
         waiting[1].cancel()
         gate.set()
         await asyncio.wait([holder, waiting[0]])
-    assert model.asked == []
+    assert model.requests == []
     assert [task.cancelled() for task in waiting] == [False, True, False, False]
     assert [e.text for e in await desk.events() if e.author == "user"] == [
         "first",

@@ -23,7 +23,7 @@ def results(model: ScriptedModel, question: int = -1) -> list[Any]:
     """Return the tool results that the model was shown."""
     return [
         part.result.content
-        for message in model.asked[question].messages
+        for message in model.requests[question].messages
         for part in message.parts
         if part.result is not None
     ]
@@ -73,7 +73,7 @@ async def test_a_no_without_a_reason_still_gives_the_model_one(world: World) -> 
     desk = world.desk(clerk(model, Till().tool()))
     waiting = await desk.say("pay")
     await desk.answer(deny(waiting.requests[0].id))
-    assert results(model) == [{"status": "denied", "reason": "a person has denied this call"}]
+    assert results(model) == [{"status": "denied", "reason": "a person denied this call"}]
 
 
 async def test_edited_arguments_are_what_the_tool_gets(world: World) -> None:
@@ -190,8 +190,8 @@ class Counter:
     def __init__(self, *tools: Tool) -> None:
         self._tools = tools
 
-    async def offered(
-        self, ctx: RunContext, *, alone: bool, taken: frozenset[str]
+    async def list_tools(
+        self, ctx: RunContext, *, is_only_toolset: bool, reserved_names: frozenset[str]
     ) -> Sequence[Tool]:
         return self._tools
 
@@ -206,7 +206,7 @@ async def test_a_wrong_edit_for_a_tool_that_is_known_only_later_is_asked_again(
     assert again.status is RunStatus.INPUT_REQUIRED
     (second,) = again.requests
     assert second.id != first.id
-    assert second.message.startswith("The edited arguments for pay are wrong: Expected `int`")
+    assert second.message.startswith("The edited arguments for pay are invalid: Expected `int`")
     assert second.message.endswith("\nMay pay be called?")
     assert second.arguments == {"amount": 12_000}
     done = await desk.restarted().answer(approve(second.id, arguments={"amount": 9}))
@@ -257,7 +257,7 @@ async def test_what_nobody_approves_in_time_is_a_no(world: World) -> None:
     world.clock.time += 60
     done = await desk.approve_all(waiting.requests)
     assert (done.text, till.paid) == ("too late", [])
-    assert results(model) == [{"status": "expired", "reason": "nobody approved it in time"}]
+    assert results(model) == [{"status": "expired", "reason": "the approval expired"}]
 
 
 async def test_what_is_approved_just_in_time_counts(world: World) -> None:
@@ -405,9 +405,9 @@ async def test_a_step_runs_once_it_is_approved(world: World) -> None:
     model = ScriptedModel("published")
     desk = world.desk(clerk(model, confirm="Publish it?"))
     waiting = await desk.say("go")
-    assert ([r.message for r in waiting.requests], model.asked) == (["Publish it?"], [])
+    assert ([r.message for r in waiting.requests], model.requests) == (["Publish it?"], [])
     done = await desk.restarted().approve_all(waiting.requests)
-    assert (done.text, len(model.asked)) == ("published", 1)
+    assert (done.text, len(model.requests)) == ("published", 1)
 
 
 async def test_a_step_that_is_denied_ends_the_run_as_rejected(world: World) -> None:
@@ -416,7 +416,7 @@ async def test_a_step_that_is_denied_ends_the_run_as_rejected(world: World) -> N
     waiting = await desk.say("go")
     assert waiting.requests[0].message == "May 'clerk' go ahead?"
     done = await desk.answer(deny(waiting.requests[0].id, "not today"))
-    assert (done.status, done.text, model.asked) == (
+    assert (done.status, done.text, model.requests) == (
         RunStatus.REJECTED,
         "rejected: clerk: not today",
         [],

@@ -158,7 +158,7 @@ async def test_whoever_works_without_history_hears_nothing_and_is_heard(world: W
     agents = [clerk(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
     tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})
     done = await world.desk(tree).say("go")
-    heard = [[message.text for message in model.asked[0].messages] for model in models]
+    heard = [[message.text for message in model.requests[0].messages] for model in models]
     assert heard == [[], [], ["first", "second"]]
     assert (done.answered_by, done.text) == ("c", "third")
 
@@ -305,7 +305,7 @@ async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(world: W
     (request,) = (await desk.say("pay")).requests
     await desk.restarted().answer(approve(request.id))
     await desk.restarted().say("and now?")
-    assert model.asked[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
+    assert model.requests[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
     told = [event.detail for event in await desk.events() if event.kind is EventKind.MEMORY]
     assert len(told) == 4
     assert all("snapshot" not in detail for detail in told)

@@ -118,8 +118,8 @@ async def test_an_approved_tool_in_which_the_process_died_is_not_called_again(
         await desk.say("hello?")
     done = await desk.answer()
     assert (done.text, paid) == ("I do not know whether it was paid", [5])
-    shown = [p.result for m in model.asked[-1].messages for p in m.parts if p.result is not None]
-    assert "how it ended is not known" in shown[0].content["error"]
+    shown = [p.result for m in model.requests[-1].messages for p in m.parts if p.result is not None]
+    assert "its result is unknown" in shown[0].content["error"]
     assert done.usage.tool_calls == 1
     check_record(await desk.events())
 

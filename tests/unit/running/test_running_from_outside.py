@@ -23,7 +23,7 @@ async def test_state_can_be_given_before_the_first_message() -> None:
     await runner.update_state(values, user_id="u", session_id="s")
     assert await runner.state(user_id="u", session_id="s") == values
     result = await runner.run(user_id="u", session_id="s", message="hi")
-    assert model.asked[0].instruction == "Greet Mio."
+    assert model.requests[0].instruction == "Greet Mio."
     assert [event.seq for event in result.events] == [2, 3, 4]
     assert (await runner.events(user_id="u", session_id="s"))[0].kind is EventKind.STATE
 

@@ -43,7 +43,7 @@ MEMORIES: dict[str, Any] = {
 
 
 def seen(model: ScriptedModel) -> list[tuple[str, str, int]]:
-    return [(p.query, p.memory, len(p.messages)) for p in model.asked]
+    return [(p.query, p.memory, len(p.messages)) for p in model.requests]
 
 
 async def talk(desk: Desk, session: str, *, restart: bool, chat: tuple[str, ...] = CHAT) -> None:
@@ -198,7 +198,7 @@ async def test_two_agents_whose_memories_push_each_other_out_both_remember(world
     desk = world.desk(SequentialAgent(name="root", sub_agents=agents), most=1)
     await desk.say("one")
     await desk.say("two")
-    assert [m.asked[1].memory for m in models] == [
+    assert [m.requests[1].memory for m in models] == [
         "user: one\n\nassistant: a\n",
         "user: one\n\nassistant: c\n",
     ]
@@ -218,9 +218,9 @@ async def test_a_turn_that_failed_is_not_remembered(
     desk = desk.restarted() if restart else desk
     await desk.say("I like milk")
     await desk.say("Is it tea, coffee or milk?")
-    assert "coffee" not in model.asked[-1].memory
-    assert "tea" in model.asked[-1].memory
-    assert "milk" in model.asked[-1].memory
+    assert "coffee" not in model.requests[-1].memory
+    assert "tea" in model.requests[-1].memory
+    assert "milk" in model.requests[-1].memory
 
 
 async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(world: World) -> None:
@@ -236,7 +236,7 @@ async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(worl
     beside.runner.services.shelf = desk.runner.services.shelf
     await beside.say("elsewhere", session="s2")
     await desk.say("four")
-    assert model.asked[-1].memory.split("\n\n") == [
+    assert model.requests[-1].memory.split("\n\n") == [
         "user: one",
         "assistant: a",
         "user: three",
@@ -278,7 +278,7 @@ async def test_a_class_can_stand_for_the_function_that_makes_a_memory(world: Wor
     await desk.say("one")
     await desk.say("two", session="s2")
     await desk.restarted().say("three")
-    assert [p.memory for p in model.asked] == ["", "", "one"]
+    assert [p.memory for p in model.requests] == ["", "", "one"]
 
 
 async def test_a_memory_that_fails_while_it_catches_up_is_made_anew(
@@ -294,7 +294,7 @@ async def test_a_memory_that_fails_while_it_catches_up_is_made_anew(
         await again.say("four")
     monkeypatch.setattr(Words, "fail_at", -1)
     await again.say("five")
-    assert model.asked[-1].memory == "one two three"
+    assert model.requests[-1].memory == "one two three"
     check_record(await desk.events())
 
 
@@ -311,7 +311,7 @@ async def test_a_memory_that_fails_after_the_turn_is_made_anew_and_the_answer_is
     assert "memory is full" in caplog.text
     monkeypatch.setattr(Words, "fail_at", -1)
     await desk.say("three")
-    assert model.asked[-1].memory == "one two"
+    assert model.requests[-1].memory == "one two"
 
 
 async def test_one_memory_that_fails_keeps_no_other_from_being_told(
@@ -327,7 +327,7 @@ async def test_one_memory_that_fails_keeps_no_other_from_being_told(
     assert (await desk.say("one")).text == "b"
     monkeypatch.setattr(Words, "fail_at", -1)
     assert (await desk.say("two")).text == "d"
-    assert "user: one" in second.asked[-1].memory
+    assert "user: one" in second.requests[-1].memory
 
 
 async def test_a_run_that_is_canceled_while_its_memory_is_told_leaves_it_made_anew(
@@ -346,7 +346,7 @@ async def test_a_run_that_is_canceled_while_its_memory_is_told_leaves_it_made_an
             await desk.say("one")
     assert (await desk.ends())[-1] is RunStatus.COMPLETED
     await desk.say("two")
-    assert model.asked[-1].memory == "one"
+    assert model.requests[-1].memory == "one"
 
 
 async def test_a_session_that_was_deleted_is_not_remembered(world: World) -> None:
@@ -355,7 +355,7 @@ async def test_a_session_that_was_deleted_is_not_remembered(world: World) -> Non
     await desk.say("my secret is 42")
     await world.sessions.delete(desk.runner._key("ann", "s1"))
     await desk.say("what do you know?")
-    assert model.asked[-1].memory == ""
+    assert model.requests[-1].memory == ""
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
@@ -415,9 +415,9 @@ async def test_long_histories_are_caught_up_with_page_by_page(world: World, wher
     agent = clerk(model, note, till.tool(), memory=Words)
     desk = world.desk(agent, max_tool_calls=2_000, max_llm_calls=2_000)
     await talk(desk, "s1", restart=False, chat=chat)
-    remembered = len(model.asked)
+    remembered = len(model.requests)
     await desk.restarted().say("after")
-    words = model.asked[remembered].memory.split()
+    words = model.requests[remembered].memory.split()
     for text in chat:
         assert words.count(text) == 1
     assert words.count("note") == sum(

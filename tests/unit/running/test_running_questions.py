@@ -16,7 +16,7 @@ def results(model: ScriptedModel, question: int = -1) -> list[Any]:
     """Return the tool results that the model was shown."""
     return [
         part.result.content
-        for message in model.asked[question].messages
+        for message in model.requests[question].messages
         for part in message.parts
         if part.result is not None
     ]

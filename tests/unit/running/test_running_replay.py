@@ -119,8 +119,8 @@ async def test_an_agent_used_as_a_tool_that_failed_is_not_tried_again(world: Wor
     waiting = await desk.say("go")
     await desk.restarted().approve_all(waiting.requests)
     assert isinstance(broken.model, ScriptedModel)
-    assert len(broken.model.asked) == 1
-    shown = [p.result for m in model.asked[-1].messages for p in m.parts if p.result is not None]
+    assert len(broken.model.requests) == 1
+    shown = [p.result for m in model.requests[-1].messages for p in m.parts if p.result is not None]
     assert [result.is_error for result in shown] == [True, False]
     assert till.paid == [5]
 

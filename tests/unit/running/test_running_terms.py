@@ -240,7 +240,7 @@ def test_a_tree_that_was_refused_leaves_its_agents_free() -> None:
 
 @pytest.mark.parametrize("given", [Agent(name="c"), None, 3])
 def test_sub_agents_are_a_list(given: Any) -> None:
-    with pytest.raises(InvalidTree, match="sub_agents is a list of agents"):
+    with pytest.raises(InvalidTree, match="sub_agents must be a list of agents"):
         SequentialAgent(name="s", sub_agents=given)
 
 

@@ -124,7 +124,7 @@ async def test_the_memories_of_a_forgotten_conversation_are_given_up(world: Worl
         await pass_time(serve, world)
         assert not shelf._kept
         await send(serve, "hello again", context="talk")
-        assert "teal" not in repr(model.asked[-1])
+        assert "teal" not in repr(model.requests[-1])
 
 
 async def test_a_conversation_that_is_taken_up_while_it_is_forgotten_stays(

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.system.python_objects import load_object
+from acc.adapters.system.object_loader import load_object
 from acc.application.a2a.projection import MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent, has_memory
@@ -166,7 +166,7 @@ class RuntimeAgentRunner:
             )
         elif response.error.startswith(TIMEOUT_ERROR):
             config = replace(
-                config, stubs=dict.fromkeys((one.name for one in agent.everyone()), _fail)
+                config, stubs=dict.fromkeys((one.name for one in agent.walk_all()), _fail)
             )
         await self._turn(runner, query, config)
 
@@ -230,7 +230,7 @@ def _is_plain(agent: LlmAgent) -> bool:
 
 def check_no_shared_memory(agent: BaseAgent, reference: str) -> None:
     """Raise InvalidInput if a tree has a memory object that episodes would share."""
-    for one in agent.everyone():
+    for one in agent.walk_all():
         memory = one.memory if isinstance(one, LlmAgent) else None
         if isinstance(memory, MemoryPort) and not isinstance(memory, str):
             raise InvalidInput(

@@ -1,6 +1,6 @@
 """Judges and models of user code, by `MODULE:NAME`."""
 
-from acc.adapters.system.python_objects import load_object
+from acc.adapters.system.object_loader import load_object
 from acc.domain.errors import InvalidInput
 
 

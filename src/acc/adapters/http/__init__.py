@@ -1,0 +1,1 @@
+"""HTTP for the other adapters."""

@@ -1,7 +1,4 @@
-"""One connection to an MCP server, kept by a task of its own for as long as it is wanted.
-
-The SDK wants a connection to be opened and closed by the same task, and runs come and go.
-"""
+"""Client of MCP servers: connections that are shared by runs, retries and tool lists."""
 
 import asyncio
 import contextvars
@@ -17,183 +14,454 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from acc.adapters.mcp.content import MOST_TOOLS, drop_malformed_tools, read_answer, read_tools
-from acc.adapters.system.json_schema import schema_error
+from acc.adapters.mcp.content import (
+    MAX_TOOLS,
+    convert_result,
+    convert_tools,
+    drop_malformed_tools,
+)
 from acc.domain.errors import AccError, AddressRefused, InvalidInput, RemoteFailed
 from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
-from acc.ports.outbound.mcp_ports import HearProgress
+from acc.ports.outbound.mcp_ports import ProgressListener
+from acc.ports.outbound.system_ports import SchemaValidatorPort
 
 log = logging.getLogger("acc.mcp")
-_LISTEN_AGAIN = 1.0
+CONNECT_ATTEMPTS = 3
+FIRST_RETRY_DELAY_SECONDS = 0.25
+MAX_RETRY_DELAY_SECONDS = 10.0
+#: After a failed connection the server is not contacted for this time, doubled each time.
+FIRST_COOLDOWN_SECONDS = 1.0
+MAX_COOLDOWN_SECONDS = 30.0
+#: Maximum age of a tool list if the server does not notify of changes.
+MAX_LIST_AGE_SECONDS = 60.0
+RESUBSCRIBE_DELAY_SECONDS = 1.0
+#: The connection is replaced after this number of consecutive unanswered calls.
+MAX_UNANSWERED_CALLS = 3
+MAX_PROGRESS_MESSAGES = 1_000
+MAX_PROGRESS_LENGTH = 500
+MAX_ERROR_LENGTH = 1_000
+MAX_LIST_PAGES = 50
+_SDK_ERRORS = (ValidationError, RuntimeError, InputRequiredRoundsExceededError, ValueError)
 
 
-class Source(Protocol):
-    """Where a connection comes from: a process, or HTTP."""
+class McpTransport(Protocol):
+    """Transport of one connection: a process or HTTP."""
 
     def open(self, on_end: Callable[[], None]) -> AbstractAsyncContextManager[Any]:
-        """Give the streams to and from a server, and call `on_end` when they have ended."""
+        """Yield the streams from and to a server; call `on_end` when they have ended."""
         ...
 
-    def last_words(self) -> str:
-        """Return what is known about why it failed."""
+    def failure_reason(self) -> str:
+        """Return the known reason of a failure, or an empty string."""
         ...
 
-    def cleaned(self, text: str) -> str:
-        """Return a text without the secrets that the server was given."""
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets that were passed to the server."""
         ...
 
     def refusal(self) -> AddressRefused | None:
-        """Return what kept us from calling it at all."""
+        """Return the error if the address of the server is not allowed."""
         ...
 
 
-class Link:
-    """One connection, from its opening until it breaks or is closed."""
+class TransportFactory(Protocol):
+    """Creates the transport for a connection to an endpoint."""
 
-    def __init__(self, source: Source, place: str, version: str) -> None:
-        self._source = source
+    def __call__(self, endpoint: McpEndpoint, /) -> McpTransport:
+        """Return a new transport."""
+        ...
+
+
+class McpConnections:
+    """The MCP servers of one runner, with one connection each."""
+
+    def __init__(
+        self, *, transports: TransportFactory, schemas: SchemaValidatorPort, version: str
+    ) -> None:
+        self._transports = transports
+        self._schemas = schemas
+        self._version = version
+        self._servers: dict[McpEndpoint, McpServer] = {}
+
+    def server(self, endpoint: McpEndpoint) -> "McpServer":
+        """Return the server at an endpoint without connecting to it."""
+        if endpoint not in self._servers:
+            self._servers[endpoint] = McpServer(
+                endpoint,
+                transports=self._transports,
+                schemas=self._schemas,
+                version=self._version,
+            )
+        return self._servers[endpoint]
+
+    async def aclose(self) -> None:
+        """Close all connections concurrently."""
+        async with asyncio.TaskGroup() as group:
+            for server in self._servers.values():
+                group.create_task(server.aclose())
+
+
+class McpServer:
+    """One MCP server with one connection, which concurrent runs share."""
+
+    def __init__(
+        self,
+        endpoint: McpEndpoint,
+        *,
+        transports: TransportFactory,
+        schemas: SchemaValidatorPort,
+        version: str,
+    ) -> None:
+        self._endpoint = endpoint
+        self._transports = transports
+        self._schemas = schemas
+        self._version = version
+        self._loop_state: _LoopState | None = None
+
+    async def tools(self) -> Sequence[McpToolInfo]:
+        """Return the tools of the server; the last known list if it is unavailable."""
+        state = self._state()
+        if state.tools is not None and _is_list_fresh(state):
+            return state.tools
+        try:
+            session = await self._connected_session(state)
+            async with state.lock:
+                if state.tools is None or not _is_list_fresh(state):
+                    await self._update_tools(state, session)
+        except RemoteFailed:
+            # With a known list the run continues: calls report the error to the model.
+            if state.tools is None:
+                raise
+        return state.tools or ()
+
+    def schema_error(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
+        """Return what is invalid in the arguments of a tool, or an empty string."""
+        return self._schemas.schema_error(tool.schema, arguments)
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        on_progress: ProgressListener | None = None,
+    ) -> McpToolResult:
+        """Call a tool once and return its result."""
+        state = self._state()
+        session = await self._connected_session(state)
+        state.running_calls += 1
+        progress = None if on_progress is None else _LimitedProgress(on_progress)
+        try:
+            result = await session.client.call_tool(
+                name, dict(arguments), progress_callback=progress
+            )
+        except MCPError as error:
+            raise self._call_error(state, session, error) from None
+        except _SDK_ERRORS as error:
+            raise session.error(f"invalid response ({type(error).__name__})") from None
+        except asyncio.CancelledError:
+            _count_unanswered_call(state, session)
+            raise
+        finally:
+            state.running_calls -= 1
+        state.lost_connections = state.unanswered_calls = 0
+        return convert_result(result)
+
+    async def aclose(self) -> None:
+        """Close the connection; the next use opens a new one."""
+        state, self._loop_state = self._loop_state, None
+        if state is None or state.loop is not asyncio.get_running_loop():
+            return
+        if state.session is not None:
+            await state.session.aclose()
+
+    def _state(self) -> "_LoopState":
+        if self._loop_state is None or self._loop_state.loop is not asyncio.get_running_loop():
+            self._loop_state = _LoopState()
+        return self._loop_state
+
+    async def _connected_session(self, state: "_LoopState") -> "McpSession":
+        async with state.lock:
+            session = state.session
+            if session is not None and session.is_alive:
+                return session
+            if state.failure is not None and state.loop.time() < state.cooldown_until:
+                raise RemoteFailed(
+                    f"{state.failure}; the next attempt follows in a moment", retryable=True
+                )
+            if session is not None:
+                state.session = None
+                state.lost_connections += 1
+                await session.aclose()
+                delay = FIRST_RETRY_DELAY_SECONDS * 2 ** (state.lost_connections - 1)
+                await asyncio.sleep(min(delay, MAX_RETRY_DELAY_SECONDS))
+            state.session = await self._connect(state)
+            return state.session
+
+    async def _connect(self, state: "_LoopState") -> "McpSession":
+        """Connect, with retries, within the start timeout of the endpoint."""
+        end = state.loop.time() + self._endpoint.start_timeout
+        delay = FIRST_RETRY_DELAY_SECONDS
+        attempts = CONNECT_ATTEMPTS
+        while True:
+            attempts -= 1
+            session = McpSession(
+                self._transports(self._endpoint), self._endpoint.place, self._version
+            )
+            try:
+                await session.open(max(0.001, end - state.loop.time()))
+            except InvalidInput:
+                raise  # a retry is pointless
+            except RemoteFailed as error:
+                if not attempts or state.loop.time() + delay >= end:
+                    cooldown = FIRST_COOLDOWN_SECONDS * 2**state.failures
+                    state.cooldown_until = state.loop.time() + min(cooldown, MAX_COOLDOWN_SECONDS)
+                    state.failure = error
+                    state.failures += 1
+                    raise
+                await asyncio.sleep(delay)
+                delay *= 2
+            else:
+                state.failure, state.failures = None, 0
+                return session
+
+    async def _update_tools(self, state: "_LoopState", session: "McpSession") -> None:
+        session.tools_changed = False
+        tools: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        try:
+            async with asyncio.timeout(self._endpoint.start_timeout):
+                for _ in range(MAX_LIST_PAGES):
+                    page = await session.client.list_tools(cursor=cursor)
+                    tools += page.tools
+                    cursor = page.next_cursor
+                    if cursor is None or len(tools) >= MAX_TOOLS:
+                        break
+        except TimeoutError:
+            session.close_soon()
+            raise session.error("the list of tools timed out") from None
+        except MCPError as error:
+            raise self._call_error(state, session, error) from None
+        except _SDK_ERRORS as error:
+            raise session.error(f"invalid list of tools ({type(error).__name__})") from None
+        state.tools = convert_tools(tools[:MAX_TOOLS])
+        state.listed_at = state.loop.time()
+
+    def _call_error(
+        self, state: "_LoopState", session: "McpSession", error: MCPError
+    ) -> RemoteFailed:
+        message = error.message[:MAX_ERROR_LENGTH]
+        if error.code == mcp_types.CONNECTION_CLOSED:
+            if self._endpoint.command:  # over HTTP only the connection of this call is closed
+                session.close_soon()
+            return session.error("the connection was lost; the result of the call is unknown")
+        if message == "Session terminated":
+            session.close_soon()
+        state.unanswered_calls = 0
+        if error.code in (mcp_types.INVALID_PARAMS, mcp_types.METHOD_NOT_FOUND):
+            session.tools_changed = True  # the tool may no longer exist
+        return session.error_response(message)
+
+
+class _LoopState:
+    """The connection of a server in one event loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.lock = asyncio.Lock()
+        self.session: McpSession | None = None
+        self.tools: tuple[McpToolInfo, ...] | None = None
+        self.listed_at = 0.0
+        self.lost_connections = 0
+        self.unanswered_calls = 0
+        self.running_calls = 0
+        self.failure: AccError | None = None
+        self.failures = 0
+        self.cooldown_until = 0.0
+
+
+def _is_list_fresh(state: _LoopState) -> bool:
+    session = state.session
+    if session is None or not session.is_alive or session.tools_changed:
+        return False
+    age = state.loop.time() - state.listed_at
+    return session.notifies_changes or age < MAX_LIST_AGE_SECONDS
+
+
+def _count_unanswered_call(state: _LoopState, session: "McpSession") -> None:
+    state.unanswered_calls += 1
+    if state.unanswered_calls >= MAX_UNANSWERED_CALLS and state.running_calls == 1:
+        state.unanswered_calls = 0
+        session.close_soon()
+
+
+class _LimitedProgress:
+    """Passes on a limited number of progress messages of limited length."""
+
+    def __init__(self, listener: ProgressListener) -> None:
+        self._listener = listener
+        self._remaining = MAX_PROGRESS_MESSAGES
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._remaining > 0:
+            self._remaining -= 1
+            text = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+            await self._listener((message or text)[:MAX_PROGRESS_LENGTH])
+
+
+class McpSession:
+    """One connection, from its opening until it is lost or closed.
+
+    The SDK requires that the same task opens and closes a connection, but runs start and end
+    independently. Therefore a task of its own holds the connection.
+    """
+
+    def __init__(self, transport: McpTransport, place: str, version: str) -> None:
+        self._transport = transport
         self._place = place
         self._info = mcp_types.Implementation(name="acc", version=version)
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
         self._ready = asyncio.Event()
-        self._fault: BaseException | None = None
-        #: Whether the server has said that its tools are others now.
-        self.changed = False
-        #: Whether it would say so.
-        self.tells_changes = False
+        self._failure: BaseException | None = None
+        #: Whether the server has notified that its tools changed.
+        self.tools_changed = False
+        #: Whether the server sends such notifications.
+        self.notifies_changes = False
 
     @property
-    def alive(self) -> bool:
-        """Tell whether the connection stands, as far as is known."""
-        is_kept = self._task is not None and not self._task.done()
-        return is_kept and self._client is not None and not self._end.is_set()
+    def is_alive(self) -> bool:
+        """Return True unless the connection is known to be closed."""
+        has_task = self._task is not None and not self._task.done()
+        return has_task and self._client is not None and not self._end.is_set()
 
     @property
     def client(self) -> Client:
-        """Return the SDK's client."""
+        """Return the client of the SDK."""
         if self._client is None:
-            raise self.lost("it is not connected")
+            raise self.error("not connected")
         return self._client
 
-    def lost(self, what: str) -> RemoteFailed:
-        """Return the error that tells what happened, with what is known about why."""
-        why = self._source.last_words()
-        told = f"the MCP server {self._place}: {what}"
-        words = f"{told} ({why})" if why not in told else told
-        return RemoteFailed(self._source.cleaned(words), retryable=True)
+    def error(self, problem: str) -> RemoteFailed:
+        """Return a retryable error with the reason that the transport knows."""
+        reason = self._transport.failure_reason()
+        text = f"MCP server {self._place}: {problem}"
+        if reason not in text:
+            text = f"{text} ({reason})"
+        return RemoteFailed(self._transport.redact(text), retryable=True)
 
-    def refused(self, said: str) -> RemoteFailed:
-        """Return the error of a server that answers, and says no."""
-        return RemoteFailed(self._source.cleaned(f"the MCP server {self._place}: {said}"))
+    def error_response(self, message: str) -> RemoteFailed:
+        """Return the error for an error response of the server."""
+        return RemoteFailed(self._transport.redact(f"MCP server {self._place}: {message}"))
 
-    async def open(self, seconds: float) -> None:
-        """Connect, or say why it cannot be done in the time there is."""
+    async def open(self, timeout: float) -> None:  # noqa: ASYNC109 - the timeout is an error text
+        """Connect within a time limit, or raise the reason why this is not possible."""
         loop = asyncio.get_running_loop()
-        # In a context of its own: it outlives the run that happens to need it first.
-        self._task = loop.create_task(self._keep(), context=contextvars.Context())
+        # In a new context: the connection outlives the run that opens it.
+        self._task = loop.create_task(self._hold_connection(), context=contextvars.Context())
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(timeout):
                 await self._ready.wait()
         except TimeoutError:
             await self.aclose()
-            raise self.lost(f"it was not ready within {seconds:.3g} seconds") from None
+            raise self.error(f"not ready within {timeout:.3g} seconds") from None
         except BaseException:
             await self.aclose()
             raise
         if self._client is None:
             await self.aclose()
-            raise self._opening_fault()
+            raise self._open_error()
 
-    def _opening_fault(self) -> AccError:
-        refusal = self._source.refusal()
+    def _open_error(self) -> AccError:
+        refusal = self._transport.refusal()
         if refusal is not None:
             return refusal
-        found = _innermost(self._fault)
-        if isinstance(found, AccError):
-            return found
-        said = str(found) if isinstance(found, MCPError) else type(found).__name__
-        return self.lost(f"it cannot be used: {said}" if found else "it ended at once")
+        error = _innermost_error(self._failure)
+        if isinstance(error, AccError):
+            return error
+        if error is None:
+            return self.error("the connection ended immediately")
+        text = str(error) if isinstance(error, MCPError) else type(error).__name__
+        return self.error(f"the connection failed: {text}")
 
-    def give_up(self) -> None:
-        """Let the connection end, without waiting for that."""
+    def close_soon(self) -> None:
+        """Close the connection without waiting for it."""
         self._end.set()
 
     async def aclose(self) -> None:
-        """End the connection, and wait until nothing is left of it."""
+        """Close the connection and wait until its process, if any, has ended."""
         task = self._task
         if task is None:
             return
         self._end.set()
         if self._client is None:
-            task.cancel()  # it has not come to where it would see the end
-        again: asyncio.CancelledError | None = None
+            task.cancel()  # it does not wait for the end event yet
+        cancellation: asyncio.CancelledError | None = None
         while not task.done():
             try:
                 await asyncio.wait([task])
             except asyncio.CancelledError as error:
-                again = error  # the process is ours, so we leave once it is gone and not before
-        if again is not None:
-            raise again
+                cancellation = error  # return only after the process has ended
+        if cancellation is not None:
+            raise cancellation
 
-    async def _keep(self) -> None:
+    async def _hold_connection(self) -> None:
         try:
             client = Client(
-                self._opened(),
-                message_handler=self._hear,
+                self._open_streams(),
+                message_handler=self._on_message,
                 client_info=self._info,
                 cache=None,
             )
             async with client, asyncio.TaskGroup() as group:
-                watching = group.create_task(self._watch(client))
+                watcher = group.create_task(self._watch_tools(client))
                 self._client = client
                 self._ready.set()
                 await self._end.wait()
-                watching.cancel()
-        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK lets out anything
-            self._fault = error
-            log.debug("the connection to %s ended: %s", self._place, type(error).__name__)
+                watcher.cancel()
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK raises any type
+            self._failure = error
+            log.debug("connection to %s ended: %s", self._place, type(error).__name__)
         finally:
             self._end.set()
             self._ready.set()
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[tuple[Any, Any]]:
-        async with self._source.open(self._end.set) as (incoming, outgoing):
-            yield _Sifted(incoming, lambda: self.client.protocol_version), outgoing
+    async def _open_streams(self) -> AsyncIterator[tuple[Any, Any]]:
+        async with self._transport.open(self._end.set) as (incoming, outgoing):
+            yield FilteredStream(incoming, self), outgoing
 
-    async def _hear(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
-            self.changed = True
+            self.tools_changed = True
 
-    async def _watch(self, client: Client) -> None:
-        """Learn when the tools change, in the ways of the older and the newer protocol."""
-        offered = client.server_capabilities.tools
+    async def _watch_tools(self, client: Client) -> None:
+        """Watch for changes of the tool list, by subscription in modern protocol versions."""
+        tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            self.tells_changes = offered is not None and bool(offered.list_changed)
+            self.notifies_changes = tools is not None and bool(tools.list_changed)
             return
         while True:
             try:
                 async with client.listen(tools_list_changed=True) as events:
-                    self.changed = True  # whatever was said before we listened
-                    self.tells_changes = bool(events.honored.tools_list_changed)
+                    self.tools_changed = True  # it may have changed before the subscription
+                    self.notifies_changes = bool(events.honored.tools_list_changed)
                     async for _ in events:
-                        self.changed = True
+                        self.tools_changed = True
             except (ListenNotSupportedError, MCPError):
-                self.tells_changes = False
+                self.notifies_changes = False
                 return
             except (SubscriptionLost, TimeoutError):
-                self.tells_changes = False
-            await asyncio.sleep(_LISTEN_AGAIN)
+                self.notifies_changes = False
+            await asyncio.sleep(RESUBSCRIBE_DELAY_SECONDS)
 
 
-class _Sifted:
-    """What comes from a server, but for single tools for which a whole listing would be refused."""
+class FilteredStream:
+    """Incoming messages of a server; malformed tools are removed from tool lists."""
 
-    def __init__(self, incoming: Any, version: Callable[[], str]) -> None:
+    def __init__(self, incoming: Any, session: McpSession) -> None:
         self._incoming = incoming
-        self._version = version
+        self._session = session
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._incoming, name)
@@ -202,250 +470,25 @@ class _Sifted:
         await self._incoming.__aenter__()
         return self
 
-    async def __aexit__(self, *how: Any) -> None:
-        await self._incoming.__aexit__(*how)
+    async def __aexit__(self, *exception: Any) -> None:
+        await self._incoming.__aexit__(*exception)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
         item = await self._incoming.__anext__()
-        told = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(told, mcp_types.JSONRPCResponse) and isinstance(
-            told.result.get("tools"), list
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, mcp_types.JSONRPCResponse) and isinstance(
+            message.result.get("tools"), list
         ):
-            drop_malformed_tools(told.result, self._version())
+            drop_malformed_tools(message.result, self._session.client.protocol_version)
         return item
 
 
-def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the error that a group of them is about; ours before the SDK's."""
+def _innermost_error(error: BaseException | None) -> BaseException | None:
+    """Return the error inside nested exception groups; an AccError takes precedence."""
     while isinstance(error, BaseExceptionGroup):
-        ours = [one for one in error.exceptions if isinstance(one, AccError)]
-        error = (ours or error.exceptions)[0]
+        own = [found for found in error.exceptions if isinstance(found, AccError)]
+        error = (own or error.exceptions)[0]
     return error
-
-
-_TRIES = 3
-_FIRST_DELAY = 0.25
-_MOST_DELAY = 10.0
-#: How long a server that could not be opened is left alone; twice as long each time.
-_FIRST_REST = 1.0
-_MOST_REST = 30.0
-#: How old a list may become that its server would not tell the changes of.
-_MOST_AGE = 60.0
-#: After so many calls in a row that nobody answered, the connection is made anew.
-_MOST_UNANSWERED = 3
-_MOST_PROGRESS = 1_000
-_MOST_WORDS = 500
-_MOST_SAID = 1_000
-_MOST_PAGES = 50
-_BROKEN = (ValidationError, RuntimeError, InputRequiredRoundsExceededError, ValueError)
-OpenSource = Callable[[McpEndpoint], Source]
-
-
-class _Place:
-    """What belongs to one event loop: the connection, and who may make it."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.lock = asyncio.Lock()
-        self.link: Link | None = None
-        self.tools: tuple[McpToolInfo, ...] | None = None
-        self.listed_at = 0.0
-        self.deaths = 0
-        self.unanswered = 0
-        self.running = 0
-        self.failure: AccError | None = None
-        self.failures = 0
-        self.rests_until = 0.0
-
-
-class McpServer:
-    """One MCP server behind one connection, which any number of runs use at once."""
-
-    def __init__(self, address: McpEndpoint, *, source: OpenSource, version: str) -> None:
-        self._address = address
-        self._source = source
-        self._version = version
-        self._held: _Place | None = None
-
-    async def tools(self) -> Sequence[McpToolInfo]:
-        """Return what the server offers now; who was known and is away is taken as it was."""
-        place = self._place()
-        if place.tools is not None and self._is_fresh(place):
-            return place.tools
-        try:
-            link = await self._ready(place)
-            async with place.lock:
-                if place.tools is None or not self._is_fresh(place):
-                    await self._list(place, link)
-        except RemoteFailed:
-            # Who is known goes on: calls say what is wrong, and the model may do without.
-            if place.tools is None:
-                raise
-        return place.tools or ()
-
-    def fault(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
-        """Return what is wrong with arguments by the tool's schema, or nothing."""
-        return schema_error(tool.schema, arguments)
-
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
-    ) -> McpToolResult:
-        """Call a tool once, and return what it gave."""
-        place = self._place()
-        link = await self._ready(place)
-        place.running += 1
-        try:
-            result = await link.client.call_tool(
-                name, dict(arguments), progress_callback=None if hear is None else _Progress(hear)
-            )
-        except MCPError as error:
-            raise self._failed(place, link, error) from None
-        except _BROKEN as error:
-            raise link.lost(f"it answered what cannot be used ({type(error).__name__})") from None
-        except asyncio.CancelledError:
-            self._note_silence(place, link)
-            raise
-        finally:
-            place.running -= 1
-        place.deaths = place.unanswered = 0
-        return read_answer(result)
-
-    async def aclose(self) -> None:
-        """End the connection; the next use would open another."""
-        held, self._held = self._held, None
-        if held is not None and held.link is not None and held.loop is asyncio.get_running_loop():
-            await held.link.aclose()
-
-    def _place(self) -> _Place:
-        if self._held is None or self._held.loop is not asyncio.get_running_loop():
-            self._held = _Place()
-        return self._held
-
-    def _is_fresh(self, place: _Place) -> bool:
-        link = place.link
-        if link is None or not link.alive or link.changed:
-            return False
-        return link.tells_changes or place.loop.time() - place.listed_at < _MOST_AGE
-
-    async def _ready(self, place: _Place) -> Link:
-        async with place.lock:
-            link = place.link
-            if link is not None and link.alive:
-                return link
-            self._check_cooldown(place)
-            if link is not None:
-                place.link = None
-                place.deaths += 1
-                await link.aclose()
-                await asyncio.sleep(min(_FIRST_DELAY * 2 ** (place.deaths - 1), _MOST_DELAY))
-            place.link = await self._open(place)
-            return place.link
-
-    def _check_cooldown(self, place: _Place) -> None:
-        if place.failure is not None and place.loop.time() < place.rests_until:
-            raise RemoteFailed(f"{place.failure}; it was tried a moment ago", retryable=True)
-
-    async def _open(self, place: _Place) -> Link:
-        """Connect, in several tries within the time that the server may take to start."""
-        end = place.loop.time() + self._address.start_timeout
-        delay = _FIRST_DELAY
-        for left in range(_TRIES - 1, -1, -1):
-            link = Link(self._source(self._address), self._address.place, self._version)
-            try:
-                await link.open(max(0.001, end - place.loop.time()))
-            except InvalidInput:
-                raise  # trying again would not help
-            except RemoteFailed as error:
-                if not left or place.loop.time() + delay >= end:
-                    self._rest(place, error)
-                    raise
-                await asyncio.sleep(delay)
-                delay *= 2
-            else:
-                place.failure, place.failures = None, 0
-                return link
-        raise AssertionError  # pragma: no cover - the last try returns or raises
-
-    def _rest(self, place: _Place, error: AccError) -> None:
-        seconds = min(_FIRST_REST * 2**place.failures, _MOST_REST)
-        place.failure, place.rests_until = error, place.loop.time() + seconds
-        place.failures += 1
-
-    async def _list(self, place: _Place, link: Link) -> None:
-        link.changed = False
-        found: list[mcp_types.Tool] = []
-        cursor: str | None = None
-        try:
-            async with asyncio.timeout(self._address.start_timeout):
-                for _ in range(_MOST_PAGES):
-                    page = await link.client.list_tools(cursor=cursor)
-                    found += page.tools
-                    cursor = page.next_cursor
-                    if cursor is None or len(found) >= MOST_TOOLS:
-                        break
-        except TimeoutError:
-            link.give_up()
-            raise link.lost("it does not tell its tools in time") from None
-        except MCPError as error:
-            raise self._failed(place, link, error) from None
-        except _BROKEN as error:
-            raise link.lost(f"it told its tools unreadably ({type(error).__name__})") from None
-        place.tools = read_tools(found[:MOST_TOOLS])
-        place.listed_at = place.loop.time()
-
-    def _failed(self, place: _Place, link: Link, error: MCPError) -> RemoteFailed:
-        said = error.message[:_MOST_SAID]
-        if error.code == mcp_types.CONNECTION_CLOSED:
-            if self._address.command:  # over HTTP it is the connection of this one call
-                link.give_up()
-            return link.lost("the connection was lost; what came of the call is not known")
-        if said == "Session terminated":
-            link.give_up()
-        place.unanswered = 0
-        if error.code in (mcp_types.INVALID_PARAMS, mcp_types.METHOD_NOT_FOUND):
-            link.changed = True  # perhaps it no longer has what we think it has
-        return link.refused(said)
-
-    def _note_silence(self, place: _Place, link: Link) -> None:
-        place.unanswered += 1
-        if place.unanswered >= _MOST_UNANSWERED and place.running == 1:
-            place.unanswered = 0
-            link.give_up()
-
-
-class _Progress:
-    """Tells how far a call has come, so often and so long and no more."""
-
-    def __init__(self, hear: HearProgress) -> None:
-        self._hear = hear
-        self._left = _MOST_PROGRESS
-
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._left > 0:
-            self._left -= 1
-            done = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
-            await self._hear((message or done)[:_MOST_WORDS])
-
-
-class McpConnections:
-    """The MCP servers of one runner, one connection to each."""
-
-    def __init__(self, *, source: OpenSource, version: str) -> None:
-        self._source = source
-        self._version = version
-        self._servers: dict[McpEndpoint, McpServer] = {}
-
-    def server(self, address: McpEndpoint) -> McpServer:
-        """Return the server at an address; nothing is opened yet."""
-        if address not in self._servers:
-            self._servers[address] = McpServer(address, source=self._source, version=self._version)
-        return self._servers[address]
-
-    async def aclose(self) -> None:
-        """End every connection, all at the same time."""
-        async with asyncio.TaskGroup() as group:
-            for server in self._servers.values():
-                group.create_task(server.aclose())

@@ -1,8 +1,8 @@
-"""What an MCP server says, as ours: bounded, and checked as far as it must be."""
+"""Conversion of tools and results of an MCP server to value objects, with size limits."""
 
 import logging
 from base64 import b64decode
-from binascii import Error as NoBase64
+from binascii import Error as Base64Error
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,48 +15,56 @@ from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import McpToolInfo, McpToolResult
 
 log = logging.getLogger("acc.mcp")
-MOST_TOOLS = 500
-_MOST_SCHEMA = 100_000
-_MOST_WORDS = 8_000
-_MOST_FAULT = 500
+MAX_TOOLS = 500
+MAX_SCHEMA_BYTES = 100_000
+MAX_DESCRIPTION_LENGTH = 8_000
 _ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 
 
-def read_tools(listed: Iterable[mcp_types.Tool]) -> tuple[McpToolInfo, ...]:
-    """Return tools as the server describes them, without those that no model could be shown."""
-    found: dict[str, McpToolInfo] = {}
-    for tool in listed:
+def convert_tools(tools: Iterable[mcp_types.Tool]) -> tuple[McpToolInfo, ...]:
+    """Return the tools of a server without those that a model cannot use."""
+    converted: dict[str, McpToolInfo] = {}
+    for tool in tools:
         schema = tool.input_schema or _ANY_OBJECT
-        if not tool.name.strip() or len(msgspec.json.encode(schema)) > _MOST_SCHEMA:
-            log.warning("a tool of an MCP server is left out: no name, or too large a schema")
+        if not tool.name.strip() or len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+            log.warning("ignoring an MCP tool without a name or with a too large schema")
             continue
         hints = tool.annotations
-        described = tool.description or tool.title or ""
-        found.setdefault(
+        description = tool.description or tool.title or ""
+        converted.setdefault(
             tool.name,
             McpToolInfo(
                 name=tool.name,
-                description=described[:_MOST_WORDS],
+                description=description[:MAX_DESCRIPTION_LENGTH],
                 schema={**_ANY_OBJECT, **schema},
                 destructive=None if hints is None else hints.destructive_hint,
                 read_only=None if hints is None else hints.read_only_hint,
             ),
         )
-    return tuple(found.values())
+    return tuple(converted.values())
 
 
 def drop_malformed_tools(result: dict[str, Any], version: str) -> None:
-    """Leave those tools out of a listing for which the SDK would refuse all the others too."""
-    if _is_listing(result, version):
+    """Remove malformed tools from a list, because the SDK would reject the whole list."""
+    if _is_valid_list(result, version):
         return
     tools = result["tools"]
-    result["tools"] = [tool for tool in tools if _is_listing({**result, "tools": [tool]}, version)]
-    log.warning(
-        "%d malformed tools of an MCP server are left out", len(tools) - len(result["tools"])
+    result["tools"] = [
+        tool for tool in tools if _is_valid_list({**result, "tools": [tool]}, version)
+    ]
+    log.warning("ignoring %d malformed MCP tools", len(tools) - len(result["tools"]))
+
+
+def convert_result(result: mcp_types.CallToolResult) -> McpToolResult:
+    """Return the result of a tool call."""
+    return McpToolResult(
+        parts=tuple(_convert_block(block) for block in result.content),
+        structured=result.structured_content,
+        is_error=bool(result.is_error),
     )
 
 
-def _is_listing(result: dict[str, Any], version: str) -> bool:
+def _is_valid_list(result: dict[str, Any], version: str) -> bool:
     try:
         parse_server_result("tools/list", version, result)
     except (ValueError, KeyError, RecursionError):
@@ -64,31 +72,23 @@ def _is_listing(result: dict[str, Any], version: str) -> bool:
     return True
 
 
-def read_answer(result: mcp_types.CallToolResult) -> McpToolResult:
-    """Return what a call gave."""
-    return McpToolResult(
-        parts=tuple(_part(block) for block in result.content),
-        structured=result.structured_content,
-        is_error=bool(result.is_error),
-    )
-
-
-def _part(block: mcp_types.ContentBlock) -> Part:
+def _convert_block(block: mcp_types.ContentBlock) -> Part:
     if isinstance(block, mcp_types.TextContent):
         return Part(text=block.text)
     if isinstance(block, mcp_types.ImageContent | mcp_types.AudioContent):
-        return Part(raw=_bytes(block.data), media_type=block.mime_type)
+        return Part(raw=_decode_base64(block.data), media_type=block.mime_type)
     if isinstance(block, mcp_types.ResourceLink):
         return Part(url=str(block.uri), media_type=block.mime_type or "", filename=block.name)
-    held = block.resource
-    name = str(held.uri).rpartition("/")[2]
-    if isinstance(held, mcp_types.TextResourceContents):
-        return Part(text=held.text, media_type=held.mime_type or "", filename=name)
-    return Part(raw=_bytes(held.blob), media_type=held.mime_type or "", filename=name)
+    resource = block.resource
+    name = str(resource.uri).rpartition("/")[2]
+    media_type = resource.mime_type or ""
+    if isinstance(resource, mcp_types.TextResourceContents):
+        return Part(text=resource.text, media_type=media_type, filename=name)
+    return Part(raw=_decode_base64(resource.blob), media_type=media_type, filename=name)
 
 
-def _bytes(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
-    except (NoBase64, ValueError):
-        raise RemoteFailed("the server sent a file that is no base64") from None
+    except (Base64Error, ValueError):
+        raise RemoteFailed("the server sent a file with invalid base64") from None

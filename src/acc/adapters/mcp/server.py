@@ -1,4 +1,4 @@
-"""Agents offered as an MCP server, on the official SDK."""
+"""Agents as an MCP server, with the official SDK."""
 
 import asyncio
 import logging
@@ -17,119 +17,131 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 
 from acc.application.use_cases.serve_mcp import (
-    PARAMETERS,
-    RETURNS,
-    OfferedTurn,
+    CALL_SCHEMA,
+    RESULT_SCHEMA,
     ServeMcpUseCase,
-    form,
+    TurnResult,
     form_answer,
-    progress_of,
+    form_schema,
+    progress_text,
 )
 from acc.domain.errors import NotFound
 from acc.domain.value_objects.approval import InputRequest
 from acc.domain.value_objects.event import Event
 
 log = logging.getLogger("acc.mcp")
-_MOST_ROUNDS = 20
+MAX_INPUT_ROUNDS = 20
 Context = ServerRequestContext[Any, Any]
-Answer = mcp_types.CallToolResult | mcp_types.InputRequiredResult
+CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult
 
 
-class AgentsAsServer:
-    """Speaks MCP for the agents that are offered."""
+class AgentMcpServer:
+    """Serves agents as tools over MCP."""
 
-    def __init__(self, offer: ServeMcpUseCase, *, name: str, version: str) -> None:
-        self._offer = offer
+    def __init__(self, use_case: ServeMcpUseCase, *, name: str, version: str) -> None:
+        self._use_case = use_case
         self.server: Server[Any] = Server(
             name,
             version=version,
-            lifespan=self._life,
-            on_list_tools=self._list,
-            on_call_tool=self._call,
+            lifespan=self._lifespan,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
         )
 
-    async def over_stdio(self) -> None:
-        """Serve who started us, until they end our input."""
+    async def serve_stdio(self) -> None:
+        """Serve the parent process until it closes our standard input."""
         async with stdio_server() as (incoming, outgoing):
             options = self.server.create_initialization_options()
-            # What a tool prints would otherwise be written once the protocol has ended.
+            # Standard output belongs to the protocol, so prints of tools go to standard error.
             with redirect_stdout(sys.stderr):
                 await self.server.run(incoming, outgoing, options)
 
-    def over_http(self) -> Starlette:
-        """Return an application for streamable HTTP that answers to names of this machine only."""
+    def http_app(self) -> Starlette:
+        """Return an app for streamable HTTP that accepts only host names of this machine."""
         return self.server.streamable_http_app(host="127.0.0.1")
 
     @asynccontextmanager
-    async def _life(self, _: Server[Any]) -> AsyncIterator[None]:
+    async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:
         try:
             yield
         finally:
             with anyio.CancelScope(shield=True):
-                await self._offer.aclose()
+                await self._use_case.aclose()
 
-    async def _list(
+    async def _list_tools(
         self, _: Context, __: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
         tools = [
             mcp_types.Tool(
                 name=name,
                 description=description,
-                input_schema=dict(PARAMETERS),
-                output_schema=dict(RETURNS),
+                input_schema=dict(CALL_SCHEMA),
+                output_schema=dict(RESULT_SCHEMA),
             )
-            for name, description in self._offer.agents.items()
+            for name, description in self._use_case.agents.items()
         ]
         return mcp_types.ListToolsResult(tools=tools)
 
-    async def _call(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> Answer:
+    async def _call_tool(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> CallResult:
         try:
-            return await _finished(self._taken(ctx, params))
+            return await _cancel_once(self._handle_call(ctx, params))
         except NotFound as error:
             raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from None
 
-    async def _taken(self, ctx: Context, params: mcp_types.CallToolRequestParams) -> Answer:
-        """Take a call, or what a client brings back from a person whom it was to ask."""
+    async def _handle_call(
+        self, ctx: Context, params: mcp_types.CallToolRequestParams
+    ) -> CallResult:
+        """Handle a new call, or a repeated one with the answers to our input requests."""
         if params.request_state is None:
-            return await self._rounds(ctx, params.name, dict(params.arguments or {}))
-        conversation_id = params.request_state  # clients may name any conversation anyway
-        waiting = await self._offer.waiting(params.name, conversation_id)
-        answers = _brought(waiting.requests, params.input_responses or {})
+            return await self._run_rounds(ctx, params.name, dict(params.arguments or {}))
+        conversation_id = params.request_state  # a client may name any conversation anyway
+        pending = await self._use_case.pending(params.name, conversation_id)
+        answers = _read_responses(pending.requests, params.input_responses or {})
         if not answers:
-            return _result(waiting)
+            return _call_result(pending)
         arguments = {"conversation_id": conversation_id, "answers": answers}
-        return await self._rounds(ctx, params.name, arguments)
+        return await self._run_rounds(ctx, params.name, arguments)
 
-    async def _rounds(self, ctx: Context, name: str, arguments: dict[str, Any]) -> Answer:
-        """Run a turn, and go on with a person's answers for as long as there are any."""
-        listener = _Listener(ctx)
-        for _ in range(_MOST_ROUNDS):
-            turn = await self._offer.call(name, arguments, listen=listener)
-            forms = {request.id: form(request) for request in turn.requests}
-            if not forms or None in forms.values() or not _can_ask(ctx):
-                return _result(turn)
+    async def _run_rounds(self, ctx: Context, name: str, arguments: dict[str, Any]) -> CallResult:
+        """Run a turn, and continue it with the answers of people as long as there are any."""
+        observer = _ProgressObserver(ctx)
+        for _ in range(MAX_INPUT_ROUNDS):
+            turn = await self._use_case.call(name, arguments, listen=observer)
+            schemas = [form_schema(request) for request in turn.requests]
+            if not schemas or None in schemas or not _can_elicit(ctx):
+                return _call_result(turn)
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                return _asking(turn)
-            answers = await _asked(ctx, turn)
+                return _input_required(turn)
+            answers = await _elicit_answers(ctx, turn)
             if not answers:
-                return _result(turn)
+                return _call_result(turn)
             arguments = {"conversation_id": turn.conversation_id, "answers": answers}
-        return _result(turn)
+        return _call_result(turn)
 
 
-def _brought(requests: Sequence[InputRequest], given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = [
-        form_answer(request, answer.action, answer.content)
-        for request in requests
-        if isinstance(answer := given.get(request.id), mcp_types.ElicitResult)
-    ]
-    return [answer for answer in found if answer is not None]
+class _ProgressObserver:
+    """Reports the progress of a run to the client."""
+
+    wants_pieces = False
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._count = 0
+
+    def foresee(self, events: Sequence[Event]) -> None:
+        """Store nothing with the events."""
+
+    async def hear(self, event: Event) -> None:
+        text = progress_text(event)
+        if text:
+            self._count += 1
+            await self._ctx.session.report_progress(self._count, message=text)
 
 
-async def _finished(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Do work that is cancelled once, and then has the time to put that on record.
+async def _cancel_once(work: Coroutine[Any, Any, CallResult]) -> CallResult:
+    """Await work that is cancelled once and can then record its cancellation.
 
-    The SDK's cancellation strikes at every await until the call has returned.
+    A cancellation by the SDK is raised again at every await until the call returns.
     """
     task = asyncio.get_running_loop().create_task(work)
     try:
@@ -139,80 +151,71 @@ async def _finished(work: Coroutine[Any, Any, Answer]) -> Answer:
         with anyio.CancelScope(shield=True):
             await asyncio.wait([task])
         if not task.cancelled() and task.exception() is not None:
-            log.info("a call was cancelled and failed", exc_info=task.exception())
+            log.info("cancelled call failed", exc_info=task.exception())
         raise
     return task.result()
 
 
-class _Listener:
-    """Tells a client how far a call has come."""
-
-    wants_pieces = False
-
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._told = 0
-
-    def foresee(self, events: Sequence[Event]) -> None:
-        """Have nothing stored."""
-
-    async def hear(self, event: Event) -> None:
-        words = progress_of(event)
-        if words:
-            self._told += 1
-            await self._ctx.session.report_progress(self._told, message=words)
+def _can_elicit(ctx: Context) -> bool:
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
 
 
-def _can_ask(ctx: Context) -> bool:
-    able = ctx.session.client_capabilities
-    return able is not None and able.elicitation is not None
-
-
-def _elicitation(request: InputRequest, schema: Mapping[str, Any]) -> mcp_types.ElicitRequest:
-    return mcp_types.ElicitRequest(
-        params=mcp_types.ElicitRequestFormParams(
-            message=request.question, requested_schema=dict(schema)
-        )
-    )
-
-
-def _asking(turn: OfferedTurn) -> mcp_types.InputRequiredResult:
+def _input_required(turn: TurnResult) -> mcp_types.InputRequiredResult:
     return mcp_types.InputRequiredResult(
         input_requests={
-            request.id: _elicitation(request, form(request) or {}) for request in turn.requests
+            request.id: mcp_types.ElicitRequest(
+                params=mcp_types.ElicitRequestFormParams(
+                    message=request.question, requested_schema=dict(form_schema(request) or {})
+                )
+            )
+            for request in turn.requests
         },
         request_state=turn.conversation_id,
     )
 
 
-async def _asked(ctx: Context, turn: OfferedTurn) -> list[dict[str, Any]]:
-    """Return what people answer to a client of the older protocol; none where it cannot ask."""
-    found: list[dict[str, Any]] = []
+def _read_responses(
+    requests: Sequence[InputRequest], responses: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    answers = [
+        form_answer(request, response.action, response.content)
+        for request in requests
+        if isinstance(response := responses.get(request.id), mcp_types.ElicitResult)
+    ]
+    return [answer for answer in answers if answer is not None]
+
+
+async def _elicit_answers(ctx: Context, turn: TurnResult) -> list[dict[str, Any]]:
+    """Request input from a client of an older protocol version, which may not support it."""
+    answers: list[dict[str, Any]] = []
     for request in turn.requests:
         try:
-            given = await ctx.session.elicit_form(
-                request.question, dict(form(request) or {}), related_request_id=ctx.request_id
+            response = await ctx.session.elicit_form(
+                request.question,
+                dict(form_schema(request) or {}),
+                related_request_id=ctx.request_id,
             )
         except MCPError:
             continue
-        answer = form_answer(request, given.action, given.content)
+        answer = form_answer(request, response.action, response.content)
         if answer is not None:
-            found.append(answer)
-    return found
+            answers.append(answer)
+    return answers
 
 
-def _result(turn: OfferedTurn) -> mcp_types.CallToolResult:
+def _call_result(turn: TurnResult) -> mcp_types.CallToolResult:
     structured = {
         "answer": turn.text,
         "conversation_id": turn.conversation_id,
         "status": turn.status,
     }
-    said = [turn.text]
+    texts = [turn.text]
     if turn.note:
         structured["note"] = turn.note
-        said.append(turn.note)
+        texts.append(turn.note)
     return mcp_types.CallToolResult(
-        content=[mcp_types.TextContent(text=text) for text in said],
+        content=[mcp_types.TextContent(text=text) for text in texts],
         structured_content=structured,
         is_error=turn.is_error,
     )

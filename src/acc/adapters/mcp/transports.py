@@ -1,7 +1,7 @@
-"""An MCP server as a process of ours, spoken to by its standard streams.
+"""Transports of MCP connections: a server process over its standard streams, and HTTP.
 
-The SDK has such a transport too. This one bounds the length of a line before it is in memory, keeps
-the last words of a server that dies, and never logs what a server says.
+The SDK has a process transport too. This one limits the length of a line before it is in memory,
+reports the end of the standard error of a server that exits, and never logs what a server writes.
 """
 
 import asyncio
@@ -24,27 +24,30 @@ from mcp.shared.message import SessionMessage
 from acc.domain.errors import AccError, AddressRefused, InvalidInput, RemoteFailed
 from acc.domain.value_objects.endpoint import redact_secrets
 
-_INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER") + (
-    ("APPDATA", "COMSPEC", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERPROFILE")
-    if os.name == "nt"
-    else ()
+_INHERITED_VARIABLES = (
+    ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+    if os.name != "nt"
+    else ("APPDATA", "COMSPEC", "HOME", "LANG", "PATH", "PATHEXT", "SYSTEMDRIVE", "SYSTEMROOT")
+    + ("TEMP", "TERM", "USER", "USERPROFILE")
 )
-_PIECE = 64 * 1024
-_MOST_WORDS = 16_000
-#: How long a server may take to leave once its input ends, and once it is told to.
-GRACE = 2.0
+_CHUNK_BYTES = 64 * 1024
+_MAX_STDERR_BYTES = 16_000
+_MAX_REASON_LENGTH = 300
+_EXIT_POLL_SECONDS = 0.01
+#: Time for a server to exit after its input was closed, and after a signal.
+SHUTDOWN_GRACE_SECONDS = 2.0
 Incoming = SessionMessage | Exception
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
 
-def minimal_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return what a server gets to see of our environment, and what was given for it."""
-    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    return {**kept, **given}
+def minimal_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a server process: a few of our variables, and `env`."""
+    inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+    return {**inherited, **env}
 
 
-class ServerProcess:
-    """A server that is started for one connection, and gone after it."""
+class StdioTransport:
+    """A server process that is started for one connection and stopped after it."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str], cwd: str, max_bytes: int
@@ -53,53 +56,57 @@ class ServerProcess:
         self._env = env
         self._cwd = cwd or None
         self._max_bytes = max_bytes
-        self._words = b""
+        self._stderr = b""
         self._process: asyncio.subprocess.Process | None = None
-        self.too_large = False
+        self._line_too_long = False
 
     def refusal(self) -> None:
-        """Return nothing: what cannot be started says so at once."""
+        """Return None: a process has no address."""
 
-    def last_words(self) -> str:
-        """Return how the process ended and the end of what it said to its standard error."""
-        process = self._process
-        status = None if process is None else process.returncode
-        told = "" if status is None else f"it ended with status {status}"
-        if self.too_large:
-            told = f"it sent a line of more than {self._max_bytes} bytes"
-        # Before the end is taken, lest it begin within a secret.
-        said = self.cleaned(self._words.decode(errors="replace")).strip().splitlines()
-        return ": ".join(filter(None, (told, said[-1][-300:] if said else "")))
+    def failure_reason(self) -> str:
+        """Return how the process ended and the last line of its standard error."""
+        status = None if self._process is None else self._process.returncode
+        reason = "" if status is None else f"exited with status {status}"
+        if self._line_too_long:
+            reason = f"sent a line of more than {self._max_bytes} bytes"
+        # Redact before truncation: the truncated text might start within a secret.
+        lines = self.redact(self._stderr.decode(errors="replace")).strip().splitlines()
+        last_line = lines[-1][-_MAX_REASON_LENGTH:] if lines else ""
+        return ": ".join(filter(None, (reason, last_line)))
 
-    def cleaned(self, text: str) -> str:
-        """Return a text without what the server was given in its environment."""
+    def redact(self, text: str) -> str:
+        """Return a text without the values that were passed in the environment."""
         return redact_secrets(text, self._env.values())
 
     @asynccontextmanager
     async def open(self, on_end: Callable[[], None]) -> AsyncIterator[Streams]:
-        """Start the server, give the streams to and from it, and see it gone.
+        """Start the server, yield its streams, and stop it.
 
-        `on_end` is called once nothing more will come from it.
+        `on_end` is called when the server has closed its output.
         """
         process = self._process = await self._start()
-        to_us, incoming = anyio.create_memory_object_stream[Incoming](0)
-        outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+        to_client, incoming = anyio.create_memory_object_stream[Incoming](0)
+        outgoing, from_client = anyio.create_memory_object_stream[SessionMessage](0)
         try:
             async with asyncio.TaskGroup() as group:
-                reading = group.create_task(self._read(process, to_us, on_end))
-                writing = group.create_task(self._write(process, from_us, to_us))
-                listening = group.create_task(self._listen(process))
+                tasks = [
+                    group.create_task(self._read_stdout(process, to_client, on_end)),
+                    group.create_task(_write_stdin(process, from_client, to_client)),
+                    group.create_task(self._read_stderr(process)),
+                ]
                 try:
                     yield incoming, outgoing
                 finally:
-                    for stream in (incoming, outgoing, to_us, from_us):
+                    for stream in (incoming, outgoing, to_client, from_client):
                         stream.close()
+                    # Its output is no longer read after a too long line, so it cannot finish.
+                    grace = 0.0 if self._line_too_long else SHUTDOWN_GRACE_SECONDS
                     with anyio.CancelScope(shield=True):
-                        await _stop(process, 0.0 if self.too_large else GRACE)
-                    for task in (reading, writing, listening):
+                        await _stop(process, grace)
+                    for task in tasks:
                         task.cancel()
         finally:
-            _let_go(process)
+            _close_pipes(process)
 
     async def _start(self) -> asyncio.subprocess.Process:
         try:
@@ -110,89 +117,86 @@ class ServerProcess:
                 stderr=asyncio.subprocess.PIPE,
                 env=minimal_environment(self._env),
                 cwd=self._cwd,
-                start_new_session=True,  # so that what it starts can be ended with it
+                start_new_session=True,  # to stop its child processes too
             )
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"{self._command[0]} cannot be started: {error}") from None
+            raise InvalidInput(f"cannot start {self._command[0]}: {error}") from None
 
-    async def _read(
+    async def _read_stdout(
         self,
         process: asyncio.subprocess.Process,
-        to_us: MemoryObjectSendStream[Incoming],
+        to_client: MemoryObjectSendStream[Incoming],
         on_end: Callable[[], None],
     ) -> None:
-        assert process.stdout is not None  # noqa: S101 - it was asked for
+        assert process.stdout is not None  # noqa: S101 - a pipe
         line = bytearray()
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            while piece := await process.stdout.read(_PIECE):
-                *whole, rest = piece.split(b"\n")
-                for part in whole:
+            while chunk := await process.stdout.read(_CHUNK_BYTES):
+                *complete, rest = chunk.split(b"\n")
+                for part in complete:
                     line += part
                     if len(line) <= self._max_bytes:
-                        await to_us.send(_message(bytes(line)))
+                        await to_client.send(_parse_message(bytes(line)))
                     line.clear()
                 line += rest
                 if len(line) > self._max_bytes:
-                    self.too_large = True
+                    self._line_too_long = True
                     break
-        to_us.close()  # whoever waits for an answer learns that there is none
+        to_client.close()  # pending calls fail
         on_end()
 
-    async def _write(
-        self,
-        process: asyncio.subprocess.Process,
-        from_us: MemoryObjectReceiveStream[SessionMessage],
-        to_us: MemoryObjectSendStream[Incoming],
-    ) -> None:
-        assert process.stdin is not None  # noqa: S101 - it was asked for
-        try:
-            async for item in from_us:
-                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(text.encode() + b"\n")
-                await process.stdin.drain()
-        except (OSError, anyio.ClosedResourceError):
-            to_us.close()
-
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None  # noqa: S101 - it was asked for
-        while piece := await process.stderr.read(_PIECE):
-            self._words = (self._words + piece)[-_MOST_WORDS:]
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None  # noqa: S101 - a pipe
+        while chunk := await process.stderr.read(_CHUNK_BYTES):
+            self._stderr = (self._stderr + chunk)[-_MAX_STDERR_BYTES:]
 
 
-def _message(line: bytes) -> Incoming:
+async def _write_stdin(
+    process: asyncio.subprocess.Process,
+    from_client: MemoryObjectReceiveStream[SessionMessage],
+    to_client: MemoryObjectSendStream[Incoming],
+) -> None:
+    assert process.stdin is not None  # noqa: S101 - a pipe
+    try:
+        async for item in from_client:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+    except (OSError, anyio.ClosedResourceError):
+        to_client.close()
+
+
+def _parse_message(line: bytes) -> Incoming:
     try:
         return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
-        return RemoteFailed("the server sent a line that is no message of the protocol")
+        return RemoteFailed("the server sent a line that is not a JSON-RPC message")
 
 
 async def _stop(process: asyncio.subprocess.Process, grace: float) -> None:
-    """End a server as the protocol says: end its input, then tell it, then make it.
-
-    One that nobody reads from any more, because it said too much, gets no time to finish.
-    """
-    assert process.stdin is not None  # noqa: S101 - it was asked for
+    """Stop a server as the protocol specifies: close its input, then terminate, then kill."""
+    assert process.stdin is not None  # noqa: S101 - a pipe
     with suppress(OSError):
         process.stdin.close()
-    if await _is_gone(process, grace):
-        _signal_all(process, signal.SIGTERM)  # what it started and left behind
+    if await _has_exited(process, grace):
+        _signal_group(process, signal.SIGTERM)  # child processes that are left
         return
     for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-        _signal_all(process, number)
-        if await _is_gone(process, GRACE):
+        _signal_group(process, number)
+        if await _has_exited(process, SHUTDOWN_GRACE_SECONDS):
             return
 
 
-async def _is_gone(process: asyncio.subprocess.Process, within: float) -> bool:
-    """Tell whether the process has ended; one that it started may still hold its streams."""
+async def _has_exited(process: asyncio.subprocess.Process, within: float) -> bool:
+    """Return True if the process exits in time; its children may keep the pipes open."""
     loop = asyncio.get_running_loop()
     end = loop.time() + within
-    while process.returncode is None and loop.time() < end:  # noqa: ASYNC110 - wait() would wait for the streams too
-        await asyncio.sleep(0.01)
+    while process.returncode is None and loop.time() < end:  # noqa: ASYNC110 - wait() waits for pipes
+        await asyncio.sleep(_EXIT_POLL_SECONDS)
     return process.returncode is not None
 
 
-def _signal_all(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _signal_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         if os.name == "posix":
             os.killpg(process.pid, number)
@@ -200,8 +204,8 @@ def _signal_all(process: asyncio.subprocess.Process, number: signal.Signals) -> 
             process.send_signal(number)
 
 
-def _let_go(process: asyncio.subprocess.Process) -> None:
-    # Nothing public closes the pipes that a process left behind by the server may hold open.
+def _close_pipes(process: asyncio.subprocess.Process) -> None:
+    # There is no public API to close pipes that a child of the server keeps open.
     transport = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()
@@ -220,7 +224,7 @@ class Door:
     streaming: Mapping[str, Any]
 
 
-class HttpServer:
+class HttpTransport:
     """A server that runs elsewhere and is called over HTTP."""
 
     def __init__(self, url: str, *, token: Callable[[], str], door: Door, max_bytes: int) -> None:
@@ -231,11 +235,11 @@ class HttpServer:
         self._sent = ""
         self._transport: _Guarded | None = None
 
-    def last_words(self) -> str:
+    def failure_reason(self) -> str:
         """Return why the last request failed, if it did."""
         return "" if self._transport is None else self._transport.fault
 
-    def cleaned(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text without the token."""
         return redact_secrets(text, [self._sent])
 

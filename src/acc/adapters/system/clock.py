@@ -1,38 +1,40 @@
-"""The machine's own time and chance."""
+"""System clock and random identifiers."""
 
 import os
 import time
 
-_AT_ONCE = 64
-#: Chance that was drawn and not used yet: asking the system for each lets other threads in
-#: between, which costs far more.
-_drawn: list[str] = []
+_BATCH_SIZE = 64
+_RANDOM_BYTES_PER_ID = 10
+#: Random values that are not used yet. One system call per id would switch threads each time.
+_random_values: list[str] = []
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drawn.clear)  # it must not give out what its parent does
+    os.register_at_fork(after_in_child=_random_values.clear)  # a child must not repeat ids
 
 
 class SystemClock:
-    """Tells the machine's time: `now` returns seconds since the epoch."""
+    """The system clock: `now` returns seconds since the epoch."""
 
-    # It is asked nine times in a turn, and a function of ours around it would cost more than it.
+    # Called several times per turn; a wrapping method would cost more than the call.
     now = staticmethod(time.time)
 
 
 class RandomIds:
-    """Makes identifiers by chance, so many that no two are ever the same.
+    """Generates unique identifiers that cannot be guessed.
 
-    They begin with the time, in milliseconds, so that what is stored by them is stored side by
-    side; the 80 bits after it nobody can guess.
+    An identifier starts with the time in milliseconds, so that database rows sorted by it are
+    stored together, followed by 80 random bits.
     """
 
     def new(self) -> str:
-        """Return an identifier that nobody else has."""
+        """Return a unique identifier."""
         try:
-            chance = _drawn.pop()
+            random_value = _random_values.pop()
         except IndexError:
-            drawn = os.urandom(10 * _AT_ONCE).hex()
-            _drawn.extend(drawn[start : start + 20] for start in range(20, len(drawn), 20))
-            chance = drawn[:20]
-        return f"{int(time.time() * 1000):012x}{chance}"
+            digits = os.urandom(_RANDOM_BYTES_PER_ID * _BATCH_SIZE).hex()
+            length = 2 * _RANDOM_BYTES_PER_ID
+            values = [digits[start : start + length] for start in range(0, len(digits), length)]
+            random_value = values.pop()
+            _random_values.extend(values)
+        return f"{int(time.time() * 1000):012x}{random_value}"

@@ -1,4 +1,4 @@
-"""The log of runs as JSON lines: what happened where and how to follow it, never what was said."""
+"""Run logs as JSON lines, with identifiers but without message content."""
 
 import json
 import logging
@@ -23,12 +23,12 @@ _FIELDS = (
 class JsonLines(logging.Formatter):
     """Formats a record as one line of JSON.
 
-    Of an error it tells the kind and the place. Its words are left out, for they may hold what
-    a person or a model said.
+    An error is logged as type and location. Its message is omitted because it may quote a person
+    or a model.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as a line, with those fields that it has."""
+        """Return the record as a JSON line with the fields that are set."""
         at = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, object] = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -50,7 +50,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_runs_to(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Write the log of runs to a stream as JSON lines, and return what does so."""
+    """Write the run log to a stream as JSON lines and return the handler."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     logger = logging.getLogger(LOGGER)

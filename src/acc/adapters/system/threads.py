@@ -1,4 +1,4 @@
-"""Threads for functions that block, which never keep the process from ending."""
+"""Daemon threads for blocking functions; they never prevent the process from exiting."""
 
 import asyncio
 import os
@@ -15,10 +15,52 @@ T = TypeVar("T")
 _Outcome = tuple[Any, BaseException | None]
 
 
-class _Call:
-    """What to do in the caller's context, and where the outcome goes."""
+class DaemonThreads:
+    """Runs functions in up to `limit` threads, which are started on demand and reused.
 
-    __slots__ = ("function", "future", "given_up", "loop", "started")
+    A function that never returns occupies one thread but does not keep the process alive.
+    """
+
+    def __init__(self, *, limit: int = 64) -> None:
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, got {limit}")
+        self._limit = limit
+        self._workers = self._start_workers()
+
+    async def call(self, function: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
+        """Call a function in a thread, in the context of the caller, and return its result.
+
+        If the caller is cancelled, the call returns at once and the function continues to run.
+        """
+        if self._workers.pid != os.getpid():
+            self._workers = self._start_workers()  # threads do not survive a fork
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Outcome] = loop.create_future()
+        work = partial(copy_context().run, function, *arguments, **named)
+        workers, call = self._workers, _Call(work, loop, future)
+        workers.submit(call)
+        try:
+            result, error = await future
+        except asyncio.CancelledError:
+            workers.abandon(call)
+            raise
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # avoids a reference cycle of the error and this frame
+        return result  # type: ignore[no-any-return] # the result of the function
+
+    def _start_workers(self) -> "_Workers":
+        workers = _Workers(self._limit)
+        weakref.finalize(self, workers.stop).atexit = False
+        return workers
+
+
+class _Call:
+    """A function to call and the future for its outcome."""
+
+    __slots__ = ("function", "future", "is_abandoned", "is_started", "loop")
 
     def __init__(
         self,
@@ -29,113 +71,70 @@ class _Call:
         self.function = function
         self.loop = loop
         self.future = future
-        self.started = False
-        self.given_up = False
+        self.is_started = False
+        self.is_abandoned = False
 
 
-class _Crew:
-    """Threads that share a queue. They know nothing of the pool, which may be dropped."""
+class _Workers:
+    """Threads that share a queue. They hold no reference to the pool, which may be deleted."""
 
     def __init__(self, limit: int) -> None:
         self.pid = os.getpid()
-        self.calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._limit = limit
         self._lock = threading.Lock()
         self._size = 0
         self._idle = 0
-        self._waiting = 0
+        self._queued = 0
 
     def submit(self, call: _Call) -> None:
-        """Hand a call to an idle thread, to a new one, or to the first that gets free."""
+        """Queue a call and start a thread if no idle thread is left for it."""
         with self._lock:
-            if self._waiting >= self._idle and self._size < self._limit:
+            if self._queued >= self._idle and self._size < self._limit:
                 name = f"acc call {self._size + 1}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                threading.Thread(target=self._run, name=name, daemon=True).start()
                 self._size += 1
                 self._idle += 1
-            self._waiting += 1
-        self.calls.put(call)
+            self._queued += 1
+        self._queue.put(call)
 
-    def give_up(self, call: _Call) -> None:
-        """Write off the thread of a call that nobody waits for, so that others find one."""
+    def abandon(self, call: _Call) -> None:
+        """Stop counting the thread of a cancelled call, so that another one can start."""
         with self._lock:
-            if call.started:
-                call.given_up = True
+            if call.is_started:
+                call.is_abandoned = True
                 self._size -= 1
 
-    def dismiss(self) -> None:
-        """Send the threads home, each when it is done."""
+    def stop(self) -> None:
+        """Let each thread exit when it is idle."""
         for _ in range(self._size):
-            self.calls.put(None)
+            self._queue.put(None)
 
-    def _work(self) -> None:
-        while (call := self.calls.get()) is not None:
+    def _run(self) -> None:
+        while (call := self._queue.get()) is not None:
             with self._lock:
-                self._waiting -= 1
+                self._queued -= 1
                 self._idle -= 1
-                call.started = True
-            # Who was cancelled before it began does not want it any more.
+                call.is_started = True
             outcome = (None, None) if call.future.cancelled() else _outcome(call.function)
             with self._lock:
-                if call.given_up:
+                if call.is_abandoned:
                     return
-                # Before the caller hears of it: its next call is to find this thread idle.
+                # Idle before the caller resumes, so that its next call reuses this thread.
                 self._idle += 1
-                call.started = False
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                call.loop.call_soon_threadsafe(_settle, call.future, outcome)
-            del call, outcome  # an idle thread keeps nothing alive
+                call.is_started = False
+            with suppress(RuntimeError):  # the loop may be closed
+                call.loop.call_soon_threadsafe(_set_outcome, call.future, outcome)
+            del call, outcome  # an idle thread must not keep objects alive
 
 
 def _outcome(function: Callable[[], Any]) -> _Outcome:
     try:
         return function(), None
-    except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
+    except BaseException as error:  # noqa: BLE001 - raised in the caller
         return None, error
 
 
-def _settle(future: "asyncio.Future[_Outcome]", outcome: _Outcome) -> None:
+def _set_outcome(future: "asyncio.Future[_Outcome]", outcome: _Outcome) -> None:
     if not future.done():
         future.set_result(outcome)
-
-
-class DaemonThreads:
-    """Runs functions in up to `limit` threads, made as needed and used again.
-
-    A function that hangs takes one of the threads for good; it does not keep the process alive.
-    """
-
-    def __init__(self, *, limit: int = 64) -> None:
-        if limit < 1:
-            raise ValueError(f"at least one thread is needed, not {limit}")
-        self._limit = limit
-        self._crew = self._new_crew()
-
-    async def call(self, function: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
-        """Return what `function` returns, from a thread of its own, in the caller's context.
-
-        If the caller is cancelled it does not wait for the function, which cannot be stopped.
-        """
-        if self._crew.pid != os.getpid():
-            self._crew = self._new_crew()  # the threads stayed behind when we were forked off
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[_Outcome] = loop.create_future()
-        work = partial(copy_context().run, function, *arguments, **named)
-        crew, call = self._crew, _Call(work, loop, future)
-        crew.submit(call)
-        try:
-            result, fault = await future
-        except asyncio.CancelledError:
-            crew.give_up(call)
-            raise
-        if fault is not None:
-            try:
-                raise fault
-            finally:
-                del fault  # or the error and this frame would keep each other alive
-        return result  # type: ignore[no-any-return] # it is what the function returned
-
-    def _new_crew(self) -> _Crew:
-        crew = _Crew(self._limit)
-        weakref.finalize(self, crew.dismiss).atexit = False
-        return crew

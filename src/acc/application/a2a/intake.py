@@ -290,8 +290,8 @@ class MessageIntake:
             _, waiting = await self._execution.waiting(sender, task)
             try:
                 read = read_answers(message.parts, waiting, by=sender.caller)
-                fault_in = self._runner.services.fault_in
-                read = checked_answers(self._runner.agent, waiting, read, fault_in)
+                schemas = self._runner.services.schemas
+                read = checked_answers(self._runner.agent, waiting, read, schemas)
             except InvalidInput:
                 known = await self._known(task, sender, message)
                 if known is None:

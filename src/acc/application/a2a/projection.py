@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from acc.application.agents.llm import without_fence
+from acc.application.agents.llm import strip_code_fence
 from acc.application.runtime.context import RunResult
 from acc.application.runtime.run import Foreseen
 from acc.domain.errors import AccError, BudgetExceeded, InvalidInput, NoRoute
@@ -250,7 +250,7 @@ class TaskProjection:
     def _as_parts(self, text: str) -> tuple[Part, ...]:
         if self.as_data:
             try:
-                data = msgspec.json.decode(without_fence(text))
+                data = msgspec.json.decode(strip_code_fence(text))
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 return text_part(text)
             return (Part(data=data, is_null=data is None, media_type="application/json"),)

@@ -1,4 +1,4 @@
-"""What every agent has, and what is checked when a tree of them is built."""
+"""BaseAgent: name, sub-agents, callbacks, confirmation, and checks of an agent tree."""
 
 import inspect
 import logging
@@ -16,23 +16,23 @@ from acc.domain.value_objects.run import Grant
 
 log = logging.getLogger("acc.run")
 
-_MOST_NAME = 64
-_RESERVED = frozenset({"user"})
+MAX_NAME_LENGTH = 64
+_RESERVED_NAMES = frozenset({"user"})
 
-#: A callback may be a plain function or an async one.
+#: A function or an async function.
 Callback = Callable[..., Any]
-#: Whether a person must agree: always, always with these words, or by a predicate, which may
-#: return the words.
+#: Whether approval is required: a bool, a question, or a predicate that returns one of these.
 Confirm = bool | str | Callable[..., Any]
 
 
 @dataclass(kw_only=True, eq=False)
 class BaseAgent:
-    """An agent. For one of your own, write `async def run(self, ctx)` and return its answer.
+    """Base class of agents. A subclass defines `async def run(self, ctx)` and returns its answer.
 
-    `confirm` asks a person before the agent runs. `grants` narrows what each sub-agent, by name,
-    gets to see. `before_agent_callback(ctx)` may return a text, which is then the answer;
-    `after_agent_callback(ctx, text)` may return another text in place of the answer.
+    `confirm` requests approval before the agent runs. `grants` restricts, by name, what a sub-agent
+    can access. If `before_agent_callback(ctx)` returns a string, it becomes the answer and the
+    agent does not run. If `after_agent_callback(ctx, text)` returns a string, it replaces the
+    answer.
     """
 
     name: str
@@ -44,276 +44,295 @@ class BaseAgent:
     after_agent_callback: Callback | None = None
     parent: "BaseAgent | None" = field(default=None, init=False, repr=False)
 
-    #: What an agent reads and writes where it is served to others, and whether it may answer them
-    #: with a message alone, by `ctx.reply`, which then makes them wait for its first word.
+    #: Media types that the agent accepts and returns when it is served over A2A.
     input_modes: ClassVar[tuple[str, ...]] = ("text/plain", "application/json")
     output_modes: ClassVar[tuple[str, ...]] = ("text/plain",)
+    #: Whether it may answer an A2A request with a message instead of a task (`ctx.reply`). The
+    #: server then waits for the first event of the run before it responds.
     replies_directly: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "an agent")
         if isinstance(self.sub_agents, BaseAgent) or not isinstance(self.sub_agents, Iterable):
-            raise InvalidTree(f"{self.name!r}: sub_agents is a list of agents")
+            raise InvalidTree(f"agent {self.name!r}: sub_agents must be a list of agents")
         self.sub_agents = tuple(self.sub_agents)
         for child in self.sub_agents:
             if not isinstance(child, BaseAgent):
-                raise InvalidTree(f"{self.name!r}: {child!r} is no agent")
+                raise InvalidTree(f"agent {self.name!r}: sub-agent {child!r} is not an agent")
             if child.parent is not None:
                 raise InvalidTree(
-                    f"{child.name!r} already belongs to {child.parent.name!r} and cannot belong to "
-                    f"{self.name!r} too; make a second agent with a name of its own"
+                    f"agent {child.name!r} is a sub-agent of {child.parent.name!r} and cannot be "
+                    f"added to {self.name!r}; create a second agent with another name"
                 )
-        self._check_own()
+        self._check_options()
+        names = {child.name for child in self.sub_agents}
         for name in self.grants:
-            if name not in {child.name for child in self.sub_agents}:
-                raise InvalidTree(f"{self.name!r} grants something to {name!r}, no sub-agent of it")
+            if name not in names:
+                raise InvalidTree(
+                    f"agent {self.name!r}: grants names {name!r}, which is not a sub-agent"
+                )
         self.check()
-        self._check_names()
+        self._check_unique_names()
         for child in self.sub_agents:
             child.parent = self
 
     def check(self) -> None:
-        """Refuse what cannot work; a kind of agent with rules of its own adds them here."""
+        """Raise InvalidTree if the options are invalid; subclasses add their checks here."""
 
     async def run(self, ctx: RunContext) -> str | None:
-        """Do the work; a returned text is the agent's answer."""
+        """Do the work of the agent and return its answer, if it has one."""
         raise NotImplementedError(f"{type(self).__name__} must define `async def run(self, ctx)`")
 
-    def kept_answer(self, ctx: RunContext) -> Any:
-        """Return what stands now where others look for this agent's answer, if anything does."""
+    def read_output(self, ctx: RunContext) -> Any:
+        """Return the state value that holds this agent's answer, if it has one."""
         return None
 
-    def keep_answer(self, ctx: RunContext, text: str) -> None:
-        """Put what was said in place of this agent where others look for its answer."""
+    def write_output(self, ctx: RunContext, text: str) -> None:
+        """Write an answer that replaces this agent's answer to the state."""
 
     def walk(self) -> Iterator["BaseAgent"]:
-        """Give this agent and everyone below it, top down."""
+        """Yield this agent and its descendants, top down."""
         yield self
         for child in self.sub_agents:
             yield from child.walk()
 
     @property
     def agent_tools(self) -> Sequence["BaseAgent"]:
-        """Return the agents that this one uses as tools."""
+        """Return the agents that this agent uses as tools."""
         return ()
 
-    def everyone(self) -> Iterator["BaseAgent"]:
-        """Give all that `walk` gives, and the agents that they use as tools, each once."""
-        seen: set[int] = set()
-        left: list[BaseAgent] = [self]
-        while left:
-            agent = left.pop(0)
-            if id(agent) not in seen:
-                seen.add(id(agent))
+    def walk_all(self) -> Iterator["BaseAgent"]:
+        """Yield this agent, its descendants and the agents they use as tools, each once."""
+        visited: set[int] = set()
+        remaining: list[BaseAgent] = [self]
+        while remaining:
+            agent = remaining.pop(0)
+            if id(agent) not in visited:
+                visited.add(id(agent))
                 yield agent
-                left = [*agent.sub_agents, *agent.agent_tools, *left]
+                remaining = [*agent.sub_agents, *agent.agent_tools, *remaining]
 
     def find(self, name: str) -> "BaseAgent | None":
-        """Return the agent of that name in this tree."""
+        """Return the agent with that name in this tree."""
         return next((agent for agent in self.walk() if agent.name == name), None)
 
     async def execute(self, ctx: RunContext) -> None:
-        """Run with all that surrounds it: stand-ins, confirmation, callbacks, snapshots, logs."""
+        """Run with stubs, confirmation, callbacks, state snapshots and logs."""
         is_logged = log.isEnabledFor(logging.INFO)
         if is_logged:
             _log(ctx, "agent started")
         config = ctx.run.config
         if config.snapshots:
-            await _show_state(ctx, "before")
+            await _emit_snapshot(ctx, "before")
         try:
             await self._execute(ctx)
         except BaseException:
             ctx.run.give_up(ctx.path)
             raise
         if ctx.line.state.pending or ctx.run.journal:
-            await flush_state(ctx)
+            await _flush_state(ctx)
         if config.snapshots:
-            await _show_state(ctx, "after")
+            await _emit_snapshot(ctx, "after")
         if is_logged:
             _log(ctx, "agent finished")
 
     async def _execute(self, ctx: RunContext) -> None:
         config = ctx.run.config
         try:
-            if (config.stubs or config.debug) and await _said_instead(ctx, _stand_in):
+            if (config.stubs or config.debug) and await _answer_with(ctx, _stub):
                 ctx.run.give_up(ctx.path)
                 return
             if self.confirm:
-                await confirm_step(ctx)
+                await _require_approval(ctx)
             before = self.before_agent_callback
-            if before is not None and await _said_instead(ctx, before):
+            if before is not None and await _answer_with(ctx, before):
                 return
-            heard = len(ctx.line.thread)
+            thread_length = len(ctx.line.thread)
             text = await self.run(ctx)
             if text is not None:
                 await ctx.conclude(text)
             if self.after_agent_callback is not None:
-                await _say_or_replace(ctx, self.after_agent_callback, heard)
+                await _finish_with(ctx, self.after_agent_callback, thread_length)
         except AccError:
             raise
         except BaseException as error:
             if is_control_flow(error):
                 raise
-            failed = AgentFailed(self.name, f"{type(error).__name__}: {error}")
-            raise (paused_in_group(error) or failed) from error
+            failure = AgentFailed(self.name, f"{type(error).__name__}: {error}")
+            raise (paused_in_group(error) or failure) from error
 
-    def _check_own(self) -> None:
-        """Refuse what no agent can work with, before it is used."""
+    def _check_options(self) -> None:
+        """Raise InvalidTree if an option that every agent has is invalid."""
         grants = self.grants
-        fits = isinstance(grants, Mapping) and all(isinstance(g, Grant) for g in grants.values())
-        refuse_unless(fits, self, "grants", "a mapping from names of sub-agents to a Grant each")
-        fits = isinstance(self.confirm, bool | str) or callable(self.confirm)
-        refuse_unless(fits, self, "confirm", "True, a text to ask with, or a function")
+        is_valid = isinstance(grants, Mapping) and all(
+            isinstance(grant, Grant) for grant in grants.values()
+        )
+        require(is_valid, self, "grants", "a mapping from sub-agent names to Grant")
+        is_valid = isinstance(self.confirm, bool | str) or callable(self.confirm)
+        require(is_valid, self, "confirm", "a bool, a question or a function")
         check_callbacks(self, "before_agent_callback", "after_agent_callback")
 
-    def _check_names(self) -> None:
-        """Refuse a name, or a place in the tree, that is taken; a tool may have several users."""
-        seen: dict[str, BaseAgent] = {}
+    def _check_unique_names(self) -> None:
+        """Raise InvalidTree if a name or an agent occurs twice; agent tools may be shared."""
+        by_name: dict[str, BaseAgent] = {}
         for agent in self.walk():
-            self._check_name(agent, seen)
-        placed = {id(agent) for agent in seen.values()}
-        for user in self.everyone():
-            for agent in (one for used in user.agent_tools for one in used.walk()):
-                if id(agent) in placed or seen.get(agent.name) is not agent:
-                    self._check_name(agent, seen)
+            self._check_unique_name(agent, by_name)
+        in_tree = {id(agent) for agent in by_name.values()}
+        for user in self.walk_all():
+            for agent in (found for tool in user.agent_tools for found in tool.walk()):
+                if id(agent) in in_tree or by_name.get(agent.name) is not agent:
+                    self._check_unique_name(agent, by_name)
 
-    def _check_name(self, agent: "BaseAgent", seen: "dict[str, BaseAgent]") -> None:
-        if seen.get(agent.name) is agent:
+    def _check_unique_name(self, agent: "BaseAgent", by_name: "dict[str, BaseAgent]") -> None:
+        if by_name.get(agent.name) is agent:
             raise InvalidTree(
-                f"{agent.name!r} stands in the tree of {self.name!r} twice; make a second "
-                "agent with a name of its own"
+                f"agent {agent.name!r} occurs twice in the tree of {self.name!r}; create a second "
+                "agent with another name"
             )
-        if agent.name in seen:
+        if agent.name in by_name:
             raise InvalidTree(
-                f"two agents under {self.name!r} are called {agent.name!r}; every name in a "
-                "tree must be its own, for transfers, branches and logs to be clear"
+                f"two agents in the tree of {self.name!r} have the name {agent.name!r}; names must "
+                "be unique in a tree"
             )
-        seen[agent.name] = agent
+        by_name[agent.name] = agent
 
 
-def refuse_unless(fits: bool, agent: BaseAgent, name: str, wanted: str) -> None:
-    """Refuse an agent's field that holds something else than it takes."""
-    if not fits:
-        raise InvalidTree(f"{agent.name!r}: {name} is {wanted}, not {getattr(agent, name)!r}")
+def require(is_valid: bool, agent: BaseAgent, option: str, expected: str) -> None:
+    """Raise InvalidTree if an option of an agent is invalid."""
+    if not is_valid:
+        value = getattr(agent, option)
+        raise InvalidTree(f"agent {agent.name!r}: {option} must be {expected}, got {value!r}")
 
 
 def check_callbacks(agent: BaseAgent, *names: str) -> None:
-    """Refuse callbacks that cannot be called."""
+    """Raise InvalidTree if a callback is not callable."""
     for name in names:
-        found = getattr(agent, name)
-        refuse_unless(found is None or callable(found), agent, name, "a function")
+        callback = getattr(agent, name)
+        require(callback is None or callable(callback), agent, name, "a function")
 
 
-def check_count(agent: BaseAgent, name: str) -> None:
-    """Refuse a number of times that is none, where one is given."""
-    count = getattr(agent, name)
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-        raise InvalidTree(f"{agent.name!r}: {name} must be at least 1, not {count!r}")
+def check_count(agent: BaseAgent, option: str) -> None:
+    """Raise InvalidTree if an optional count is not an integer of at least 1."""
+    count = getattr(agent, option)
+    is_valid = count is None or is_positive_int(count)
+    require(is_valid, agent, option, "an integer of at least 1")
+
+
+def is_positive_int(value: object) -> bool:
+    """Return True if a value is an integer of at least 1 and not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def check_model(agent: BaseAgent, model: object) -> None:
-    """Refuse what is neither a model nor the name of one."""
+    """Raise InvalidTree if a value is neither a model nor the name of a model."""
     if not model:
-        raise InvalidTree(f"{agent.name!r} has no model")
-    fits = isinstance(model, str) or callable(getattr(model, "complete", None))
-    refuse_unless(fits, agent, "model", "a name, or an object with `async complete(prompt)`")
+        raise InvalidTree(f"agent {agent.name!r} has no model")
+    is_valid = isinstance(model, str) or callable(getattr(model, "complete", None))
+    require(is_valid, agent, "model", "a name or an object with `async complete(prompt)`")
 
 
 def check_name(name: object, what: str) -> None:
-    """Refuse a name that could not be told apart in a path, a branch or a model's answer."""
+    """Raise InvalidTree if a name cannot be used in paths, branches and tool calls."""
     if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
         raise InvalidTree(
-            f"{name!r} is no name for {what}: use letters, digits, _ and -, not a digit first"
+            f"{name!r} is not a valid name for {what}: use letters, digits, _ and -, and do not "
+            "start with a digit"
         )
-    if len(name) > _MOST_NAME:
-        raise InvalidTree(f"{name!r} is longer than {_MOST_NAME} characters")
-    if name in _RESERVED:
-        raise InvalidTree(f"{name!r} is taken: it is who the messages of people are from")
+    if len(name) > MAX_NAME_LENGTH:
+        raise InvalidTree(f"the name {name!r} is longer than {MAX_NAME_LENGTH} characters")
+    if name in _RESERVED_NAMES:
+        raise InvalidTree(f"the name {name!r} is reserved for messages of people")
 
 
-async def called(callback: Callback, *arguments: Any) -> Any:
-    """Return what a callback returns, whether it is a plain function or an async one."""
-    found = callback(*arguments)
-    return await found if inspect.isawaitable(found) else found
+async def maybe_await(callback: Callback, *arguments: Any) -> Any:
+    """Call a function or an async function and return its result."""
+    result = callback(*arguments)
+    return await result if inspect.isawaitable(result) else result
 
 
-async def _said_instead(ctx: RunContext, callback: Callback) -> bool:
-    """Say what a callback returns in place of the agent, and tell whether there was anything."""
-    found = await called(callback, ctx)
-    if found is None:
+async def _answer_with(ctx: RunContext, callback: Callback) -> bool:
+    """Answer with the text that a callback returns; return False if it returns None."""
+    answer = await maybe_await(callback, ctx)
+    if answer is None:
         return False
-    # A callback that finds an answer there already has not asked for another.
-    keep = callback is _stand_in or ctx.agent.kept_answer(ctx) is None
-    await _say_instead(ctx, callback, found, keep=keep)
+    # A before callback must not overwrite an answer that is already in the state.
+    write = callback is _stub or ctx.agent.read_output(ctx) is None
+    await _say(ctx, callback, answer, write=write)
     return True
 
 
-async def _say_or_replace(ctx: RunContext, callback: Callback, heard: int) -> None:
-    """Say an answer, or what a callback returns in its place: then nobody hears the answer."""
+async def _finish_with(ctx: RunContext, callback: Callback, thread_length: int) -> None:
+    """Answer with the draft or, if the callback returns a text, replace the answer with it.
+
+    A replaced answer is removed from the conversation, which had `thread_length` messages before
+    the agent ran.
+    """
     thread, draft = ctx.line.thread, ctx.text
-    said = len(thread)
-    kept = deepcopy(ctx.agent.kept_answer(ctx))
-    found = await called(callback, ctx, draft)
-    if found is not None:
-        ours = {agent.name for agent in ctx.agent.walk()}
-        thread[heard:said] = [one for one in thread[heard:said] if one.author not in ours]
-        # What the callback put there itself stays.
-        await _say_instead(ctx, callback, found, keep=ctx.agent.kept_answer(ctx) == kept)
+    end = len(thread)
+    output = deepcopy(ctx.agent.read_output(ctx))
+    answer = await maybe_await(callback, ctx, draft)
+    if answer is not None:
+        authors = {agent.name for agent in ctx.agent.walk()}
+        messages = thread[thread_length:end]
+        thread[thread_length:end] = [m for m in messages if m.author not in authors]
+        # Do not overwrite an output that the callback wrote itself.
+        await _say(ctx, callback, answer, write=ctx.agent.read_output(ctx) == output)
     elif ctx.is_draft:
         await ctx.say(draft)
 
 
-async def _say_instead(ctx: RunContext, callback: Callback, found: object, *, keep: bool) -> None:
-    if not isinstance(found, str):
-        name = "its stand-in" if callback is _stand_in else getattr(callback, "__name__", "it")
-        raise TypeError(f"{name} returned a {type(found).__name__}, which is no text")
-    if keep:
-        ctx.agent.keep_answer(ctx, found)
-    await ctx.say(found)
+async def _say(ctx: RunContext, callback: Callback, answer: object, *, write: bool) -> None:
+    if not isinstance(answer, str):
+        name = "the stub" if callback is _stub else getattr(callback, "__name__", "the callback")
+        raise TypeError(f"{name} returned {type(answer).__name__}; expected str or None")
+    if write:
+        ctx.agent.write_output(ctx, answer)
+    await ctx.say(answer)
 
 
-async def flush_state(ctx: RunContext) -> None:
-    """Put on record what was written to the state and not yet told by an event."""
+async def _flush_state(ctx: RunContext) -> None:
+    """Record state writes that no event has recorded yet."""
     recorded = ctx.upcoming()
     if ctx.line.state.pending or (recorded is not None and recorded.kind is EventKind.STATE):
         await ctx.emit(EventKind.STATE)
 
 
-async def confirm_step(ctx: RunContext) -> None:
-    """Ask a person whether the agent may run; a no ends the run."""
+async def _require_approval(ctx: RunContext) -> None:
+    """Request approval for the agent; if it is denied or expires, the run is rejected."""
     agent = ctx.agent
     scope = ctx.fork("confirm")
-    needed: Any = agent.confirm
-    if callable(needed):
-        needed = scope.upcoming() is not None or await called(needed, ctx)
-        if not needed:
+    confirm: Any = agent.confirm
+    if callable(confirm):
+        confirm = scope.upcoming() is not None or await maybe_await(confirm, ctx)
+        if not confirm:
             return
-    words = needed if isinstance(needed, str) else f"May {agent.name!r} go ahead?"
-    answer = await scope.ask_person(words, kind=RequestKind.CONFIRMATION)
+    question = confirm if isinstance(confirm, str) else f"May {agent.name!r} go ahead?"
+    answer = await scope.ask_person(question, kind=RequestKind.CONFIRMATION)
     if answer.verdict is not ApprovalDecision.APPROVE:
         raise RunRejected(agent.name, answer.reason or answer.verdict.value)
 
 
-def _stand_in(ctx: RunContext) -> Any:
+def _stub(ctx: RunContext) -> Any:
+    """Return the answer that `RunConfig.stubs` or debug mode uses instead of the agent."""
     config = ctx.config
     agent = ctx.agent
     if agent.name in config.stubs:
-        stand_in = config.stubs[agent.name]
-        return stand_in if isinstance(stand_in, str) else stand_in(ctx)
-    reasons = not agent.sub_agents or hasattr(agent, "instruction")
-    if config.debug and agent is not ctx.run.root and reasons:
+        stub = config.stubs[agent.name]
+        return stub if isinstance(stub, str) else stub(ctx)
+    uses_model = not agent.sub_agents or hasattr(agent, "instruction")
+    if config.debug and agent is not ctx.run.root and uses_model:
         return f"[debug] {agent.name} would answer: {ctx.message}"
     return None
 
 
-async def _show_state(ctx: RunContext, when: str) -> None:
+async def _emit_snapshot(ctx: RunContext, when: str) -> None:
     detail = {"when": when, "path": ctx.path, "state": ctx.line.state.copy()}
     await ctx.emit(EventKind.SNAPSHOT, detail=detail)
 
 
-def _log(ctx: RunContext, what: str) -> None:
+def _log(ctx: RunContext, message: str) -> None:
     log.info(
-        what,
+        message,
         extra={
             "trace_id": ctx.call.trace_id,
             "request_id": ctx.call.request_id,

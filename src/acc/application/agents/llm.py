@@ -1,4 +1,4 @@
-"""The agent that reasons with a model: ask, use tools, ask again, answer."""
+"""LlmAgent: the reasoning loop with a model and tools, and instruction placeholders."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,22 +10,21 @@ import msgspec
 from acc.application.agents.base import (
     BaseAgent,
     Callback,
-    called,
     check_callbacks,
     check_model,
-    refuse_unless,
+    maybe_await,
+    require,
 )
 from acc.application.runtime.agent_memory import MemoryChoice, TurnMemory
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.model_call import call_model
-from acc.application.tools.execution import Outcome, ToolCalls
-from acc.application.tools.tool import AgentTool, Tool, as_data, as_model, as_tool, json_schema
+from acc.application.tools.execution import ToolExecutor, ToolOutcome
+from acc.application.tools.function_tool import as_tool, decode_model, json_schema, to_builtins
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, AgentTool, Tool, TransferTool
 from acc.application.tools.toolset import DynamicTools, Toolset, check_toolsets
-from acc.application.tools.transfer import TRANSFER, TransferTool
 from acc.domain.errors import InvalidInput, InvalidTree, ModelOutputInvalid, StateMissing
 from acc.domain.value_objects.content import Part, ToolCall, Usage, text_part
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.session import StoredArtifact
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
@@ -35,99 +34,34 @@ from acc.ports.outbound.model_ports import (
     ToolSpec,
 )
 
-#: A text, or a function from the context to one.
+#: A text, or a function from the context to a text.
 Instruction = str | Callable[[RunContext], Any]
 _PLACEHOLDER = re.compile(
     r"\{\{|\}\}|\{(?:artifact\.([^{}?]+)|((?:(?:app|user|temp):)?[^\W\d]\w*))(\?)?\}"
 )
-
-
-def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:
-    """Return the state keys that an instruction asks for, and whether each may be absent."""
-    if not isinstance(instruction, str) or "{" not in instruction:
-        return ()
-    found = _PLACEHOLDER.finditer(instruction)
-    return tuple((match[2], bool(match[3])) for match in found if match[2])
-
-
-async def resolve(ctx: RunContext, instruction: Instruction) -> str:
-    """Return the instruction with its placeholders filled from state and artifacts."""
-    if not isinstance(instruction, str):
-        found = await called(instruction, ctx)
-        if not isinstance(found, str):
-            kind = type(found).__name__
-            raise TypeError(f"its instruction is a function, which returned a {kind} and no text")
-        return found
-    pieces: list[str] = []
-    end = opened = 0
-    for match in _PLACEHOLDER.finditer(instruction):
-        pieces.append(instruction[end : match.start()])
-        end = match.end()
-        if match[0] == "{{":
-            opened += 1
-            pieces.append("{")
-        elif match[0] == "}}":
-            # What nobody opened is no escape: two things end here, as in JSON.
-            pieces.append("}" if opened else "}}")
-            opened = max(opened - 1, 0)
-        else:
-            pieces.append(await _filled(ctx, match))
-    pieces.append(instruction[end:])
-    return "".join(pieces)
-
-
-async def _filled(ctx: RunContext, match: re.Match[str]) -> str:
-    if match[1] is not None:
-        stored = await ctx.artifacts.load(match[1])
-        if stored is not None:
-            return _text_of(stored)
-        if match[3]:
-            return ""
-        raise StateMissing(ctx.agent.name, f"artifact.{match[1]}", await ctx.artifacts.names())
-    key = match[2]
-    if key not in ctx.state:
-        if match[3]:
-            return ""
-        raise StateMissing(ctx.agent.name, key, list(ctx.state))
-    value = ctx.state[key]
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _text_of(stored: StoredArtifact) -> str:
-    try:
-        return stored.text
-    except UnicodeDecodeError:
-        raise InvalidInput(
-            f"{{artifact.{stored.name}}} in an instruction stands for text, and the file is "
-            f"{stored.media_type} that is none"
-        ) from None
-
-
-_FENCE = "```"
+_CODE_FENCE = "```"
 _BYTE_ORDER_MARK = "\ufeff"
-_LAST_WORDS = (EventKind.MESSAGE, EventKind.DRAFT)
-_MODEL_ANSWERS = (*_LAST_WORDS, EventKind.TOOL_CALLS, EventKind.FAULT)
-_MOST_FAULTY = 2_000
-_UNFIT = (msgspec.MsgspecError, UnicodeEncodeError)
-_EMPTY = "the answer is empty"
-_UNSOUND = "a call needs an id and a name, which are texts, and named arguments"
+_FINAL_ANSWERS = (EventKind.MESSAGE, EventKind.DRAFT)
+_MODEL_RESPONSES = (*_FINAL_ANSWERS, EventKind.TOOL_CALLS, EventKind.FAULT)
+_MAX_INVALID_ANSWER_LENGTH = 2_000
+_INVALID_OUTPUT = (msgspec.MsgspecError, UnicodeEncodeError)
 
 
 @dataclass(kw_only=True, eq=False)
 class LlmAgent(BaseAgent):
-    """An agent that reasons with a model; `Agent` is the same.
+    """An agent that reasons with a model. `Agent` is an alias.
 
-    `instruction` may hold placeholders such as `{email}`, or be a function of the context. What it
-    answers goes to the state under `output_key`; with `output_schema`, a type such as a dataclass,
-    the answer must be JSON of that type. `memory` is transcript, retrieval, acc, None, or a
-    function that makes a MemoryPort. Sub-agents, the parent and peers can be transferred to, unless
-    it is disallowed; a `returns_control` agent that was transferred to hands its answer back, any
-    other keeps the conversation.
+    `instruction` may contain placeholders such as `{email}`, or be a function of the context. The
+    answer is written to the state key `output_key`. With `output_schema`, a type such as a
+    dataclass, the answer must be JSON of that type. `memory` is transcript, retrieval, acc, None,
+    or a function that creates a MemoryPort. The agent can transfer to sub-agents, its parent and
+    its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
+    agent with `returns_control` returns its answer to the agent that transferred to it.
 
-    `before_model_callback(ctx, prompt)` may return a text, a ModelAnswer or another Prompt,
-    `after_model_callback(ctx, answer)` another text or answer,
-    `before_tool_callback(tool, arguments, ctx)` a result in place of the call,
-    `after_tool_callback(tool, arguments, ctx, result)` another one.
+    `before_model_callback(ctx, prompt)` may return a text, a ModelAnswer or another Prompt.
+    `after_model_callback(ctx, answer)` may return another text or ModelAnswer.
+    `before_tool_callback(tool, arguments, ctx)` may return a result that replaces the call.
+    `after_tool_callback(tool, arguments, ctx, result)` may return another result.
     """
 
     model: str | LanguageModelPort = "embedded"
@@ -150,30 +84,37 @@ class LlmAgent(BaseAgent):
     _schema: Mapping[str, Any] | None = field(init=False, repr=False, default=None)
 
     def check(self) -> None:
-        """Refuse what cannot work."""
-        self._check_fields()
-        self._own_tools = {}
+        """Raise InvalidTree if an option is invalid."""
+        self._check_llm_options()
         self._toolsets = tuple(item for item in self.tools if isinstance(item, Toolset))
         check_toolsets(self.name, self._toolsets)
-        own = [item for item in self.tools if not isinstance(item, Toolset)]
-        for item in map(as_tool, own):
-            if item.name in self._own_tools or item.name == TRANSFER:
-                raise InvalidTree(f"{self.name!r} has two tools called {item.name!r}")
-            if isinstance(item, AgentTool):
-                _check_agent_tool(self, item.agent)
-            self._own_tools[item.name] = item
-        self._own_specs = tuple(item.spec for item in self._own_tools.values())
+        self._own_tools = {}
+        for item in self.tools:
+            if isinstance(item, Toolset):
+                continue
+            tool = as_tool(item)
+            if tool.name in self._own_tools or tool.name == TRANSFER_TOOL_NAME:
+                raise InvalidTree(f"agent {self.name!r} has two tools named {tool.name!r}")
+            if isinstance(tool, AgentTool):
+                self._check_agent_tool(tool.agent)
+            self._own_tools[tool.name] = tool
+        self._own_specs = tuple(tool.spec for tool in self._own_tools.values())
         if self.output_schema is not None:
-            self._schema = _schema_of(self)
+            try:
+                self._schema = json_schema(self.output_schema)
+            except (TypeError, ValueError) as error:
+                raise InvalidTree(
+                    f"agent {self.name!r}: no JSON schema for output_schema: {error}"
+                ) from None
         if not self.disallow_transfer_to_sub_agents:
             for child in self.sub_agents:
                 if not child.description:
                     raise InvalidTree(
-                        f"{child.name!r} needs a description: the model of {self.name!r} chooses by"
-                        " it whom to transfer to"
+                        f"agent {child.name!r} needs a description: the model of {self.name!r} "
+                        "chooses transfer targets by description"
                     )
 
-    def _check_fields(self) -> None:
+    def _check_llm_options(self) -> None:
         check_model(self, self.model)
         check_callbacks(
             self,
@@ -182,46 +123,61 @@ class LlmAgent(BaseAgent):
             "before_tool_callback",
             "after_tool_callback",
         )
-        fits = isinstance(self.instruction, str) or callable(self.instruction)
-        refuse_unless(fits, self, "instruction", "a text, or a function of the context")
+        is_valid = isinstance(self.instruction, str) or callable(self.instruction)
+        require(is_valid, self, "instruction", "a text or a function of the context")
         key = self.output_key
-        fits = isinstance(key, str) and (not key or bool(key.strip()))
-        refuse_unless(fits, self, "output_key", "the name of a key")
-        held = self.memory
-        fits = held is None or isinstance(held, str | MemoryPort) or callable(held)
-        refuse_unless(
-            fits, self, "memory", "a name, a MemoryPort, a function that makes one, or None"
+        is_valid = isinstance(key, str) and (not key or bool(key.strip()))
+        require(is_valid, self, "output_key", "the name of a state key")
+        memory = self.memory
+        is_valid = memory is None or isinstance(memory, str | MemoryPort) or callable(memory)
+        require(
+            is_valid, self, "memory", "a name, a MemoryPort, a function that creates one, or None"
         )
-        refuse_unless(isinstance(self.tools, Iterable), self, "tools", "a list")
+        require(isinstance(self.tools, Iterable), self, "tools", "a list")
         self.tools = tuple(self.tools)
+
+    def _check_agent_tool(self, agent: BaseAgent) -> None:
+        if agent is self:
+            raise InvalidTree(f"agent {self.name!r} cannot be its own tool")
+        if agent.parent is not None:
+            raise InvalidTree(
+                f"agent {agent.name!r} is a sub-agent of {agent.parent.name!r} and cannot be a tool"
+                f" of {self.name!r}; create a second agent with another name"
+            )
+        for user in agent.walk_all():
+            if isinstance(user, LlmAgent) and user.memory not in (None, "transcript"):
+                raise InvalidTree(
+                    f"agent {user.name!r} is used as a tool and receives only the request, so its "
+                    "memory would stay empty; remove memory=, or make it a sub-agent"
+                )
 
     @property
     def own_tools(self) -> Mapping[str, Tool]:
-        """Return the agent's tools by name, but for those that a toolset offers."""
+        """Return the agent's tools by name, without those of toolsets."""
         return self._own_tools
 
     @property
     def agent_tools(self) -> tuple[BaseAgent, ...]:
-        """Return the agents that this one uses as tools."""
+        """Return the agents that this agent uses as tools."""
         return tuple(t.agent for t in self._own_tools.values() if isinstance(t, AgentTool))
 
     @property
     def own_specs(self) -> tuple[ToolSpec, ...]:
-        """Return what a model is told of the agent's own tools."""
+        """Return the specs of the agent's own tools."""
         return self._own_specs
 
     @property
     def toolsets(self) -> Sequence[Toolset]:
-        """Return who offers the agent further tools while it runs."""
+        """Return the toolsets that provide further tools while the agent runs."""
         return self._toolsets
 
     @property
     def json_schema(self) -> Mapping[str, Any] | None:
-        """Return the JSON schema that answers must fit, if there is one."""
+        """Return the JSON schema of `output_schema`, if it is set."""
         return self._schema
 
     def transfer_targets(self) -> Iterator[BaseAgent]:
-        """Give the agents that this one may transfer to."""
+        """Yield the agents that this agent may transfer to."""
         if not self.disallow_transfer_to_sub_agents:
             yield from self.sub_agents
         parent = self.parent
@@ -232,55 +188,36 @@ class LlmAgent(BaseAgent):
         if not self.disallow_transfer_to_peers and not parent.disallow_transfer_to_sub_agents:
             yield from (peer for peer in parent.sub_agents if peer is not self)
 
-    def read(self, text: str) -> Any:
-        """Return an answer as the state has it, of which the schema must be kept to."""
+    def parse_output(self, text: str) -> Any:
+        """Return an answer as the value to store; it must match `output_schema`, if set."""
         if self.output_schema is None:
             return text
-        body = without_fence(text)
-        return as_data(msgspec.json.decode(body, type=self.output_schema, dec_hook=as_model))
+        body = strip_code_fence(text)
+        value = msgspec.json.decode(body, type=self.output_schema, dec_hook=decode_model)
+        return to_builtins(value)
 
-    def kept_answer(self, ctx: RunContext) -> Any:
-        """Return what the state has under the agent's key."""
+    def read_output(self, ctx: RunContext) -> Any:
+        """Return the state value at `output_key`."""
         return ctx.state.get(self.output_key) if self.output_key else None
 
-    def keep_answer(self, ctx: RunContext, text: str) -> None:
-        """Put what was said in place of this agent into the state; as a text, if it is no more."""
+    def write_output(self, ctx: RunContext, text: str) -> None:
+        """Write a replacing answer to `output_key`, as text if it does not match the schema."""
         if self.output_key:
             try:
-                ctx.state[self.output_key] = self.read(text)
-            except _UNFIT:
+                ctx.state[self.output_key] = self.parse_output(text)
+            except _INVALID_OUTPUT:
                 ctx.state[self.output_key] = text
 
     async def run(self, ctx: RunContext) -> None:
-        """Reason until there is an answer, a transfer or an escalation."""
-        await _Reasoning(self, ctx).run()
+        """Call the model and tools until there is an answer, a transfer or an escalation."""
+        await _ReasoningLoop(self, ctx).run()
 
 
-def _check_agent_tool(agent: LlmAgent, used: BaseAgent) -> None:
-    if used is agent:
-        raise InvalidTree(f"{agent.name!r} cannot be its own tool")
-    if used.parent is not None:
-        raise InvalidTree(
-            f"{used.name!r} already belongs to {used.parent.name!r} and cannot be a tool of "
-            f"{agent.name!r} too; make a second agent with a name of its own"
-        )
-    for one in used.everyone():
-        if isinstance(one, LlmAgent) and one.memory not in (None, "transcript"):
-            raise InvalidTree(
-                f"{one.name!r} is used as a tool: it hears only the request, so its memory would "
-                "stay empty; leave memory out, or make it a sub-agent"
-            )
+Agent = LlmAgent
 
 
-def _schema_of(agent: LlmAgent) -> Mapping[str, Any]:
-    try:
-        return json_schema(agent.output_schema)
-    except (TypeError, ValueError) as error:
-        raise InvalidTree(f"{agent.name!r}: output_schema has no JSON schema: {error}") from None
-
-
-class _Reasoning:
-    """One agent's way through one run."""
+class _ReasoningLoop:
+    """The model calls and tool calls of one agent in one run."""
 
     def __init__(self, agent: LlmAgent, ctx: RunContext) -> None:
         self._agent = agent
@@ -291,14 +228,14 @@ class _Reasoning:
         targets = {target.name: target for target in agent.transfer_targets()}
         if targets:
             transfer = TransferTool(ctx, targets)
-            self._tools = {**self._tools, TRANSFER: transfer}
+            self._tools = {**self._tools, TRANSFER_TOOL_NAME: transfer}
             self._specs = (*self._specs, transfer.spec)
-        self._offered: DynamicTools | None = None
+        self._dynamic_tools: DynamicTools | None = None
         if agent.toolsets:
-            self._offered = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
-        self._heard = tuple(ctx.line.thread)
-        self._steps: list[PromptMessage] = []
-        self._faults = 0
+            self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
+        self._conversation = tuple(ctx.line.thread)
+        self._messages: list[PromptMessage] = []
+        self._invalid_responses = 0
         self._memory: TurnMemory | None = None
 
     async def run(self) -> None:
@@ -306,194 +243,268 @@ class _Reasoning:
         if agent.memory is not None and ctx.history:
             self._memory = await ctx.services.shelf.take(ctx, agent.memory)
         while True:
-            event = await self._ask()
-            if event.kind in _LAST_WORDS:
+            event = await self._next_response()
+            if event.kind in _FINAL_ANSWERS:
                 if self._memory is not None:
                     self._memory.finish()
                 return
             if event.kind is EventKind.FAULT:
-                self._complain(event.text, str(event.detail["fault"]))
-            elif await self._use_tools(event):
+                self._request_correction(event.text, str(event.detail["error"]))
+            elif await self._execute_tools(event):
                 return
 
-    async def _ask(self) -> Event:
-        """Return the model's next answer as it is on record."""
+    async def _next_response(self) -> Event:
+        """Return the recorded event of the next model response."""
         ctx = self._ctx
         memory = "" if self._memory is None else await self._memory.view()
         recorded = ctx.upcoming()
-        if recorded is not None and recorded.kind in _MODEL_ANSWERS:
+        if recorded is not None and recorded.kind in _MODEL_RESPONSES:
             ctx.run.ledger.spent(recorded.usage or Usage(llm_calls=1))
-            if recorded.kind in _LAST_WORDS:
+            if recorded.kind in _FINAL_ANSWERS:
                 return await ctx.conclude("")
             return await ctx.emit(recorded.kind)
-        if self._offered is not None:
-            await self._offered.look()
-        answer, usage = await self._answer(await self._prompt(memory))
-        fault = self._fault(answer)
-        if fault:
-            said = text_part(answer.text[:_MOST_FAULTY])
-            wrong = {"fault": fault}
-            return await ctx.emit(EventKind.FAULT, parts=said, usage=usage, detail=wrong)
-        if answer.calls:
-            said = text_part(answer.text) if answer.text else ()
-            parts = said + tuple(Part(call=call) for call in answer.calls)
-            names = None if self._offered is None else self._offered.called(answer.calls)
-            detail = {"offered": names} if names else None
-            return await ctx.emit(EventKind.TOOL_CALLS, parts=parts, usage=usage, detail=detail)
-        return await ctx.conclude(answer.text, usage=usage)
+        if self._dynamic_tools is not None:
+            await self._dynamic_tools.refresh()
+        response, usage = await self._call_model(await self._build_prompt(memory))
+        error = self._check_response(response)
+        if error:
+            parts = text_part(response.text[:_MAX_INVALID_ANSWER_LENGTH])
+            detail = {"error": error}
+            return await ctx.emit(EventKind.FAULT, parts=parts, usage=usage, detail=detail)
+        if response.calls:
+            parts = text_part(response.text) if response.text else ()
+            parts += tuple(Part(call=call) for call in response.calls)
+            names: Sequence[str] = ()
+            if self._dynamic_tools is not None:
+                names = self._dynamic_tools.known_names(response.calls)
+            return await ctx.emit(
+                EventKind.TOOL_CALLS,
+                parts=parts,
+                usage=usage,
+                detail={"dynamic_tools": names} if names else None,
+            )
+        return await ctx.conclude(response.text, usage=usage)
 
-    async def _prompt(self, memory: str) -> Prompt:
+    async def _build_prompt(self, memory: str) -> Prompt:
         instruction = self._agent.instruction
         if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
-            instruction = await resolve(self._ctx, instruction)
+            instruction = await render_instruction(self._ctx, instruction)
+        dynamic = self._dynamic_tools
         return Prompt(
             query=self._ctx.message,
             memory=memory,
             instruction=instruction,
-            messages=(*self._heard, *self._steps),
-            tools=self._specs if self._offered is None else self._specs + self._offered.specs,
+            messages=(*self._conversation, *self._messages),
+            tools=self._specs if dynamic is None else self._specs + dynamic.specs,
             output_schema=self._agent.json_schema,
         )
 
-    async def _answer(self, prompt: Prompt) -> tuple[ModelAnswer, Usage]:
+    async def _call_model(self, prompt: Prompt) -> tuple[ModelAnswer, Usage]:
         agent, ctx = self._agent, self._ctx
-        answer: ModelAnswer | None = None
+        response: ModelAnswer | None = None
         usage = Usage()
         if agent.before_model_callback is not None:
-            found = await called(agent.before_model_callback, ctx, prompt)
-            if isinstance(found, Prompt):
-                prompt = found
+            replacement = await maybe_await(agent.before_model_callback, ctx, prompt)
+            if isinstance(replacement, Prompt):
+                prompt = replacement
             else:
-                answer = _given("before_model_callback", found)
-        if answer is None:
-            tokens = 0 if self._memory is None else self._memory.tokens
-            held = agent.after_model_callback is not None or agent.after_agent_callback is not None
-            answer, usage = await call_model(
-                ctx, self._model, prompt, memory_tokens=tokens, in_pieces=not held
+                response = _as_response("before_model_callback", replacement)
+        if response is None:
+            may_be_replaced = (
+                agent.after_model_callback is not None or agent.after_agent_callback is not None
+            )
+            response, usage = await call_model(
+                ctx,
+                self._model,
+                prompt,
+                memory_tokens=0 if self._memory is None else self._memory.tokens,
+                in_pieces=not may_be_replaced,
             )
         if agent.after_model_callback is not None:
-            found = await called(agent.after_model_callback, ctx, answer)
-            answer = _given("after_model_callback", found) or answer
-        return answer, usage
+            replacement = await maybe_await(agent.after_model_callback, ctx, response)
+            response = _as_response("after_model_callback", replacement) or response
+        return response, usage
 
-    def _fault(self, answer: ModelAnswer) -> str:
-        """Return what is wrong with an answer; a good one goes to the state where it should."""
-        if answer.calls:
-            return "" if all(map(_is_sound, answer.calls)) else _UNSOUND
-        if not answer.text.strip():
-            return _EMPTY
+    def _check_response(self, response: ModelAnswer) -> str:
+        """Return what is wrong with a response; write a valid answer to `output_key`."""
+        if response.calls:
+            if all(map(_is_valid_call, response.calls)):
+                return ""
+            return "a tool call needs a text id, a text name and named arguments"
+        if not response.text.strip():
+            return "the answer is empty"
         agent = self._agent
         if not agent.output_key and agent.output_schema is None:
             return ""
         try:
-            value = agent.read(answer.text)
-        except _UNFIT as error:
-            return f"the answer must be JSON that fits the schema: {error}"
+            value = agent.parse_output(response.text)
+        except _INVALID_OUTPUT as error:
+            return f"the answer must be JSON that matches the schema: {error}"
         if agent.output_key:
             self._ctx.state[agent.output_key] = value
         return ""
 
-    def _complain(self, said: str, fault: str) -> None:
-        self._count_fault(fault)
-        if said:
-            self._note("agent", self._agent.name, (Part(text=said),))
-        self._note("user", "system", (Part(text=f"That cannot be used: {fault}. Answer again."),))
+    def _request_correction(self, text: str, error: str) -> None:
+        self._count_invalid_response(error)
+        if text:
+            self._add_message("agent", self._agent.name, (Part(text=text),))
+        request = f"That cannot be used: {error}. Answer again."
+        self._add_message("user", "system", (Part(text=request),))
 
-    async def _use_tools(self, event: Event) -> bool:
-        """Carry out the calls, and tell whether the agent's part in this is over."""
+    async def _execute_tools(self, event: Event) -> bool:
+        """Execute the tool calls; return True if the agent has finished."""
         ctx, agent = self._ctx, self._agent
-        again = event.step in ctx.run.journal
+        is_replay = event.step in ctx.run.journal
         tools = self._tools
-        offered: Collection[str] = tools
-        if self._offered is not None:
-            names = event.detail.get("offered", ())
-            if again and names:
-                await self._offered.look_again()
-            offered = (*tools, *self._offered.names)
-            tools = {**tools, **self._offered.by_name(names)}
-        calls = ToolCalls(
+        available: Collection[str] = tools
+        if self._dynamic_tools is not None:
+            names = event.detail.get("dynamic_tools", ())
+            if is_replay and names:
+                await self._dynamic_tools.refresh_for_replay()
+            available = (*tools, *self._dynamic_tools.names)
+            tools = {**tools, **self._dynamic_tools.by_name(names)}
+        executor = ToolExecutor(
             ctx,
             tools,
-            offered=offered,
+            available_names=available,
             before=agent.before_tool_callback,
             after=agent.after_tool_callback,
+            is_replay=is_replay,
         )
-        outcomes = await calls.run(event.calls, again=again)
-        self._note("agent", agent.name, event.parts)
+        outcomes = await executor.run(event.calls)
+        self._add_message("agent", agent.name, event.parts)
         for outcome in outcomes:
-            self._note("tool", outcome.result.name, (Part(result=outcome.result),))
-            if self._memory is not None and outcome.result.name != TRANSFER:
+            self._add_message("tool", outcome.result.name, (Part(result=outcome.result),))
+            if self._memory is not None and outcome.result.name != TRANSFER_TOOL_NAME:
                 self._memory.face(outcome.result)
-        if all(outcome.at_fault for outcome in outcomes):
-            self._count_fault(str(outcomes[0].result.content["error"]))
+        if all(outcome.invalid_call for outcome in outcomes):
+            self._count_invalid_response(str(outcomes[0].result.content["error"]))
         else:
-            self._faults = 0
+            self._invalid_responses = 0
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
-            if ctx.transfer_to is None:  # else the last word is that of who takes over
-                ctx.text = event.text or _last_text(outcomes, alone=not ctx.line.thread)
+            if ctx.transfer_to is None:  # after a transfer, the target provides the answer
+                ctx.text = event.text or _text_of_last(outcomes, allow_data=not ctx.line.thread)
             return True
         return ctx.transfer_to is not None
 
-    def _note(self, role: str, author: str, parts: tuple[Part, ...]) -> None:
-        self._steps.append(PromptMessage(role=role, author=author, parts=parts))
+    def _add_message(self, role: str, author: str, parts: tuple[Part, ...]) -> None:
+        self._messages.append(PromptMessage(role=role, author=author, parts=parts))
 
-    def _count_fault(self, fault: str) -> None:
-        self._faults += 1
-        if self._faults > self._ctx.config.max_repairs:
-            raise ModelOutputInvalid(self._agent.name, fault, self._faults)
+    def _count_invalid_response(self, error: str) -> None:
+        self._invalid_responses += 1
+        if self._invalid_responses > self._ctx.config.max_repairs:
+            raise ModelOutputInvalid(self._agent.name, error, self._invalid_responses)
 
 
-def without_fence(text: str) -> str:
-    """Return what an answer holds in a fence that ends it, also after words; else all of it.
+def placeholders(instruction: Instruction) -> tuple[tuple[str, bool], ...]:
+    """Return the state keys of an instruction, each with True if it is optional."""
+    if not isinstance(instruction, str) or "{" not in instruction:
+        return ()
+    matches = _PLACEHOLDER.finditer(instruction)
+    return tuple((match[2], bool(match[3])) for match in matches if match[2])
 
-    Two fences are one too many: what is between them is no JSON, and the model is told so.
+
+async def render_instruction(ctx: RunContext, instruction: Instruction) -> str:
+    """Return the instruction with its placeholders replaced from state and artifacts."""
+    if not isinstance(instruction, str):
+        text = await maybe_await(instruction, ctx)
+        if not isinstance(text, str):
+            raise TypeError(
+                f"the instruction function returned {type(text).__name__}; expected str"
+            )
+        return text
+    pieces: list[str] = []
+    end = open_braces = 0
+    for match in _PLACEHOLDER.finditer(instruction):
+        pieces.append(instruction[end : match.start()])
+        end = match.end()
+        if match[0] == "{{":
+            open_braces += 1
+            pieces.append("{")
+        elif match[0] == "}}":
+            # Without a preceding "{{" it is not an escape but the end of two objects, as in JSON.
+            pieces.append("}" if open_braces else "}}")
+            open_braces = max(open_braces - 1, 0)
+        else:
+            pieces.append(await _placeholder_value(ctx, match))
+    pieces.append(instruction[end:])
+    return "".join(pieces)
+
+
+def strip_code_fence(text: str) -> str:
+    """Return the content of the code fence that ends a text, else the whole text.
+
+    A text with two fences is not split: the content between them is not valid JSON, and the model
+    receives this error.
     """
     text = text.strip().removeprefix(_BYTE_ORDER_MARK).strip()
-    _, fence, fenced = text.removesuffix(_FENCE).partition(_FENCE)
-    if not fence or not text.endswith(_FENCE):
+    _, fence, fenced = text.removesuffix(_CODE_FENCE).partition(_CODE_FENCE)
+    if not fence or not text.endswith(_CODE_FENCE):
         return text
     body = fenced.strip()
     return body[4:] if body[:4].lower() == "json" else body
 
 
-def _given(callback: str, found: object) -> ModelAnswer | None:
-    """Return what a callback gave as a model's answer, of which a text is the words."""
-    if found is None or isinstance(found, ModelAnswer):
-        return found
-    if isinstance(found, str):
-        return ModelAnswer(text=found)
-    raise TypeError(f"{callback} returned a {type(found).__name__}, which is no answer")
-
-
-def _is_sound(call: ToolCall) -> bool:
-    texts = isinstance(call.id, str) and isinstance(call.name, str)
-    return texts and isinstance(call.arguments, Mapping)
-
-
-def _last_text(outcomes: Sequence[Outcome], *, alone: bool) -> str:
-    """Return what a tool that ended a loop said; data only where nobody has said anything."""
-    content = outcomes[-1].result.content
-    if isinstance(content, str):
-        return content
-    return msgspec.json.encode(content).decode() if alone else ""
-
-
-def can_keep(agent: BaseAgent) -> bool:
-    """Tell whether an agent can keep the conversation: only models pass it on down to it."""
+def can_keep_conversation(agent: BaseAgent) -> bool:
+    """Return True if an agent can keep the conversation: all its ancestors are LlmAgents."""
     if getattr(agent, "returns_control", False):
         return False
-    above = agent.parent
-    while above is not None:
-        if not isinstance(above, LlmAgent):
+    ancestor = agent.parent
+    while ancestor is not None:
+        if not isinstance(ancestor, LlmAgent):
             return False
-        above = above.parent
+        ancestor = ancestor.parent
     return isinstance(agent, LlmAgent)
 
 
 def has_memory(root: BaseAgent) -> bool:
-    """Tell whether an agent of a tree keeps a memory, whose size can then be told."""
-    return any(isinstance(one, LlmAgent) and one.memory is not None for one in root.walk())
+    """Return True if an agent of a tree has a memory."""
+    return any(isinstance(agent, LlmAgent) and agent.memory is not None for agent in root.walk())
 
 
-Agent = LlmAgent
+async def _placeholder_value(ctx: RunContext, match: re.Match[str]) -> str:
+    artifact_name, key, is_optional = match[1], match[2], bool(match[3])
+    if artifact_name is not None:
+        artifact = await ctx.artifacts.load(artifact_name)
+        if artifact is not None:
+            try:
+                return artifact.text
+            except UnicodeDecodeError:
+                raise InvalidInput(
+                    f"placeholder {{artifact.{artifact_name}}} must refer to a text; the artifact "
+                    f"has the media type {artifact.media_type}"
+                ) from None
+        if is_optional:
+            return ""
+        raise StateMissing(ctx.agent.name, f"artifact.{artifact_name}", await ctx.artifacts.names())
+    if key not in ctx.state:
+        if is_optional:
+            return ""
+        raise StateMissing(ctx.agent.name, key, list(ctx.state))
+    value = ctx.state[key]
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _as_response(callback: str, value: object) -> ModelAnswer | None:
+    """Return the value of a model callback as a response; None means no replacement."""
+    if value is None or isinstance(value, ModelAnswer):
+        return value
+    if isinstance(value, str):
+        return ModelAnswer(text=value)
+    raise TypeError(
+        f"{callback} returned {type(value).__name__}; expected str, ModelAnswer or None"
+    )
+
+
+def _is_valid_call(call: ToolCall) -> bool:
+    has_texts = isinstance(call.id, str) and isinstance(call.name, str)
+    return has_texts and isinstance(call.arguments, Mapping)
+
+
+def _text_of_last(outcomes: Sequence[ToolOutcome], *, allow_data: bool) -> str:
+    """Return the text of the tool that ended a loop; data only if `allow_data`."""
+    content = outcomes[-1].result.content
+    if isinstance(content, str):
+        return content
+    return msgspec.json.encode(content).decode() if allow_data else ""

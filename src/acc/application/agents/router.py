@@ -1,12 +1,12 @@
-"""The delegator: it chooses, by rule, by intent or by a model, who does the work."""
+"""RouterAgent: delegates a message to a sub-agent by rule, by intent or by a model."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.application.agents.base import BaseAgent, called, check_model, refuse_unless
-from acc.application.agents.workflow import check_has_steps
+from acc.application.agents.base import BaseAgent, check_model, maybe_await, require
+from acc.application.agents.workflow import check_has_sub_agents
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.model_call import call_model
 from acc.domain.errors import InvalidTree, NoRoute
@@ -15,21 +15,25 @@ from acc.domain.value_objects.content import NO_USAGE, Part, Usage
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt, PromptMessage
 
-_LEAST_COVERED = 0.34
-#: Hiragana, katakana, kanji; and what words of other scripts, and names, are made of.
-_SCRIPTS = ("\u3041-\u309f", "\u30a1-\u30ff\uff66-\uff9f", "\u3005\u3400-\u9fff\uf900-\ufaff")
-_OTHERS = rf"(?:-|[^\W{''.join(_SCRIPTS)}])"
+MIN_OVERLAP = 0.34
+_MAX_INVALID_NAME_LENGTH = 80
+#: Hiragana, katakana and kanji.
+_JAPANESE_SCRIPTS = (
+    "\u3041-\u309f",
+    "\u30a1-\u30ff\uff66-\uff9f",
+    "\u3005\u3400-\u9fff\uf900-\ufaff",
+)
+_OTHER_SCRIPTS = rf"(?:-|[^\W{''.join(_JAPANESE_SCRIPTS)}])"
 
 
 @dataclass(kw_only=True, eq=False)
 class RouterAgent(BaseAgent):
     """Delegates each message to one of its sub-agents.
 
-    `by` is a rule, that is a function from the context to a sub-agent or its name; or "intent",
-    which matches the message with the phrases in `intents` and with the descriptions; or "model",
-    which lets `model` choose by the descriptions. `default` takes what nobody else does; without it
-    that is an error that names the choices, unless by intent one of them alone shares a word with
-    the message.
+    `by` is a function from the context to a sub-agent or its name; or "intent", which compares the
+    message with the phrases in `intents` and with the descriptions; or "model", which asks `model`
+    to choose by the descriptions. `default` receives messages that match no sub-agent. Without a
+    default such a message raises NoRoute, unless exactly one sub-agent shares a word with it.
     """
 
     by: str | Callable[[RunContext], Any] = "intent"
@@ -39,25 +43,27 @@ class RouterAgent(BaseAgent):
     _phrases: dict[str, list[frozenset[str]]] = field(init=False, repr=False)
 
     def check(self) -> None:
-        """Refuse what cannot work."""
-        check_has_steps(self)
-        fits = isinstance(self.intents, Mapping) and all(map(_are_texts, self.intents.values()))
-        refuse_unless(fits, self, "intents", "a mapping from names to lists of phrases")
+        """Raise InvalidTree if an option is invalid."""
+        check_has_sub_agents(self)
+        is_valid = isinstance(self.intents, Mapping) and all(
+            map(_is_list_of_texts, self.intents.values())
+        )
+        require(is_valid, self, "intents", "a mapping from names to lists of phrases")
         check_model(self, self.model)
         names = [agent.name for agent in self.sub_agents]
         for name in (*self.intents, *([self.default] if self.default else [])):
             if name not in names:
-                raise InvalidTree(f"router {self.name!r}: {name!r} is none of {', '.join(names)}")
-        if not callable(self.by) and self.by not in ("intent", "model"):
-            raise InvalidTree(
-                f'router {self.name!r}: by is "intent", "model" or a function from the context to '
-                "a sub-agent's name"
-            )
-        for agent in self.sub_agents:
-            chosen_by_words = not callable(self.by) and agent.name != self.default
-            if chosen_by_words and not agent.description and not self.intents.get(agent.name):
                 raise InvalidTree(
-                    f"{agent.name!r} needs a description: router {self.name!r} chooses by it"
+                    f"router {self.name!r}: {name!r} is not a sub-agent; sub-agents: "
+                    f"{', '.join(names)}"
+                )
+        is_valid = callable(self.by) or self.by in ("intent", "model")
+        require(is_valid, self, "by", '"intent", "model" or a function of the context')
+        for agent in self.sub_agents:
+            needs_text = not callable(self.by) and agent.name != self.default
+            if needs_text and not agent.description and not self.intents.get(agent.name):
+                raise InvalidTree(
+                    f"agent {agent.name!r} needs a description: router {self.name!r} chooses by it"
                 )
         self._phrases = {
             agent.name: [
@@ -69,121 +75,124 @@ class RouterAgent(BaseAgent):
         }
 
     async def run(self, ctx: RunContext) -> None:
-        """Choose, put the choice on record, and delegate."""
+        """Choose a sub-agent, record the choice, and run the sub-agent."""
         recorded = ctx.upcoming()
         if recorded is not None and recorded.kind is EventKind.ROUTE:
-            name, why = str(recorded.detail["to"]), str(recorded.detail["why"])
+            name, reason = str(recorded.detail["to"]), str(recorded.detail["reason"])
             ctx.run.ledger.spent(recorded.usage or NO_USAGE)
             usage = None
         else:
-            name, why, usage = await self._choose(ctx)
-        await ctx.emit(EventKind.ROUTE, usage=usage, detail={"to": name, "why": why})
+            name, reason, usage = await self._choose(ctx)
+        await ctx.emit(EventKind.ROUTE, usage=usage, detail={"to": name, "reason": reason})
         target = next(agent for agent in self.sub_agents if agent.name == name)
-        done = await ctx.run_agent(target)
-        ctx.text = done.text
-        ctx.escalated = done.escalated
+        child = await ctx.run_agent(target)
+        ctx.text = child.text
+        ctx.escalated = child.escalated
 
     async def _choose(self, ctx: RunContext) -> tuple[str, str, Usage | None]:
+        """Return the name of a sub-agent, the reason, and the usage of a model."""
         usage: Usage | None = None
         if callable(self.by):
-            found = await called(self.by, ctx)
-            name, why = found.name if isinstance(found, BaseAgent) else str(found), "rule"
+            choice = await maybe_await(self.by, ctx)
+            name, reason = choice.name if isinstance(choice, BaseAgent) else str(choice), "rule"
         elif self.by == "intent":
-            name, why = self._by_intent(ctx.message)
+            name, reason = self._choose_by_intent(ctx.message)
         else:
-            name, usage = await self._by_model(ctx)
-            why = "model"
+            name, usage = await self._choose_by_model(ctx)
+            reason = "model"
         if name in self._phrases:
-            return name, why, usage
+            return name, reason, usage
         if self.default:
-            return self.default, f"default ({why} gave {name!r})", usage
-        known = ", ".join(self._phrases)
+            return self.default, f"default ({reason} gave {name!r})", usage
         raise NoRoute(
-            f"router {self.name!r} found nobody for this message ({why} gave {name!r}); the choices"
-            f" are {known}. Give it a default, or say more in intents and descriptions"
+            f"router {self.name!r} found no sub-agent for this message ({reason} gave {name!r}); "
+            f"sub-agents: {', '.join(self._phrases)}. Set default=, or extend intents and "
+            "descriptions"
         )
 
-    def _by_intent(self, message: str) -> tuple[str, str]:
-        """Return who is described by the most of what the message says."""
-        asked = terms(message)
+    def _choose_by_intent(self, message: str) -> tuple[str, str]:
+        """Return the sub-agent whose phrases overlap most with the message."""
+        message_terms = terms(message)
         scores = {
-            name: max((_likeness(asked, phrase) for phrase in phrases), default=0.0)
+            name: max((_overlap(message_terms, phrase) for phrase in phrases), default=0.0)
             for name, phrases in self._phrases.items()
         }
         best = max(scores, key=lambda name: scores[name])
-        why = f"intent {scores[best]:.2f}"
-        if scores[best] >= _LEAST_COVERED:
-            return best, why
-        return "" if self.default else self._only_one_described(asked), why
+        reason = f"intent {scores[best]:.2f}"
+        if scores[best] >= MIN_OVERLAP:
+            return best, reason
+        return "" if self.default else self._only_match(message_terms), reason
 
-    def _only_one_described(self, asked: frozenset[str]) -> str:
-        """Return who alone is described by any word of a message, for want of a default."""
+    def _only_match(self, message_terms: frozenset[str]) -> str:
+        """Return the sub-agent that alone shares a word with the message, if there is one."""
         shared = {
-            name: [term for phrase in phrases for term in asked & phrase]
+            name: [term for phrase in phrases for term in message_terms & phrase]
             for name, phrases in self._phrases.items()
         }
-        found = [name for name, terms in shared.items() if terms]
-        # One kanji is mostly the stem of a verb, which says little of what a message is about.
-        tells = len(found) == 1 and any(len(term) > 1 for term in shared[found[0]])
-        return found[0] if tells else ""
+        matches = [name for name, terms in shared.items() if terms]
+        # A single kanji is usually the stem of a verb and says little about the topic.
+        if len(matches) == 1 and any(len(term) > 1 for term in shared[matches[0]]):
+            return matches[0]
+        return ""
 
-    async def _by_model(self, ctx: RunContext) -> tuple[str, Usage]:
-        listed = "\n".join(f"- {agent.name}: {agent.description}" for agent in self.sub_agents)
+    async def _choose_by_model(self, ctx: RunContext) -> tuple[str, Usage]:
+        choices = "\n".join(f"- {agent.name}: {agent.description}" for agent in self.sub_agents)
         names = list(self._phrases)
-        said: tuple[PromptMessage, ...] = ()
-        answer, spent = "", NO_USAGE
+        messages: tuple[PromptMessage, ...] = ()
+        answer, total = "", NO_USAGE
         for _ in range(ctx.config.max_repairs + 1):
             prompt = Prompt(
                 query=ctx.message,
-                instruction=f"Choose who answers. Reply with one name and nothing else.\n{listed}",
-                messages=said,
+                instruction=f"Choose who answers. Reply with one name and nothing else.\n{choices}",
+                messages=messages,
                 output_schema={"type": "string", "enum": names},
             )
-            found, usage = await call_model(ctx, ctx.services.model(self.model), prompt)
-            answer, spent = found.text.strip(), spent + usage
-            named = names_in(answer, names)
-            if len(named) == 1:
-                return named[0], spent
-            fault = f"Reply with exactly one of: {', '.join(names)}."
-            said = (
-                *said,
+            response, usage = await call_model(ctx, ctx.services.model(self.model), prompt)
+            answer, total = response.text.strip(), total + usage
+            mentioned = find_names(answer, names)
+            if len(mentioned) == 1:
+                return mentioned[0], total
+            correction = f"Reply with exactly one of: {', '.join(names)}."
+            messages = (
+                *messages,
                 PromptMessage(role="agent", author=self.name, parts=(Part(text=answer),)),
-                PromptMessage(role="user", author="system", parts=(Part(text=fault),)),
+                PromptMessage(role="user", author="system", parts=(Part(text=correction),)),
             )
-        return answer[:80], spent
+        return answer[:_MAX_INVALID_NAME_LENGTH], total
 
 
-def names_in(answer: str, names: Sequence[str]) -> list[str]:
-    """Return which names stand in an answer as words of their own: as they are, or in any case."""
-    found = _words_in(answer, names)
-    if found:
-        return [name for name in names if name in found]
-    found = _words_in(answer.casefold(), [name.casefold() for name in names])
-    return [name for name in names if name.casefold() in found]
+def find_names(answer: str, names: Sequence[str]) -> list[str]:
+    """Return the names that occur as whole words in a text, ignoring case if necessary."""
+    matches = _find_words(answer, names)
+    if matches:
+        return [name for name in names if name in matches]
+    matches = _find_words(answer.casefold(), [name.casefold() for name in names])
+    return [name for name in names if name.casefold() in matches]
 
 
-def _words_in(text: str, names: Sequence[str]) -> set[str]:
-    longest_first = sorted(names, key=len, reverse=True)
-    words = (
-        rf"(?<!{_kin(name[0])}){re.escape(name)}(?!{_kin(name[-1])})" for name in longest_first
+def _find_words(text: str, words: Sequence[str]) -> set[str]:
+    longest_first = sorted(words, key=len, reverse=True)
+    patterns = (
+        rf"(?<!{_same_script(word[0])}){re.escape(word)}(?!{_same_script(word[-1])})"
+        for word in longest_first
     )
-    return set(re.findall("|".join(words), text))
+    return set(re.findall("|".join(patterns), text))
 
 
-def _kin(char: str) -> str:
-    """Return what continues a word there: in Japanese a word ends where the script changes."""
-    scripts = (f"[{script}]" for script in _SCRIPTS)
-    return next((script for script in scripts if re.match(script, char)), _OTHERS)
+def _same_script(character: str) -> str:
+    """Return a pattern of characters that continue a word; Japanese words end with the script."""
+    scripts = (f"[{script}]" for script in _JAPANESE_SCRIPTS)
+    return next((script for script in scripts if re.match(script, character)), _OTHER_SCRIPTS)
 
 
-def _are_texts(given: object) -> bool:
-    """Tell whether this is a list of texts, and not one text, which would mean its letters."""
-    if isinstance(given, str) or not isinstance(given, Collection):
+def _is_list_of_texts(value: object) -> bool:
+    """Return True for a collection of texts; a single text is not a list of its characters."""
+    if isinstance(value, str) or not isinstance(value, Collection):
         return False
-    return all(isinstance(text, str) for text in given)
+    return all(isinstance(text, str) for text in value)
 
 
-def _likeness(asked: frozenset[str], phrase: frozenset[str]) -> float:
-    """Return how much two sets of terms share, as a part of the smaller one."""
-    smaller = min(len(asked), len(phrase))
-    return len(asked & phrase) / smaller if smaller else 0.0
+def _overlap(message_terms: frozenset[str], phrase: frozenset[str]) -> float:
+    """Return the share of common terms, relative to the smaller set."""
+    smaller = min(len(message_terms), len(phrase))
+    return len(message_terms & phrase) / smaller if smaller else 0.0

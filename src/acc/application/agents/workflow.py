@@ -1,4 +1,4 @@
-"""Agents that run others: one after another, at the same time, or again and again."""
+"""Workflow agents: SequentialAgent, LoopAgent and ParallelAgent."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Literal
 
-from acc.application.agents.base import BaseAgent, check_count, refuse_unless
+from acc.application.agents.base import BaseAgent, check_count, is_positive_int, require
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.interrupts import RUN_LEVEL_ERRORS, RunPaused, RunRejected
 from acc.application.runtime.run import Branch
@@ -19,58 +19,57 @@ from acc.domain.value_objects.event import EventKind
 
 @dataclass(kw_only=True, eq=False)
 class SequentialAgent(BaseAgent):
-    """Runs its sub-agents in order; each hears what those before it said and wrote."""
+    """Runs its sub-agents in order. Each receives the answers and state of those before it."""
 
     def check(self) -> None:
-        """Refuse what cannot work."""
-        check_has_steps(self)
+        """Raise InvalidTree if an option is invalid."""
+        check_has_sub_agents(self)
 
     async def run(self, ctx: RunContext) -> None:
-        """Run them; the last words are the answer. A step that escalates ends the sequence."""
+        """Run the sub-agents; the last answer counts. An escalation ends the sequence."""
         for agent in self.sub_agents:
-            done = await ctx.run_agent(agent)
-            ctx.text = done.text or ctx.text
-            if done.escalated:
+            child = await ctx.run_agent(agent)
+            ctx.text = child.text or ctx.text
+            if child.escalated:
                 ctx.escalated = True
                 return
 
 
 @dataclass(kw_only=True, eq=False)
 class LoopAgent(BaseAgent):
-    """Repeats its sub-agents until one escalates or calls `exit_loop`, at most so many times."""
+    """Repeats its sub-agents until one escalates or calls `exit_loop`, up to max_iterations."""
 
     max_iterations: int | None = None
 
     def check(self) -> None:
-        """Refuse what cannot work."""
-        check_has_steps(self)
-        bound = self.max_iterations
-        if not isinstance(bound, int) or isinstance(bound, bool) or bound < 1:
+        """Raise InvalidTree if an option is invalid."""
+        check_has_sub_agents(self)
+        if not is_positive_int(self.max_iterations):
             raise InvalidTree(
-                f"loop {self.name!r} needs max_iterations of at least 1, not {bound!r}: nothing "
-                "else is sure to end it"
+                f"loop {self.name!r} needs max_iterations of at least 1, got "
+                f"{self.max_iterations!r}; without it the loop might not end"
             )
 
     async def run(self, ctx: RunContext) -> None:
-        """Repeat; whoever escalates ends this loop and no other. The last words are its answer."""
+        """Repeat the sub-agents; the last answer counts. An escalation ends only this loop."""
         for _ in range(self.max_iterations or 0):
             for agent in self.sub_agents:
-                done = await ctx.run_agent(agent)
-                ctx.text = done.text or ctx.text
-                if done.escalated:
+                child = await ctx.run_agent(agent)
+                ctx.text = child.text or ctx.text
+                if child.escalated:
                     return
 
 
 @dataclass(kw_only=True, eq=False)
 class ParallelAgent(BaseAgent):
-    """Runs its sub-agents at the same time, each in a branch with a state of its own.
+    """Runs its sub-agents concurrently, each in a branch with its own state.
 
-    Every branch starts from the state as it is. When all are done, what they wrote is joined; a key
-    that two of them wrote is an error, unless `merge` names a rule for it: first, last, list, sum
-    (of what each added), total (of what each wrote), union, or a function. With
-    `on_error="collect"` a branch that fails is put on record and the others count; otherwise it
-    cancels them, and so does what ends the run, such as its budget.
-    `max_concurrency` limits how many run at once.
+    Every branch starts from the current state. When all branches have finished, their writes are
+    merged. Two writes to one key are an error unless `merge` has a rule for the key: first, last,
+    list, sum (of the increments), total (of the values), union, or a function. With
+    `on_error="collect"` the failure of a branch is recorded and the other branches count. Otherwise
+    it cancels them. An error of the whole run, such as an exceeded budget, always cancels them.
+    `max_concurrency` limits the number of concurrent branches.
     """
 
     merge: Mapping[str, MergeRule] = field(default_factory=dict)
@@ -78,39 +77,43 @@ class ParallelAgent(BaseAgent):
     max_concurrency: int | None = None
 
     def check(self) -> None:
-        """Refuse what cannot work."""
-        check_has_steps(self)
+        """Raise InvalidTree if an option is invalid."""
+        check_has_sub_agents(self)
         check_branching(self, self.merge, self.on_error)
         check_count(self, "max_concurrency")
 
     async def run(self, ctx: RunContext) -> None:
-        """Run the branches and join them; the answer holds all of theirs, by name."""
+        """Run and merge the branches; the answer has one line for each branch."""
         branches = Branches(
-            ctx, merge=self.merge, on_error=self.on_error, most=self.max_concurrency
+            ctx, merge=self.merge, on_error=self.on_error, max_concurrency=self.max_concurrency
         )
-        done = await branches.run(self.sub_agents)
-        if not done and branches.error is not None:
+        finished = await branches.run(self.sub_agents)
+        if not finished and branches.error is not None:
             raise branches.error
-        ctx.text = "\n".join(f"{name}: {context.text}" for name, context in done.items())
+        ctx.text = branch_texts(finished)
 
 
-def check_has_steps(agent: BaseAgent) -> None:
-    """Refuse a workflow with nothing in it."""
+def check_has_sub_agents(agent: BaseAgent) -> None:
+    """Raise InvalidTree if an agent has no sub-agents."""
     if not agent.sub_agents:
-        raise InvalidTree(f"{agent.name!r} has no sub_agents to run")
+        raise InvalidTree(f"agent {agent.name!r} needs at least one sub-agent")
 
 
 def check_branching(agent: BaseAgent, merge: Mapping[str, MergeRule], on_error: str) -> None:
-    """Refuse a way to join branches that does not exist."""
-    refuse_unless(isinstance(merge, Mapping), agent, "merge", "a mapping from keys to rules")
+    """Raise InvalidTree if a merge rule or `on_error` is invalid."""
+    require(isinstance(merge, Mapping), agent, "merge", "a mapping from keys to rules")
     for rule in merge.values():
         check_merge_rule(rule)
-    if on_error not in ("cancel", "collect"):
-        raise InvalidTree(f'{agent.name!r}: on_error is "cancel" or "collect"')
+    require(on_error in ("cancel", "collect"), agent, "on_error", '"cancel" or "collect"')
+
+
+def branch_texts(finished: Mapping[str, RunContext]) -> str:
+    """Return the answers of branches, one line each, as `name: answer`."""
+    return "\n".join(f"{name}: {context.text}" for name, context in finished.items())
 
 
 class Branches:
-    """Runs agents at the same time, each on a line of its own, and joins what they wrote."""
+    """Runs agents concurrently, each in its own branch, and merges their writes."""
 
     def __init__(
         self,
@@ -118,80 +121,82 @@ class Branches:
         *,
         merge: Mapping[str, MergeRule],
         on_error: str = "cancel",
-        most: int | None = None,
+        max_concurrency: int | None = None,
     ) -> None:
         self._ctx = ctx
         self._merge = merge
-        self._collect = on_error == "collect"
-        self._gate = None if most is None else asyncio.Semaphore(most)
+        self._collect_errors = on_error == "collect"
+        self._semaphore = None if max_concurrency is None else asyncio.Semaphore(max_concurrency)
         self._requests: list[InputRequest] = []
-        self._rejected: RunRejected | None = None
+        self._rejection: RunRejected | None = None
         self._errors: dict[str, BranchFailed] = {}
 
     async def run(self, agents: Sequence[BaseAgent]) -> dict[str, RunContext]:
-        """Return the finished contexts by the agents' names, without those that failed.
+        """Return the finished contexts by agent name, without those that failed.
 
-        A branch that pauses lets the others finish first: what they did is on record then.
+        If a branch pauses, the other branches finish first, so that their events are recorded.
         """
         ctx = self._ctx
         contexts = [
-            (ctx.child(agent, line=self._line(agent)), ctx.fork(f"{agent.name}.fault"))
+            (ctx.child(agent, line=self._new_branch(agent)), ctx.fork(f"{agent.name}.fault"))
             for agent in agents
         ]
-        done: dict[str, RunContext] = {}
+        finished: dict[str, RunContext] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                for context, fault in contexts:
-                    group.create_task(self._branch(context, fault, done))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        if self._rejected is not None:
-            raise self._rejected
+                for context, error_scope in contexts:
+                    group.create_task(self._run_branch(context, error_scope, finished))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        if self._rejection is not None:
+            raise self._rejection
         if self._requests:
             raise RunPaused(self._requests)
-        return self._joined(agents, done)
+        ordered = {agent.name: finished[agent.name] for agent in agents if agent.name in finished}
+        self._merge_branches(ordered)
+        return ordered
 
     @property
     def error(self) -> AccError | None:
-        """Return the first failure that was collected."""
+        """Return the first collected error."""
         return next(iter(self._errors.values()), None)
 
-    async def _branch(
-        self, context: RunContext, fault: RunContext, done: dict[str, RunContext]
+    async def _run_branch(
+        self, context: RunContext, error_scope: RunContext, finished: dict[str, RunContext]
     ) -> None:
         name = context.agent.name
-        recorded = fault.upcoming()
+        recorded = error_scope.upcoming()
         if recorded is not None:
             self._errors[name] = BranchFailed(name, recorded.text)
             context.run.leave_behind(context.line, before=recorded.seq)
             return
         async with AsyncExitStack() as stack:
-            if self._gate is not None:
-                await stack.enter_async_context(self._gate)
+            if self._semaphore is not None:
+                await stack.enter_async_context(self._semaphore)
             try:
                 await context.agent.execute(context)
-                done[name] = await self._followed(context)
+                finished[name] = await self._follow_transfers(context)
             except RunPaused as pause:
                 self._requests += pause.requests
-            except RunRejected as rejected:
-                self._rejected = rejected
+            except RunRejected as rejection:
+                self._rejection = rejection
             except AccError as error:
-                if not self._collect or isinstance(error, RUN_LEVEL_ERRORS):
+                if not self._collect_errors or isinstance(error, RUN_LEVEL_ERRORS):
                     raise
                 self._errors[name] = BranchFailed(name, str(error))
-                await report_fault(fault, context.agent, error, branch=context.branch)
+                await record_failure(error_scope, context.agent, error, branch=context.branch)
 
-    async def _followed(self, context: RunContext) -> RunContext:
-        """Follow the transfers out of a branch's agent."""
+    async def _follow_transfers(self, context: RunContext) -> RunContext:
+        """Run the agents that a branch transfers to and return the last context."""
         message = context.message
         while (target := context.transfer_to) is not None:
-            left = context
+            previous = context
             context = self._ctx.child(target, line=context.line, message=message)
             await target.execute(context)
-            context.leave_with(left)
+            context.leave_with(previous)
         return context
 
-    def _line(self, agent: BaseAgent) -> Branch:
+    def _new_branch(self, agent: BaseAgent) -> Branch:
         ctx = self._ctx
         outer = ctx.branch
         if not outer:
@@ -205,22 +210,18 @@ class Branches:
             thread=ctx.line.thread,
         )
 
-    def _joined(
-        self, agents: Sequence[BaseAgent], done: dict[str, RunContext]
-    ) -> dict[str, RunContext]:
+    def _merge_branches(self, finished: Mapping[str, RunContext]) -> None:
         ctx = self._ctx
-        ordered = {agent.name: done[agent.name] for agent in agents if agent.name in done}
-        written = [(name, context.line.state.written()) for name, context in ordered.items()]
-        ctx.line.state.write(*merge_branches(ctx.line.state, written, self._merge))
-        for context in ordered.values():
+        writes = [(name, context.line.state.written()) for name, context in finished.items()]
+        ctx.line.state.write(*merge_branches(ctx.line.state, writes, self._merge))
+        for context in finished.values():
             ctx.line.thread += context.line.thread[context.line.heard :]
             ctx.escalated = ctx.escalated or context.escalated
-        return ordered
 
 
-async def report_fault(
-    fault: RunContext, agent: BaseAgent, error: AccError, *, branch: str
+async def record_failure(
+    scope: RunContext, agent: BaseAgent, error: AccError, *, branch: str
 ) -> None:
-    """Put on record that an agent failed, and that others go on without it."""
+    """Record that an agent failed while the run continues without it."""
     detail = {"code": error.code, "agent": agent.name, "branch": branch}
-    await fault.emit(EventKind.FAULT, parts=text_part(str(error)), detail=detail)
+    await scope.emit(EventKind.FAULT, parts=text_part(str(error)), detail=detail)

@@ -3,11 +3,21 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from acc.application.doctor import card_checks as card
-from acc.application.doctor import protocol_checks as protocol
-from acc.application.doctor import protocol_checks as streaming
-from acc.application.doctor import security_checks as input_
-from acc.application.doctor import security_checks as security
+from acc.application.doctor import (
+    card_checks as card,
+)
+from acc.application.doctor import (
+    protocol_checks as protocol,
+)
+from acc.application.doctor import (
+    protocol_checks as streaming,
+)
+from acc.application.doctor import (
+    security_checks as input_,
+)
+from acc.application.doctor import (
+    security_checks as security,
+)
 from acc.application.doctor.findings import Area, Finding
 from acc.application.doctor.server import ServerUnderTest
 

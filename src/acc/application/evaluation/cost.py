@@ -169,7 +169,7 @@ def _agent_models(
         yield from _compressor(agent.kind, configuration)
         return
     tree = _tree(agent, catalog)
-    for node in tree.everyone() if tree is not None else ():
+    for node in tree.walk_all() if tree is not None else ():
         model: object = getattr(node, "model", None)
         if isinstance(model, str) and model:
             yield CostCategory.AGENT, model, False

@@ -8,7 +8,7 @@ from typing import Any
 
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.run import Run, making_for
-from acc.application.tools.transfer import TRANSFER
+from acc.application.tools.tool import TRANSFER_TOOL_NAME
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import ToolResult
 from acc.domain.value_objects.event import Event, EventKind
@@ -155,7 +155,7 @@ async def _tell_turn(kept: CachedMemory, agent_name: str, events: Sequence[Event
             text = event.text
         elif event.author != agent_name or (result := event.result) is None:
             continue
-        elif result.name != TRANSFER:
+        elif result.name != TRANSFER_TOOL_NAME:
             signals.append(tool_signal(signals[0], len(signals), result))
     await tell(kept.memory, signals, text)
 

@@ -66,7 +66,7 @@ class RunBudget:
         """Count what an event on record cost."""
         if event.usage is not None:
             self.spent(event.usage)
-        if event.result is not None and event.detail.get("ran", True):
+        if event.result is not None and event.detail.get("executed", True):
             self.tool_called()
         if event.kind is EventKind.TRANSFER:
             self.hops += 1

@@ -19,7 +19,7 @@ from acc.domain.value_objects.approval import (
     RequestKind,
 )
 from acc.domain.value_objects.content import Part
-from acc.ports.outbound.system_ports import FaultIn
+from acc.ports.outbound.system_ports import SchemaValidatorPort
 
 Message = str | Part | Sequence[Part]
 #: What a tool raises for arguments that it cannot take.
@@ -46,7 +46,7 @@ def checked_answers(
     root: BaseAgent,
     requests: Sequence[InputRequest],
     answers: Iterable[InputAnswer],
-    fault_in: FaultIn,
+    schemas: SchemaValidatorPort,
 ) -> tuple[InputAnswer, ...]:
     """Return answers that will do for what was asked, or refuse one and name what is wrong.
 
@@ -61,20 +61,22 @@ def checked_answers(
             if answer.arguments is not None:
                 _check_edited(root, request, answer.arguments)
             if request.kind is RequestKind.INPUT and request.schema:
-                answer = _fitting(request, answer, fault_in)
+                answer = _fitting(request, answer, schemas)
         found.append(answer)
     return tuple(found)
 
 
-def _fitting(request: InputRequest, answer: InputAnswer, fault_in: FaultIn) -> InputAnswer:
+def _fitting(
+    request: InputRequest, answer: InputAnswer, schemas: SchemaValidatorPort
+) -> InputAnswer:
     """Return an answer whose value fits; words that are JSON of what is asked for are read so."""
-    fault = fault_in(request.schema, answer.value)
+    fault = schemas.schema_error(request.schema, answer.value)
     if not fault:
         return answer
     if isinstance(answer.value, str):
         with suppress(msgspec.DecodeError, RecursionError):
             read = msgspec.json.decode(answer.value)
-            if not fault_in(request.schema, read):
+            if not schemas.schema_error(request.schema, read):
                 return replace(answer, value=read)
     raise InvalidInput(
         f"the value for {request.id} is not what was asked for: {fault}. It still waits for one"
@@ -86,7 +88,7 @@ def _check_edited(root: BaseAgent, request: InputRequest, arguments: Mapping[str
     if tool is None:
         return
     try:
-        tool.checked(arguments)
+        tool.validate(arguments)
     except WRONG_ARGUMENTS as error:
         raise InvalidInput(
             f"the edited arguments for {tool.name} are wrong: {error}; give all of them as it "
@@ -97,7 +99,7 @@ def _check_edited(root: BaseAgent, request: InputRequest, arguments: Mapping[str
 def _tool_of(root: BaseAgent, request: InputRequest) -> Tool | None:
     if request.kind is not RequestKind.CONFIRMATION or not request.tool:
         return None
-    asking = next((one for one in root.everyone() if one.name == request.agent), None)
+    asking = next((one for one in root.walk_all() if one.name == request.agent), None)
     tools = getattr(asking, "own_tools", {})
     found: Tool | None = tools.get(request.tool)
     return found

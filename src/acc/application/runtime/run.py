@@ -24,7 +24,7 @@ from acc.ports.outbound.model_ports import (
 )
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
 from acc.ports.outbound.storage_ports import AlongPort, ArtifactStorePort, SessionStorePort
-from acc.ports.outbound.system_ports import ClockPort, FaultIn, IdsPort, ThreadsPort
+from acc.ports.outbound.system_ports import ClockPort, IdsPort, SchemaValidatorPort, ThreadsPort
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
@@ -40,8 +40,7 @@ class Services:
     """The ports that a run may use.
 
     `models`, `memories` and `remote` turn names into things, `fetch` a URL into a file. `watched`
-    is put around a model that an agent holds itself, so that its calls can be counted; `fault_in`
-    tells what is wrong with a value by a JSON schema.
+    is put around a model that an agent holds itself, so that its calls can be counted.
     """
 
     sessions: SessionStorePort
@@ -53,7 +52,7 @@ class Services:
     clock: ClockPort
     ids: IdsPort
     shelf: "MemoryCache"
-    fault_in: FaultIn
+    schemas: SchemaValidatorPort
     remote: Callable[[RemoteEndpoint], RemoteAgentPort] | None = None
     fetch: FetchFile | None = None
     mcp: McpConnectionsPort | None = None
@@ -356,7 +355,7 @@ def check_terms(root: "BaseAgent", config: object, context: object) -> None:
     if not isinstance(context, CallContext | None):
         raise InvalidInput(f"context is a CallContext, not {context!r}")
     if config is not None and config.stubs:
-        known = sorted({agent.name for agent in root.everyone()})
+        known = sorted({agent.name for agent in root.walk_all()})
         lost = [str(name) for name in config.stubs if name not in known]
         if lost:
             raise InvalidInput(

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acc.application.agents.base import BaseAgent
-from acc.application.agents.llm import can_keep
+from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.remote import cancel_waiting
 from acc.application.runtime.agent_memory import tell_memories
 from acc.application.runtime.context import RunContext, RunResult, check_readable
@@ -396,7 +396,7 @@ class SessionRunner:
                 given[request.id] = InputAnswer(
                     request_id=request.id, verdict=ApprovalDecision.EXPIRED
                 )
-        good = checked_answers(self.agent, waiting, given.values(), self.services.fault_in)
+        good = checked_answers(self.agent, waiting, given.values(), self.services.schemas)
         return {answer.request_id: answer for answer in good}
 
     def _check_waits(self, session: Session) -> None:
@@ -473,10 +473,10 @@ class SessionRunner:
         """Return who keeps the conversation, if a transfer gave it to someone, else the root."""
         name = state.get(ACTIVE_AGENT)
         found = self.agent.find(name) if isinstance(name, str) else None
-        return found if found is not None and can_keep(found) else self.agent
+        return found if found is not None and can_keep_conversation(found) else self.agent
 
     def _remember_active(self, agent: BaseAgent, state: State) -> None:
-        if agent is not self.agent and can_keep(agent):
+        if agent is not self.agent and can_keep_conversation(agent):
             state[ACTIVE_AGENT] = agent.name
         else:
             state.pop(ACTIVE_AGENT, None)

@@ -1,4 +1,4 @@
-"""Carrying out the tool calls of one answer: checked, allowed, confirmed, bounded, on record."""
+"""Execution of the tool calls of one model response: validate, confirm, invoke, record."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from acc.application.agents.base import Callback, called
+from acc.application.agents.base import Callback, maybe_await
 from acc.application.runtime.context import RunContext
 from acc.application.runtime.inputs import WRONG_ARGUMENTS
 from acc.application.runtime.interrupts import (
@@ -18,9 +18,9 @@ from acc.application.runtime.interrupts import (
     RunRejected,
     is_control_flow,
 )
-from acc.application.runtime.replay import tells_beginnings
 from acc.application.runtime.state import plain
-from acc.application.tools.tool import Tool, ToolContext, as_shown, model_as_data
+from acc.application.tools.function_tool import display_arguments, encode_model
+from acc.application.tools.tool import Tool, ToolContext
 from acc.domain.errors import StateNotStorable
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
@@ -33,302 +33,359 @@ from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 
 log = logging.getLogger("acc.run")
-_MOST_FAULT = 2_000
+MAX_ERROR_LENGTH = 2_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
-    """How one call ended. `at_fault` means the model asked for something that cannot be.
+class ToolOutcome:
+    """The outcome of one call.
 
-    `ran` tells whether the tool was called at all, and so counts.
+    `invalid_call` means that the model called an unknown tool or passed invalid arguments.
+    `executed` is True if the tool was invoked and the call counts against the budget.
     """
 
     result: ToolResult
     escalate: bool = False
-    at_fault: bool = False
-    ran: bool = False
+    invalid_call: bool = False
+    executed: bool = False
 
 
-class _Batch:
-    """Collects how calls end that run at the same time; a pause waits for the others."""
+@dataclass(slots=True)
+class _ReadyCall:
+    """A tool with validated arguments, and the approval, if one was required."""
 
-    def __init__(self) -> None:
-        self._found: dict[int, Outcome] = {}
-        self._requests: list[InputRequest] = []
-        self._rejected: list[RunRejected] = []
-
-    async def one(self, place: int, work: Coroutine[Any, Any, Outcome]) -> None:
-        try:
-            self._found[place] = await work
-        except RunPaused as pause:
-            self._requests += pause.requests
-        except RunRejected as rejection:
-            self._rejected.append(rejection)
-
-    def outcomes(self) -> list[Outcome]:
-        if self._rejected:
-            raise self._rejected[0]
-        if self._requests:
-            raise RunPaused(self._requests)
-        return [self._found[place] for place in sorted(self._found)]
+    tool: Tool
+    arguments: dict[str, Any]
+    approval: InputAnswer | None = None
 
 
-class ToolCalls:
-    """Carries out the calls of one agent's model; `offered` is what it could have called."""
+class ToolExecutor:
+    """Executes the tool calls of one model response.
+
+    `available_names` are the tools that the model could have called. `is_replay` means that the
+    calls were recorded before the run was resumed, so that they may have been started.
+    """
 
     def __init__(
         self,
         ctx: RunContext,
         tools: Mapping[str, Tool],
         *,
-        offered: Collection[str],
+        available_names: Collection[str],
         before: Callback | None,
         after: Callback | None,
+        is_replay: bool,
     ) -> None:
         self._ctx = ctx
         self._tools = tools
-        self._offered = offered
+        self._available_names = available_names
         self._before = before
         self._after = after
-        self._again = False
+        self._is_replay = is_replay
 
-    async def run(self, calls: Sequence[ToolCall], *, again: bool) -> list[Outcome]:
-        """Return the outcomes in the order of the calls, which run at the same time.
+    async def run(self, calls: Sequence[ToolCall]) -> list[ToolOutcome]:
+        """Execute the calls concurrently and return the outcomes in the order of the calls.
 
-        Where one of them waits for a person, the others are finished first. `again` tells that the
-        calls are on record already, and so may have been begun; those that ended come first, in the
-        order in which they did, so that a further one finds all that they wrote.
+        If a call waits for a person, the other calls are completed first. In a replay, completed
+        calls come first, in the order of completion, so that other calls find what they wrote.
         """
-        self._again = again
-        # A name that the model made up must not pass for the step of another call.
+        # An unknown name must not be used in a path: it could be that of another call.
         names = [call.name if self._is_known(call.name) else "tool" for call in calls]
         scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
-            return [await self._call(scopes[0], calls[0])]
-        if not any(scope.upcoming() for scope in scopes):  # else they were let through before
+            return [await self._execute(scopes[0], calls[0])]
+        if not any(scope.upcoming() for scope in scopes):  # recorded calls passed this check
             known = sum(call.name in self._tools for call in calls)
             self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
         batch = _Batch()
-        ended = _ended(scopes) if again else []
-        for place in ended:
-            await batch.one(place, self._call(scopes[place], calls[place]))
-        left = [place for place in range(len(calls)) if place not in ended]
-        together = [place for place in left if self._may_run_beside(calls[place])]
+        completed = _completed_indexes(scopes) if self._is_replay else []
+        remaining = [index for index in range(len(calls)) if index not in completed]
+        concurrent = [index for index in remaining if self._may_run_concurrently(calls[index])]
+        for index in completed:
+            await batch.collect(index, self._execute(scopes[index], calls[index]))
         try:
             async with asyncio.TaskGroup() as group:
-                for place in together:
-                    group.create_task(batch.one(place, self._call(scopes[place], calls[place])))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        for place in left:
-            if place not in together:
-                await batch.one(place, self._call(scopes[place], calls[place]))
+                for index in concurrent:
+                    work = self._execute(scopes[index], calls[index])
+                    group.create_task(batch.collect(index, work))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        for index in remaining:
+            if index not in concurrent:
+                await batch.collect(index, self._execute(scopes[index], calls[index]))
         return batch.outcomes()
 
     def _is_known(self, name: str) -> bool:
-        """Tell whether there is such a tool, or was when calls that are on record were made."""
-        return name in self._tools or (self._again and _was_called(self._ctx, name))
+        """Return True if the tool exists, or existed when recorded calls were made."""
+        return name in self._tools or (self._is_replay and _has_recorded_call(self._ctx, name))
 
-    def _may_run_beside(self, call: ToolCall) -> bool:
+    def _may_run_concurrently(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
         return tool is None or tool.parallel
 
-    async def _call(self, scope: RunContext, call: ToolCall) -> Outcome:
+    async def _execute(self, scope: RunContext, call: ToolCall) -> ToolOutcome:
         tool = self._tools.get(call.name)
         recorded = scope.on_record()
         result = recorded[-1].result if recorded else None
         if result is not None and (tool is None or not tool.replayable or result.is_error):
-            inner = tool is None or tool.replayable
-            return await _replayed(scope, recorded, result, inner=inner)
-        fault = self._fault(call, tool)
-        if tool is None or fault:
-            return await self._give_up(scope, call, fault, at_fault=True)
-        try:
-            arguments = tool.checked(call.arguments)
-        except WRONG_ARGUMENTS as error:
-            said = f"wrong arguments for {tool.name}: {error}"
-            return await self._give_up(scope, call, said, at_fault=True)
-        if tool.requires and not scope.call.allows(tool.requires):
-            said = f"{tool.name} needs the permission {tool.requires!r}, which this call lacks"
-            return await self._give_up(scope, call, said)
-        return await self._close(scope, await self._carry_out(scope, call, tool, arguments))
+            return await _replay_result(scope, recorded, result, tool)
+        validated = self._validate(scope, call, tool)
+        if isinstance(validated, ToolOutcome):
+            return await self._abandon(scope, call, validated)
+        confirmed = await self._confirm(scope, call, validated)
+        if isinstance(confirmed, ToolOutcome):
+            return await self._record(scope, confirmed)
+        return await self._record(scope, await self._invoke(scope, call, confirmed))
 
-    async def _give_up(
-        self, scope: RunContext, call: ToolCall, said: str, *, at_fault: bool = False
-    ) -> Outcome:
-        """Close a call that cannot be made, or no longer: its person is heard out all the same.
+    def _validate(
+        self, scope: RunContext, call: ToolCall, tool: Tool | None
+    ) -> _ReadyCall | ToolOutcome:
+        """Return the converted arguments, or an error outcome if the call is not possible."""
+        if tool is None:
+            names = ", ".join(sorted(self._available_names)) or "none"
+            error = f"tool {call.name!r} does not exist; available tools: {names}"
+        elif call.fault:
+            error = f"the arguments of {call.name} could not be decoded: {call.fault}"
+        else:
+            try:
+                arguments = tool.validate(call.arguments)
+            except WRONG_ARGUMENTS as problem:
+                error = f"invalid arguments for {tool.name}: {problem}"
+            else:
+                if not tool.requires or scope.call.allows(tool.requires):
+                    return _ReadyCall(tool, arguments)
+                error = f"{tool.name} requires the permission {tool.requires!r}; the call lacks it"
+                return ToolOutcome(result=_error_result(call, error))
+        return ToolOutcome(result=_error_result(call, error), invalid_call=True)
 
-        What was started when it could be is over once its outcome is handed in.
+    async def _confirm(
+        self, scope: RunContext, call: ToolCall, ready: _ReadyCall
+    ) -> _ReadyCall | ToolOutcome:
+        """Call the before callback, then request approval if the tool requires it.
+
+        Return an outcome if the callback provides the result or the call is denied. A person who
+        enters invalid arguments is asked again with the error, as is a person who was shown
+        arguments that a changed program no longer accepts.
+        """
+        tool, arguments = ready.tool, ready.arguments
+        recorded = scope.upcoming()
+        if recorded is None:
+            if self._before is not None:
+                content = await maybe_await(self._before, tool, arguments, scope)
+                if content is not None:
+                    return ToolOutcome(result=_make_result(call, content))
+            question = await _confirmation_question(tool, arguments)
+        else:
+            earlier = recorded.request
+            is_confirmation = earlier is not None and earlier.kind is RequestKind.CONFIRMATION
+            question = earlier.message if earlier is not None and is_confirmation else ""
+        if not question:
+            return ready
+        displayed = display_arguments(tool, arguments)
+        error = ""
+        while True:
+            request, answer = await scope.ask(
+                error + question,
+                kind=RequestKind.CONFIRMATION,
+                tool=tool.name,
+                arguments=displayed,
+                schema=tool.spec.parameters,
+                expires_after=tool.confirm_expires,
+            )
+            if answer.verdict is not ApprovalDecision.APPROVE:
+                return ToolOutcome(result=_denied_result(call, answer))
+            edited = answer.arguments
+            if edited is None and request.arguments == displayed:
+                return _ReadyCall(tool, arguments, answer)
+            try:
+                approved = tool.validate(request.arguments if edited is None else edited)
+                return _ReadyCall(tool, approved, answer)
+            except WRONG_ARGUMENTS as problem:
+                which = "displayed" if edited is None else "edited"
+                error = f"The {which} arguments for {tool.name} are invalid: {problem}.\n"
+                error = error[:MAX_ERROR_LENGTH]
+
+    async def _invoke(self, scope: RunContext, call: ToolCall, ready: _ReadyCall) -> ToolOutcome:
+        """Invoke the tool unless it may have been started before the run was resumed."""
+        tool, arguments = ready.tool, ready.arguments
+        if scope.upcoming() is None:
+            scope.run.ledger.before_tool_call(scope.path)
+        else:
+            scope.run.ledger.tool_called()
+        if not tool.replayable and (started := await self._record_start(scope, ready)):
+            return ToolOutcome(result=_unknown_result(call, started), executed=True)
+        tool_context = ToolContext(scope, call.id)
+        if log.isEnabledFor(logging.INFO):
+            log.info("tool called", extra=_log_fields(scope, tool))
+        pending = await _pending_outcome(scope)
+        if pending is not None:
+            result = _make_result(call, pending.arguments.get("ticket"))
+        else:
+            result = await _invoke_with_timeout(scope, call, tool, arguments, tool_context)
+        if (tool.long_running or pending is not None) and not result.is_error:
+            outcome = await scope.ask_person(
+                f"{tool.name} was started. Report its outcome when it is done.",
+                kind=RequestKind.OUTCOME,
+                tool=tool.name,
+                arguments={"ticket": result.content},
+            )
+            result = _reported_result(call, outcome)
+        if self._after is not None:
+            content = await maybe_await(self._after, tool, arguments, scope, result)
+            if content is not None:
+                result = _make_result(call, content)
+        return ToolOutcome(result=result, escalate=tool_context.actions.escalate, executed=True)
+
+    async def _record_start(self, scope: RunContext, ready: _ReadyCall) -> str:
+        """Record the start of an approved call; return how it was started earlier, if it was."""
+        approval = ready.approval
+        is_replay = self._is_replay
+        if approval is not None:
+            is_replay = approval.request_id not in scope.run.fresh
+        if is_replay and (started := await _earlier_start(scope, approval)):
+            return started
+        if approval is not None and scope.upcoming() is None:
+            await scope.emit(EventKind.STATE, detail={"started": ready.tool.name})
+        return ""
+
+    async def _record(self, scope: RunContext, outcome: ToolOutcome) -> ToolOutcome:
+        """Record the result as an event."""
+        detail = None
+        if not outcome.executed:
+            detail = {"executed": False, "invalid_call": outcome.invalid_call}
+        await scope.emit(
+            EventKind.TOOL_RESULT,
+            parts=(Part(result=outcome.result),),
+            actions=EventActions(escalate=True) if outcome.escalate else NO_ACTIONS,
+            detail=detail,
+        )
+        return outcome
+
+    async def _abandon(
+        self, scope: RunContext, call: ToolCall, outcome: ToolOutcome
+    ) -> ToolOutcome:
+        """Record the outcome of a call that is not possible, or no longer.
+
+        Recorded requests are answered first. If the tool was started when the call was still
+        possible, the result is the reported outcome, or unknown.
         """
         recorded = scope.on_record()
-        outcome = Outcome(result=_error(call, said), at_fault=at_fault and not recorded)
+        if recorded:
+            outcome = ToolOutcome(result=outcome.result)
         for event in recorded:
             await scope.emit(event.kind)
-            if "begun" in event.detail:
-                outcome = Outcome(result=_error(call, _unknown(call.name, "was")), ran=True)
+            if "started" in event.detail:
+                outcome = ToolOutcome(result=_unknown_result(call, "was"), executed=True)
             if (request := event.request) is None:
                 continue
             if (answer := scope.run.answers.get(request.id)) is None:
                 raise RunPaused([request])
             if request.kind is RequestKind.OUTCOME:
-                outcome = Outcome(result=_reported(call, answer), ran=True)
-        if outcome.ran:
+                outcome = ToolOutcome(result=_reported_result(call, answer), executed=True)
+        if outcome.executed:
             scope.run.ledger.tool_called()
-        if self._again:
+        if self._is_replay:
             scope.pass_over()
-        return await self._close(scope, outcome)
-
-    def _fault(self, call: ToolCall, tool: Tool | None) -> str:
-        if tool is None:
-            known = ", ".join(sorted(self._offered)) or "none"
-            return f"there is no tool {call.name!r}; the tools are: {known}"
-        return f"the arguments of {call.name} could not be read: {call.fault}" if call.fault else ""
-
-    async def _carry_out(
-        self, scope: RunContext, call: ToolCall, tool: Tool, arguments: dict[str, Any]
-    ) -> Outcome:
-        if self._before is not None and scope.upcoming() is None:
-            found = await called(self._before, tool, arguments, scope)
-            if found is not None:
-                return Outcome(result=_plain_result(call, found))
-        again = self._again
-        answer: InputAnswer | None = None
-        question = await self._question(scope, tool, arguments)
-        if question:
-            answer, approved = await self._approved(scope, tool, arguments, question)
-            if approved is None:
-                return Outcome(result=_refused(call, answer))
-            again = answer.request_id not in scope.run.fresh
-            arguments = approved
-        if scope.upcoming() is None:
-            scope.run.ledger.before_tool_call(scope.path)
-        else:
-            scope.run.ledger.tool_called()
-        if again and not tool.replayable and (begun := await _begun(scope, answer)):
-            return Outcome(result=_error(call, _unknown(tool.name, begun)), ran=True)
-        if answer is not None and not tool.replayable and scope.upcoming() is None:
-            await scope.emit(EventKind.STATE, detail={"begun": tool.name})
-        return await self._invoke(scope, call, tool, arguments)
-
-    async def _question(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> str:
-        """Return what a person is to be asked first, or nothing."""
-        recorded = scope.upcoming()
-        if recorded is not None:
-            request = recorded.request
-            asked = request is not None and request.kind is RequestKind.CONFIRMATION
-            return request.message if request is not None and asked else ""
-        return await _confirmation(tool, arguments)
-
-    async def _approved(
-        self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any], question: str
-    ) -> tuple[InputAnswer, dict[str, Any] | None]:
-        """Return a person's answer and what is to run, None after a no.
-
-        Who edits the arguments so that the tool cannot take them is told why and asked again, as
-        is who was shown what it took before the program changed.
-        """
-        wrong = ""
-        shown = as_shown(tool, arguments)
-        while True:
-            request, answer = await self._ask(scope, tool, shown, wrong + question)
-            if answer.verdict is not ApprovalDecision.APPROVE:
-                return answer, None
-            edited = answer.arguments
-            if edited is None and request.arguments == shown:
-                return answer, dict(arguments)
-            try:
-                return answer, tool.checked(request.arguments if edited is None else edited)
-            except WRONG_ARGUMENTS as error:
-                which = "arguments that were shown" if edited is None else "edited arguments"
-                wrong = f"The {which} for {tool.name} are wrong: {error}.\n"[:_MOST_FAULT]
-
-    async def _ask(
-        self, scope: RunContext, tool: Tool, shown: Mapping[str, Any], question: str
-    ) -> tuple[InputRequest, InputAnswer]:
-        """Return what a person was shown and the answer; what was shown is what will run."""
-        return await scope.ask(
-            question,
-            kind=RequestKind.CONFIRMATION,
-            tool=tool.name,
-            arguments=shown,
-            schema=tool.spec.parameters,
-            expires_after=tool.confirm_expires,
-        )
-
-    async def _invoke(
-        self, scope: RunContext, call: ToolCall, tool: Tool, arguments: Mapping[str, Any]
-    ) -> Outcome:
-        tool_context = ToolContext(scope, call.id)
-        if log.isEnabledFor(logging.INFO):
-            log.info("tool called", extra=_told(scope, tool))
-        request = await _started(scope)
-        if request is not None:
-            result = _plain_result(call, request.arguments.get("ticket"))
-        else:
-            result = await _guarded(scope, call, tool, arguments, tool_context)
-        if (tool.long_running or request is not None) and not result.is_error:
-            result = await self._outcome(scope, call, tool, result)
-        if self._after is not None:
-            found = await called(self._after, tool, arguments, scope, result)
-            if found is not None:
-                result = _plain_result(call, found)
-        return Outcome(result=result, escalate=tool_context.actions.escalate, ran=True)
-
-    async def _outcome(
-        self, scope: RunContext, call: ToolCall, tool: Tool, ticket: ToolResult
-    ) -> ToolResult:
-        """Wait for someone outside to report how a long-running tool ended."""
-        answer = await scope.ask_person(
-            f"{tool.name} has been started; hand in its outcome when it is done.",
-            kind=RequestKind.OUTCOME,
-            tool=tool.name,
-            arguments={"ticket": ticket.content},
-        )
-        return _reported(call, answer)
-
-    async def _close(self, scope: RunContext, outcome: Outcome) -> Outcome:
-        await scope.emit(
-            EventKind.TOOL_RESULT,
-            parts=(Part(result=outcome.result),),
-            actions=EventActions(escalate=True) if outcome.escalate else NO_ACTIONS,
-            detail=None if outcome.ran else {"ran": False, "at_fault": outcome.at_fault},
-        )
-        return outcome
+        return await self._record(scope, outcome)
 
 
-def _ended(scopes: Sequence[RunContext]) -> list[int]:
-    """Return which calls have a result on record, in the order in which they ended."""
-    last = {place: scope.on_record()[-1:] for place, scope in enumerate(scopes)}
-    ended = {place: e.seq for place, events in last.items() for e in events if e.result is not None}
-    return sorted(ended, key=ended.__getitem__)
+class _Batch:
+    """Collects the outcomes of concurrent calls; a pause waits for the other calls."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[int, ToolOutcome] = {}
+        self._requests: list[InputRequest] = []
+        self._rejections: list[RunRejected] = []
+
+    async def collect(self, index: int, work: Coroutine[Any, Any, ToolOutcome]) -> None:
+        try:
+            self._outcomes[index] = await work
+        except RunPaused as pause:
+            self._requests += pause.requests
+        except RunRejected as rejection:
+            self._rejections.append(rejection)
+
+    def outcomes(self) -> list[ToolOutcome]:
+        if self._rejections:
+            raise self._rejections[0]
+        if self._requests:
+            raise RunPaused(self._requests)
+        return [self._outcomes[index] for index in sorted(self._outcomes)]
 
 
-async def _replayed(
-    scope: RunContext, recorded: Sequence[Event], result: ToolResult, *, inner: bool
-) -> Outcome:
-    """Return how a call ended in an earlier process, without calling again."""
+async def _invoke_with_timeout(
+    scope: RunContext,
+    call: ToolCall,
+    tool: Tool,
+    arguments: Mapping[str, Any],
+    tool_context: ToolContext,
+) -> ToolResult:
+    """Invoke the tool; an error of the tool becomes an error result for the model."""
+    limit = tool.timeout if tool.timeout is not None else scope.config.tool_timeout
+    try:
+        async with asyncio.timeout(None if limit == math.inf else limit) as deadline:
+            content = await tool.invoke(scope, tool_context, arguments)
+        # Reached if the tool suppressed its cancellation; Python 3.11 does not trace this frame.
+        if deadline.expired():  # pragma: no cover
+            return _timeout_result(call, limit)
+        await tool_context.save_staged_artifacts()
+    except RUN_LEVEL_ERRORS:
+        raise
+    except BaseException as error:
+        if is_control_flow(error):
+            raise
+        log.info("tool failed", exc_info=True, extra=_log_fields(scope, tool))
+        if isinstance(error, TimeoutError) and deadline.expired():
+            return _timeout_result(call, limit)
+        return _error_result(call, f"{tool.name} failed: {type(error).__name__}: {error}")
+    finally:
+        tool_context.close()
+    return _make_result(call, content)
+
+
+async def _confirmation_question(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Return the question for the person who approves the call, or an empty string."""
+    confirm = tool.confirm
+    if callable(confirm):
+        try:
+            confirm = await maybe_await(confirm, arguments)
+        except Exception:
+            # Request approval: a failing predicate must not permit a call.
+            log.exception("confirm predicate of %s failed, requesting approval", tool.name)
+            confirm = True
+    if isinstance(confirm, str):
+        return confirm
+    return f"May {tool.name} be called?" if confirm else ""
+
+
+async def _replay_result(
+    scope: RunContext, recorded: Sequence[Event], result: ToolResult, tool: Tool | None
+) -> ToolOutcome:
+    """Return the recorded outcome of a call without invoking the tool."""
     last = recorded[-1]
-    ran = bool(last.detail.get("ran", True))
-    if ran:
+    executed = bool(last.detail.get("executed", True))
+    if executed:
         scope.run.ledger.tool_called()
     for event in recorded:
-        if event is last and inner:
+        if event is last and (tool is None or tool.replayable):
             scope.pass_over()
         await scope.emit(event.kind)
-    return Outcome(
+    return ToolOutcome(
         result=result,
         escalate=last.actions.escalate,
-        at_fault=bool(last.detail.get("at_fault")),
-        ran=ran,
+        invalid_call=bool(last.detail.get("invalid_call")),
+        executed=executed,
     )
 
 
-async def _begun(scope: RunContext, answer: InputAnswer | None) -> str:
-    """Tell how sure it is that a process that died has called the tool already: never twice."""
+async def _earlier_start(scope: RunContext, approval: InputAnswer | None) -> str:
+    """Return "was" or "may have been" if the tool was started before, else an empty string.
+
+    The start of an approved call is recorded. Other calls may have been started unrecorded.
+    """
     recorded = scope.on_record()
     if not recorded:
-        is_told = answer is not None and tells_beginnings(scope.run, answer)
-        return "" if is_told else "may have been"
+        return "may have been" if approval is None else ""
     if recorded[-1].request is not None:
         return ""
     for event in recorded:
@@ -336,8 +393,8 @@ async def _begun(scope: RunContext, answer: InputAnswer | None) -> str:
     return "was"
 
 
-async def _started(scope: RunContext) -> InputRequest | None:
-    """Return the request for the outcome of a long-running tool that was started earlier."""
+async def _pending_outcome(scope: RunContext) -> InputRequest | None:
+    """Return the recorded request for the outcome of a long-running tool, if any."""
     recorded = scope.on_record()
     request = recorded[-1].request if recorded else None
     if request is None or request.kind is not RequestKind.OUTCOME:
@@ -347,34 +404,66 @@ async def _started(scope: RunContext) -> InputRequest | None:
     return request
 
 
-def _was_called(ctx: RunContext, name: str) -> bool:
-    """Tell whether it is on record that an agent called a tool of that name, and had it."""
-    places = (f"{ctx.path}/{name}#", f"{ctx.path}/{name}:")
+def _completed_indexes(scopes: Sequence[RunContext]) -> list[int]:
+    """Return the indexes of calls with a recorded result, in the order of completion."""
+    last = {index: scope.on_record()[-1:] for index, scope in enumerate(scopes)}
+    completed = {index: e.seq for index, es in last.items() for e in es if e.result is not None}
+    return sorted(completed, key=completed.__getitem__)
+
+
+def _has_recorded_call(ctx: RunContext, name: str) -> bool:
+    """Return True if the journal has a call of this agent to an existing tool of this name."""
+    prefixes = (f"{ctx.path}/{name}#", f"{ctx.path}/{name}:")
     return any(
-        event.step.startswith(places)
+        event.step.startswith(prefixes)
         for event in ctx.run.journal.values()
         if (event.result is not None and event.result.name == name)
         or (event.request is not None and event.request.tool == name)
     )
 
 
-async def _confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """Return the words to ask a person with; a predicate may give them, or just say yes."""
-    needed = tool.confirm
-    if callable(needed):
-        try:
-            needed = await called(needed, arguments)
-        except Exception:
-            # A predicate that cannot decide must not wave a payment through.
-            log.exception("the confirmation predicate of %s failed; a person is asked", tool.name)
-            needed = True
-    if isinstance(needed, str):
-        return needed
-    return f"May {tool.name} be called?" if needed else ""
+def _make_result(call: ToolCall, content: Any) -> ToolResult:
+    """Return content as a result; content that is not JSON data becomes an error."""
+    try:
+        if not isinstance(content, str | int | bool | None):
+            content = msgspec.to_builtins(content, enc_hook=encode_model)
+        content = plain(content, call.name)
+        msgspec.json.encode(content)  # rejects unpaired surrogates, which cannot be stored
+    except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
+        return _error_result(call, f"{call.name} returned a value that cannot be stored: {error}")
+    return ToolResult(call_id=call.id, name=call.name, content=content)
 
 
-def _told(scope: RunContext, tool: Tool) -> dict[str, str]:
-    """Return what a log line tells of a call: where and whose it is, never its content."""
+def _error_result(call: ToolCall, text: str) -> ToolResult:
+    content = {"error": replace_surrogates(text[:MAX_ERROR_LENGTH])}
+    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
+
+
+def _timeout_result(call: ToolCall, limit: float | None) -> ToolResult:
+    return _error_result(call, f"{call.name} did not finish within {limit:g} seconds")
+
+
+def _unknown_result(call: ToolCall, started: str) -> ToolResult:
+    return _error_result(call, f"{call.name} {started} started earlier and its result is unknown")
+
+
+def _reported_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
+    """Return the reported outcome of a long-running tool."""
+    if answer.verdict is not ApprovalDecision.APPROVE:
+        return _denied_result(call, answer)
+    return _make_result(call, answer.value)
+
+
+def _denied_result(call: ToolCall, answer: InputAnswer) -> ToolResult:
+    if answer.verdict is ApprovalDecision.EXPIRED:
+        content = {"status": "expired", "reason": answer.reason or "the approval expired"}
+    else:
+        content = {"status": "denied", "reason": answer.reason or "a person denied this call"}
+    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
+
+
+def _log_fields(scope: RunContext, tool: Tool) -> dict[str, str]:
+    """Return the identifiers for a log record; arguments and results are never logged."""
     return {
         "trace_id": scope.call.trace_id,
         "request_id": scope.call.request_id,
@@ -385,73 +474,3 @@ def _told(scope: RunContext, tool: Tool) -> dict[str, str]:
         "branch": scope.branch,
         "tool": tool.name,
     }
-
-
-async def _guarded(
-    scope: RunContext,
-    call: ToolCall,
-    tool: Tool,
-    arguments: Mapping[str, Any],
-    tool_context: ToolContext,
-) -> ToolResult:
-    """Call the tool; whatever goes wrong in it is told to the model."""
-    limit = tool.timeout if tool.timeout is not None else scope.config.tool_timeout
-    try:
-        async with asyncio.timeout(None if limit == math.inf else limit) as bound:
-            found = await tool.invoke(scope, tool_context, arguments)
-        # The tool swallowed its cancellation, after which Python 3.11 traces no line of this frame.
-        if bound.expired():  # pragma: no cover
-            return _error(call, _too_slow(tool, limit))
-        await tool_context.settle()
-    except RUN_LEVEL_ERRORS:
-        raise
-    except BaseException as error:
-        if is_control_flow(error):
-            raise
-        log.info("tool failed", exc_info=True, extra=_told(scope, tool))
-        if isinstance(error, TimeoutError) and bound.expired():
-            return _error(call, _too_slow(tool, limit))
-        return _error(call, f"{tool.name} failed: {type(error).__name__}: {error}")
-    finally:
-        tool_context.close()
-    return _plain_result(call, found)
-
-
-def _unknown(name: str, begun: str) -> str:
-    return f"{name}: it {begun} begun earlier, and how it ended is not known"
-
-
-def _too_slow(tool: Tool, limit: float | None) -> str:
-    return f"{tool.name} did not finish within {limit:g} seconds"
-
-
-def _reported(call: ToolCall, answer: InputAnswer) -> ToolResult:
-    """Return the outcome that was handed in for what a long-running tool has started."""
-    if answer.verdict is not ApprovalDecision.APPROVE:
-        return _refused(call, answer)
-    return _plain_result(call, answer.value)
-
-
-def _plain_result(call: ToolCall, content: Any) -> ToolResult:
-    """Return a result as plain data; what is none is told as an error."""
-    try:
-        if not isinstance(content, str | int | bool | None):
-            content = msgspec.to_builtins(content, enc_hook=model_as_data)
-        content = plain(content, call.name)
-        msgspec.json.encode(content)  # half a character, say, has no place in a record
-    except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
-        return _error(call, f"{call.name} returned something that cannot be kept: {error}")
-    return ToolResult(call_id=call.id, name=call.name, content=content)
-
-
-def _error(call: ToolCall, text: str) -> ToolResult:
-    content = {"error": replace_surrogates(text[:_MOST_FAULT])}
-    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)
-
-
-def _refused(call: ToolCall, answer: InputAnswer) -> ToolResult:
-    status = "expired" if answer.verdict is ApprovalDecision.EXPIRED else "denied"
-    content = {"status": status, "reason": answer.reason or f"a person has {status} this call"}
-    if status == "expired":
-        content["reason"] = answer.reason or "nobody approved it in time"
-    return ToolResult(call_id=call.id, name=call.name, content=content, is_error=True)

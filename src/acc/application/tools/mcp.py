@@ -1,41 +1,44 @@
-"""Tools that MCP servers offer, as tools of an agent."""
+"""The tools of an MCP server as tools of an agent."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from acc.application.agents.base import Confirm, check_name
+from acc.application.agents.base import MAX_NAME_LENGTH, Confirm, check_name
 from acc.application.runtime.context import RunContext
-from acc.application.tools.tool import Tool, ToolContext
-from acc.application.tools.transfer import TRANSFER
+from acc.application.tools.tool import TRANSFER_TOOL_NAME, Tool, ToolContext
 from acc.domain.errors import AccError, InvalidInput, InvalidTree, RemoteFailed
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
 from acc.ports.outbound.mcp_ports import McpServerPort
 from acc.ports.outbound.model_ports import ToolSpec
 
-_MOST_NAME = 64
-_ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "audio/wav": ".wav", "audio/mpeg": ".mp3"}
+T = TypeVar("T")
+_MAX_SUFFIX_LENGTH = 15
+_MAX_CALL_ID_LENGTH = 80
+_SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "audio/wav": ".wav", "audio/mpeg": ".mp3"}
 
 
 @dataclass(eq=False, kw_only=True)
 class McpToolset:
     """The tools of an MCP server, as one entry in an agent's list of tools.
 
-    Give a `command` that starts the server, or the `url` of one that runs; see McpAddress for
-    `token`, `env`, `cwd`, `allow`, `start_timeout` and `max_bytes`. `env` maps names to values, or
-    lists names to be handed on. `only` are patterns of the names to take. With several servers
-    every tool's name begins with its server's `name`; `prefix` sets what it begins with, "" for
-    nothing. `confirm`, `requires` and `timeout` are as with other tools, for all of the server's or
-    by the server's own tool names. Without `confirm`, a person is asked before tools that call
-    themselves destructive. A result's text above `max_characters` is cut, and kept whole as a file.
-    A server that is not `required` may be away: then its tools are too.
+    Set `command` to start the server as a process, or `url` to connect to a running server; see
+    McpEndpoint for `token`, `env`, `cwd`, `allow`, `start_timeout` and `max_bytes`. `env` maps
+    names to values, or lists names of variables to pass on. `only` has patterns of the tool names
+    to include. If an agent has several toolsets, each tool name starts with the `name` of its
+    server; `prefix` overrides this, "" for no prefix. `confirm`, `requires` and `timeout` are as
+    for other tools, for all tools of the server or by tool name. Without `confirm`, tools that the
+    server declares destructive require approval. Result text longer than `max_characters` is
+    truncated and saved in full as an artifact. If a server that is not `required` is unavailable,
+    the agent runs without its tools.
     """
 
     command: Sequence[str] = ()
@@ -55,11 +58,11 @@ class McpToolset:
     max_bytes: int = 4 * 1024 * 1024
     max_characters: int = 100_000
     required: bool = True
-    address: McpEndpoint = field(init=False, repr=False)
+    endpoint: McpEndpoint = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         try:
-            self.address = McpEndpoint(
+            self.endpoint = McpEndpoint(
                 command=self.command,
                 url=self.url,
                 token=self.token,
@@ -72,120 +75,83 @@ class McpToolset:
         except InvalidInput as error:
             raise InvalidTree(f"McpToolset: {error}") from None
         if isinstance(self.only, str):
-            raise InvalidTree(f'only takes several patterns, such as ("{self.only}",)')
+            raise InvalidTree(f'McpToolset: only must be a sequence, such as ("{self.only}",)')
         if self.max_characters <= 0:
-            raise InvalidTree("max_characters must be above 0")
-        self.name = self.name or _name_of(self.address)
+            raise InvalidTree(
+                f"McpToolset: max_characters must be positive, got {self.max_characters}"
+            )
+        self.name = self.name or _default_name(self.endpoint)
         check_name(self.name, "an MCP server")
         if self.prefix:
             check_name(self.prefix, "a prefix")
 
-    async def offered(
-        self, ctx: RunContext, *, alone: bool, taken: frozenset[str]
+    async def list_tools(
+        self, ctx: RunContext, *, is_only_toolset: bool, reserved_names: frozenset[str]
     ) -> Sequence[Tool]:
-        """Return what the server offers now, under names that a model can call."""
+        """Return the tools of the server under names that a model can call."""
         connections = ctx.services.mcp
         if connections is None:
             raise InvalidInput(f"{self.name!r}: this run has no connections to MCP servers")
-        server = connections.server(self.address)
+        server = connections.server(self.endpoint)
         try:
-            found = await server.tools()
+            tools = await server.tools()
         except AccError:
             if self.required:
                 raise
             return ()
-        wanted = [info for info in found if any(fnmatchcase(info.name, p) for p in self.only)]
-        prefix = self.prefix if self.prefix is not None else "" if alone else self.name
-        names = offered_names(
-            [info.name for info in wanted],
+        selected = [info for info in tools if any(fnmatchcase(info.name, p) for p in self.only)]
+        prefix = self.prefix if self.prefix is not None else "" if is_only_toolset else self.name
+        names = assign_tool_names(
+            [info.name for info in selected],
             prefix=prefix,
-            fallback=self.name,
-            taken=taken | {TRANSFER},
+            fallback_prefix=self.name,
+            reserved=reserved_names | {TRANSFER_TOOL_NAME},
         )
-        return [self._tool(server, info, names[info.name]) for info in wanted]
-
-    def _tool(self, server: McpServerPort, info: McpToolInfo, name: str) -> "McpTool":
-        return McpTool(
-            server=server,
-            info=info,
-            name=name,
-            confirm=self._confirm(info),
-            confirm_expires=self.confirm_expires,
-            requires=_chosen(self.requires, info.name, ""),
-            timeout=_chosen(self.timeout, info.name, None),
-            max_characters=self.max_characters,
-        )
+        return [
+            McpTool(
+                server=server,
+                info=info,
+                name=names[info.name],
+                confirm=self._confirm(info),
+                confirm_expires=self.confirm_expires,
+                requires=_option_for(self.requires, info.name) or "",
+                timeout=_option_for(self.timeout, info.name),
+                max_characters=self.max_characters,
+            )
+            for info in selected
+        ]
 
     def _confirm(self, info: McpToolInfo) -> Confirm:
-        """Return whether to ask first: what a server says of itself can only add a question."""
-        own: Confirm = info.destructive is True and info.read_only is not True
-        chosen: Confirm | None = _chosen(self.confirm, info.name, None)
-        return own if chosen is None else chosen
+        """Return the `confirm` option; without one, destructive tools require approval."""
+        confirm = self.confirm
+        if isinstance(confirm, Mapping):
+            confirm = confirm.get(info.name)
+        if confirm is not None:
+            return confirm
+        return info.destructive is True and info.read_only is not True
 
 
-def _chosen(given: Any, name: str, default: Any) -> Any:
-    return given.get(name, default) if isinstance(given, Mapping) else given
-
-
-def _environment(given: Mapping[str, str] | Sequence[str]) -> tuple[tuple[str, str], ...]:
-    if isinstance(given, Mapping):
-        return tuple(given.items())
-    if isinstance(given, str):
-        raise InvalidInput(f'env takes several names, such as ("{given}",)')
-    return tuple((name, f"env:{name}") for name in given)
-
-
-def _name_of(address: McpEndpoint) -> str:
-    """Return what a server can be called: its host, or the file or program that is started."""
-    if address.url:
-        found = (urlsplit(address.url).hostname or "").split(".")[0]
-    else:
-        found = PurePath(address.program).stem
-    made = _spelled(found)
-    return made if made.replace("-", "_").isidentifier() and made != "user" else f"mcp_{made}"
-
-
-def _spelled(name: str) -> str:
-    """Return a name with everything in it replaced that no tool's name may have."""
-    fits = (letter == "-" or f"a{letter}".isidentifier() for letter in name)
-    kept = (letter if fit else "_" for letter, fit in zip(name, fits, strict=True))
-    return "".join(kept)[:_MOST_NAME]
-
-
-def offered_names(
-    names: Sequence[str], *, prefix: str, fallback: str, taken: frozenset[str]
+def assign_tool_names(
+    names: Sequence[str], *, prefix: str, fallback_prefix: str, reserved: frozenset[str]
 ) -> dict[str, str]:
-    """Return under which name each tool is offered, whatever its server calls it.
+    """Return a valid and unique tool name for each name that a server uses.
 
-    A name goes to who is called so by right; others whose names become the same when they are
-    spelled as a model needs them are told apart by a mark of the original name.
+    If several names become equal, the tool that has this name already keeps it, and the others get
+    a suffix with a hash of the original name.
     """
-    made = {name: _made(name, prefix, fallback, taken) for name in names}
-    offered = list(made.values())
+    candidates = {name: _candidate_name(name, prefix, fallback_prefix, reserved) for name in names}
+    counted = list(candidates.values())
     return {
-        name: _marked(found, name)
-        if offered.count(found) > 1 and not found.endswith(name)
-        else found
-        for name, found in made.items()
+        name: _with_hash(candidate, name)
+        if counted.count(candidate) > 1 and not candidate.endswith(name)
+        else candidate
+        for name, candidate in candidates.items()
     }
-
-
-def _marked(offered: str, name: str) -> str:
-    mark = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:6]
-    return f"{offered[: _MOST_NAME - 7]}_{mark}"
-
-
-def _made(name: str, prefix: str, fallback: str, taken: frozenset[str]) -> str:
-    offered = _spelled(f"{prefix}_{name}" if prefix else name)
-    is_name = offered.replace("-", "_").isidentifier() and offered != "user"
-    if offered in taken or not is_name:
-        offered = _spelled(f"{fallback}_{name}")
-    return f"{offered[: _MOST_NAME - 4]}_mcp" if offered in taken else offered
 
 
 @dataclass(eq=False, kw_only=True)
 class McpTool:
-    """One tool of an MCP server, by a name that a model can call."""
+    """One tool of an MCP server."""
 
     server: McpServerPort
     info: McpToolInfo
@@ -195,69 +161,65 @@ class McpTool:
     requires: str = ""
     timeout: float | None = None
     max_characters: int = 100_000
+    description: str = field(init=False)
     long_running: bool = field(default=False, init=False)
     parallel: bool = field(default=True, init=False)
     replayable: bool = field(default=False, init=False)
 
-    @property
-    def description(self) -> str:
-        """Return what the server says the tool does."""
-        return self.info.description
-
-    @description.setter
-    def description(self, text: str) -> None:
-        raise AttributeError("what a tool does is for its server to say")
+    def __post_init__(self) -> None:
+        self.description = self.info.description
 
     @property
     def spec(self) -> ToolSpec:
-        """Return the tool as a model sees it, with the server's own schema."""
-        return ToolSpec(
-            name=self.name, description=self.info.description, parameters=self.info.schema
-        )
+        """Return the name, description and the server's schema for the model."""
+        return ToolSpec(name=self.name, description=self.description, parameters=self.info.schema)
 
-    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as they are, or raise ValueError where they do not fit."""
-        fault = self.server.fault(self.info, arguments)
-        if fault:
-            raise ValueError(fault)
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments unchanged, or raise ValueError if they violate the schema."""
+        error = self.server.schema_error(self.info, arguments)
+        if error:
+            raise ValueError(error)
         return dict(arguments)
 
     async def invoke(
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
     ) -> Any:
-        """Call the server; files in its answer are kept as artifacts, and named in the result."""
-        answer = await self.server.call(self.info.name, arguments, hear=tool_context.progress)
-        if answer.is_error:
-            said = " ".join(part.text for part in answer.parts if part.text is not None)
-            raise RemoteFailed(said.strip() or "the server says that it failed, and not why")
-        return _Content(self, tool_context).of(answer)
+        """Call the server; files in its result are saved as artifacts."""
+        result = await self.server.call(
+            self.info.name, arguments, on_progress=tool_context.progress
+        )
+        if result.is_error:
+            text = " ".join(part.text for part in result.parts if part.text is not None)
+            raise RemoteFailed(text.strip() or "the server reported an error without a message")
+        return _ResultReader(self, tool_context).read(result)
 
 
-class _Content:
-    """Turns an answer into plain data for a model, and its files into artifacts."""
+class _ResultReader:
+    """Converts a result to JSON data for a model and saves its files as artifacts."""
 
     def __init__(self, tool: McpTool, context: ToolContext) -> None:
         self._tool = tool
         self._context = context
-        self._files = 0
+        self._file_count = 0
 
-    def of(self, answer: McpToolResult) -> Any:
-        """Return a text as a text, data as data, and anything more by its name."""
-        texts = [part.text for part in answer.parts if part.text is not None]
-        others = [self._entry(part) for part in answer.parts if part.text is None]
-        told = [] if _repeats(texts, answer.structured) else texts
-        found: dict[str, Any] = {}
-        if told:
-            found["text"] = self._bounded("\n".join(told))
-        if answer.structured is not None:
-            found["data"] = self._small(answer.structured)
-        if others:
-            found["files"] = others
-        if len(found) == 1 and not others:
-            return next(iter(found.values()))
-        return found or ""
+    def read(self, result: McpToolResult) -> Any:
+        """Return text as str, structured data as data, and a mapping for anything more."""
+        texts = [part.text for part in result.parts if part.text is not None]
+        files = [self._describe_file(part) for part in result.parts if part.text is None]
+        content: dict[str, Any] = {}
+        if texts and not _is_copy(texts, result.structured):
+            content["text"] = self._truncate("\n".join(texts))
+        if result.structured is not None:
+            encoded = msgspec.json.encode(result.structured).decode()
+            is_short = len(encoded) <= self._tool.max_characters
+            content["data"] = result.structured if is_short else self._truncate(encoded)
+        if files:
+            content["files"] = files
+        if len(content) == 1 and not files:
+            return next(iter(content.values()))
+        return content or ""
 
-    def _entry(self, part: Part) -> Any:
+    def _describe_file(self, part: Part) -> Any:
         if part.raw is None:
             link = {"link": part.url, "name": part.filename, "media_type": part.media_type}
             return {key: value for key, value in link.items() if value}
@@ -266,35 +228,80 @@ class _Content:
         return {"artifact": name, "media_type": media_type, "bytes": len(part.raw)}
 
     def _save(self, content: str | bytes, media_type: str, filename: str = "") -> str:
-        self._files += 1
-        ending = PurePath(filename).suffix or _ENDINGS.get(media_type, "")
-        ending = ending if ending.isprintable() and len(ending) < 16 else ""
-        name = f"{self._tool.name}-{self._context.call_id[:80]}-{self._files}{ending}"
-        name = "".join(letter if letter.isprintable() else "_" for letter in name)
+        self._file_count += 1
+        suffix = PurePath(filename).suffix or _SUFFIXES.get(media_type, "")
+        if not suffix.isprintable() or len(suffix) > _MAX_SUFFIX_LENGTH:
+            suffix = ""
+        call_id = self._context.call_id[:_MAX_CALL_ID_LENGTH]
+        name = f"{self._tool.name}-{call_id}-{self._file_count}{suffix}"
+        name = "".join(character if character.isprintable() else "_" for character in name)
         self._context.save_artifact(name, content, media_type=media_type)
         return name
 
-    def _bounded(self, text: str) -> str:
-        most = self._tool.max_characters
-        if len(text) <= most:
+    def _truncate(self, text: str) -> str:
+        limit = self._tool.max_characters
+        if len(text) <= limit:
             return text
         name = self._save(text, "text/plain; charset=utf-8")
         return (
-            f"{text[:most]}\n[cut: these are {most} of {len(text)} characters; the whole is kept as"
-            f" the artifact {name}]"
+            f"{text[:limit]}\n[truncated: {limit} of {len(text)} characters; the full text is the "
+            f"artifact {name}]"
         )
 
-    def _small(self, data: Any) -> Any:
-        written = msgspec.json.encode(data).decode()
-        return data if len(written) <= self._tool.max_characters else self._bounded(written)
 
-
-def _repeats(texts: Sequence[str], structured: Any) -> bool:
-    """Tell whether the texts only say again what the data holds, as servers are asked to do."""
+def _is_copy(texts: Sequence[str], structured: Any) -> bool:
+    """Return True if the text repeats the structured data, as the protocol recommends."""
     if structured is None or len(texts) != 1:
         return False
-    try:
-        said = msgspec.json.decode(texts[0])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        said = texts[0]
-    return said in (structured, structured.get("result") if isinstance(structured, dict) else None)
+    content: Any = texts[0]
+    with suppress(msgspec.DecodeError, UnicodeEncodeError):
+        content = msgspec.json.decode(texts[0])
+    wrapped = structured.get("result") if isinstance(structured, dict) else None
+    return content in (structured, wrapped)
+
+
+def _option_for(option: T | Mapping[str, T] | None, tool_name: str) -> T | None:
+    """Return the option of one tool; an option is one value or a mapping by tool name."""
+    return option.get(tool_name) if isinstance(option, Mapping) else option
+
+
+def _environment(env: Mapping[str, str] | Sequence[str]) -> tuple[tuple[str, str], ...]:
+    if isinstance(env, Mapping):
+        return tuple(env.items())
+    if isinstance(env, str):
+        raise InvalidInput(f'env must be a mapping or a sequence of names, such as ("{env}",)')
+    return tuple((name, f"env:{name}") for name in env)
+
+
+def _default_name(endpoint: McpEndpoint) -> str:
+    """Return a name for a server: its host, or the file or program that is started."""
+    if endpoint.url:
+        name = (urlsplit(endpoint.url).hostname or "").split(".")[0]
+    else:
+        name = PurePath(endpoint.program).stem
+    name = _replace_invalid_characters(name)
+    return name if _is_valid_name(name) else f"mcp_{name}"
+
+
+def _is_valid_name(name: str) -> bool:
+    return name.replace("-", "_").isidentifier() and name != "user"
+
+
+def _replace_invalid_characters(name: str) -> str:
+    characters = (
+        character if character == "-" or f"a{character}".isidentifier() else "_"
+        for character in name
+    )
+    return "".join(characters)[:MAX_NAME_LENGTH]
+
+
+def _candidate_name(name: str, prefix: str, fallback_prefix: str, reserved: frozenset[str]) -> str:
+    candidate = _replace_invalid_characters(f"{prefix}_{name}" if prefix else name)
+    if candidate in reserved or not _is_valid_name(candidate):
+        candidate = _replace_invalid_characters(f"{fallback_prefix}_{name}")
+    return f"{candidate[: MAX_NAME_LENGTH - 4]}_mcp" if candidate in reserved else candidate
+
+
+def _with_hash(candidate: str, name: str) -> str:
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:6]
+    return f"{candidate[: MAX_NAME_LENGTH - 7]}_{digest}"

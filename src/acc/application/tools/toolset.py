@@ -1,9 +1,8 @@
-"""Tools that are not known when an agent is built, because somebody else offers them."""
+"""Tools that are discovered while an agent runs, for example those of an MCP server."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from acc.application.agents.base import Confirm
 from acc.application.runtime.context import RunContext
 from acc.application.tools.tool import Tool, ToolContext
 from acc.domain.errors import AccError, InvalidTree, RemoteFailed
@@ -13,108 +12,108 @@ from acc.ports.outbound.model_ports import ToolSpec
 
 @runtime_checkable
 class Toolset(Protocol):
-    """Somebody who offers tools, others from one time to the next."""
+    """A source of tools that may change while an agent runs."""
 
     name: str
 
-    async def offered(
-        self, ctx: RunContext, *, alone: bool, taken: frozenset[str]
+    async def list_tools(
+        self, ctx: RunContext, *, is_only_toolset: bool, reserved_names: frozenset[str]
     ) -> Sequence[Tool]:
-        """Return the tools that are offered now.
+        """Return the tools that are available now.
 
-        `alone` tells that no other toolset is beside it, so that plain names are clear; `taken`
-        are names that the agent's own tools have.
+        If it is the only toolset of the agent, tool names need no prefix. `reserved_names` are the
+        names of the agent's own tools.
         """
         ...
 
 
-class UnavailableTool:
-    """Stands for a tool that was offered and is no more, and says so when it is called."""
+class UnavailableTool(Tool):
+    """A tool that was available earlier in the run; calls of it fail with the reason."""
 
     description = ""
-    confirm: Confirm = False
-    confirm_expires: float | None = None
-    requires = ""
-    timeout: float | None = None
-    long_running = False
-    parallel = True
-    replayable = False
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, reason: str) -> None:
         self.name = name
-        self._why = why
+        self._reason = reason
 
     @property
     def spec(self) -> ToolSpec:
-        """Return the tool by its name alone; no model is offered it."""
+        """Return the name only; models do not receive this tool."""
         return ToolSpec(name=self.name, description="")
 
-    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments, which nobody will take."""
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments unchanged."""
         return dict(arguments)
 
     async def invoke(
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
     ) -> Any:
-        """Say that the tool is gone."""
-        raise RemoteFailed(self._why)
+        """Raise RemoteFailed with the reason."""
+        raise RemoteFailed(self._reason)
 
 
-def check_toolsets(agent: str, toolsets: Sequence[Toolset]) -> None:
-    """Refuse toolsets that could not be told apart."""
+def check_toolsets(agent_name: str, toolsets: Sequence[Toolset]) -> None:
+    """Raise InvalidTree if two toolsets of an agent have the same name."""
     names = [toolset.name for toolset in toolsets]
     for name in names:
         if names.count(name) > 1:
             raise InvalidTree(
-                f"{agent!r} has two sources of tools called {name!r}; give each a name of its own"
+                f"agent {agent_name!r} has two toolsets named {name!r}; set a different name= on "
+                "one of them"
             )
 
 
 class DynamicTools:
-    """What the toolsets of one agent offer in one run."""
+    """The tools that the toolsets of one agent provide during one run."""
 
-    def __init__(self, ctx: RunContext, toolsets: Sequence[Toolset], taken: frozenset[str]) -> None:
+    def __init__(
+        self, ctx: RunContext, toolsets: Sequence[Toolset], reserved_names: frozenset[str]
+    ) -> None:
         self._ctx = ctx
         self._toolsets = toolsets
-        self._taken = taken
-        self._now: dict[str, Tool] = {}
-        self._seen: set[str] = set()
-        self._fault = "it is no longer offered; use another tool"
+        self._reserved_names = reserved_names
+        self._available: dict[str, Tool] = {}
+        self._known_names: set[str] = set()
+        self._unavailable_reason = "the tool is no longer available; use another tool"
 
     @property
     def names(self) -> Collection[str]:
-        """Return what the tools that are offered now are called."""
-        return self._now
+        """Return the names of the available tools."""
+        return self._available
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the tools that are offered now, as a model sees them."""
-        return tuple(tool.spec for tool in self._now.values())
+        """Return the specs of the available tools."""
+        return tuple(tool.spec for tool in self._available.values())
 
-    async def look(self) -> None:
-        """Ask who offers tools what there is now."""
-        alone = len(self._toolsets) == 1
-        found: dict[str, Tool] = {}
+    async def refresh(self) -> None:
+        """List the tools of all toolsets again."""
+        is_only_toolset = len(self._toolsets) == 1
+        available: dict[str, Tool] = {}
         for toolset in self._toolsets:
-            for tool in await toolset.offered(self._ctx, alone=alone, taken=self._taken):
-                found.setdefault(tool.name, tool)
-        self._now = found
-        self._seen |= found.keys()
+            for tool in await toolset.list_tools(
+                self._ctx, is_only_toolset=is_only_toolset, reserved_names=self._reserved_names
+            ):
+                available.setdefault(tool.name, tool)
+        self._available = available
+        self._known_names |= available.keys()
 
-    async def look_again(self) -> None:
-        """Ask what there is for calls on record; who cannot be asked fails those calls only."""
+    async def refresh_for_replay(self) -> None:
+        """List the tools for recorded calls; a failure affects only these calls."""
         try:
-            await self.look()
+            await self.refresh()
         except AccError as error:
-            self._fault = str(error)
+            self._unavailable_reason = str(error)
 
-    def called(self, calls: Sequence[ToolCall]) -> list[str]:
-        """Return which of the tools called have been offered in this run, to be put on record."""
-        return sorted({call.name for call in calls} & self._seen)
+    def known_names(self, calls: Sequence[ToolCall]) -> list[str]:
+        """Return the names of called tools that were available in this run, to be recorded."""
+        return sorted({call.name for call in calls} & self._known_names)
 
     def by_name(self, names: Sequence[str]) -> dict[str, Tool]:
-        """Return the tools of these names; one that is gone says so when it is called.
+        """Return the tools with these names, or UnavailableTool for those that are gone.
 
-        Only these names count: what a model asked for before it was offered stays unknown.
+        Other names are excluded: a tool that the model called before it was available stays
+        unknown.
         """
-        return {name: self._now.get(name) or UnavailableTool(name, self._fault) for name in names}
+        reason = self._unavailable_reason
+        return {name: self._available.get(name) or UnavailableTool(name, reason) for name in names}

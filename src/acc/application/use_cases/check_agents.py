@@ -1,41 +1,41 @@
-"""Check a tree of agents against the checklist for designs of several agents."""
+"""Check an agent tree against the multi-agent design checklist, without running it."""
 
 from dataclasses import dataclass
 
 from acc.application.agents.base import BaseAgent
 from acc.application.lint import data, structure
 from acc.application.lint.data_flow import StateFlow
-from acc.application.lint.structure import Finding, Outcome, Severity
+from acc.application.lint.structure import Finding, RuleResult, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedRule:
-    """One line of the checklist, in English and Japanese, and how the tree keeps it."""
+class RuleReport:
+    """The result of one rule of the checklist, with its title in English and Japanese."""
 
     name: str
     title: str
     title_ja: str
-    verdict: Severity
+    severity: Severity
     findings: tuple[Finding, ...]
     note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeReport:
-    """What a check of a tree came to."""
+    """The results of all rules for an agent tree."""
 
     agent: str
     agents: int
-    rules: tuple[CheckedRule, ...]
+    rules: tuple[RuleReport, ...]
 
-    def count(self, verdict: Severity) -> int:
-        """Return how many findings there are of one verdict."""
-        return sum(f.verdict is verdict for rule in self.rules for f in rule.findings)
+    def count(self, severity: Severity) -> int:
+        """Return the number of findings of a severity."""
+        return sum(f.severity is severity for rule in self.rules for f in rule.findings)
 
     @property
-    def verdict(self) -> Severity:
-        """Return the worst verdict of all rules."""
-        return max((rule.verdict for rule in self.rules), key=list(Severity).index)
+    def severity(self) -> Severity:
+        """Return the worst severity of all rules."""
+        return max((rule.severity for rule in self.rules), key=list(Severity).index)
 
 
 _TITLES = {
@@ -48,55 +48,55 @@ _TITLES = {
         "sub_agentsの description を明確に記述",
     ),
     "loop-bounds": (
-        "Every loop has max_iterations, and something ends it",
+        "Every loop has max_iterations and an exit condition",
         "LoopAgentには必ず max_iterations を設定",
     ),
     "branches": (
-        "Parallel branches keep apart",
+        "Parallel branches write different keys",
         "ParallelAgentで event.branch を正しく使用",
     ),
     "state-keys": (
-        "State keys are named by one rule",
+        "State keys follow one naming rule",
         "セッション状態のキー名を統一（プレフィックス規則）",
     ),
     "schemas": (
-        "Schemas of agents fit together",
+        "Schemas of agents are compatible",
         "Agent間のスキーマ互換性を確認",
     ),
     "transfers": (
-        "Transfers have a clear end",
+        "Transfers have a clear end condition",
         "転送ループ防止のための明確な終了条件を定義",
     ),
     "privileges": (
-        "A person confirms high-privilege actions",
+        "High-privilege actions require approval",
         "Human-in-the-Loopが必要な高権限アクションを特定",
     ),
 }
 
 
-def check_tree(root: BaseAgent) -> TreeReport:
-    """Return a verdict for each line of the checklist; nothing is run."""
+def check_agents(root: BaseAgent) -> TreeReport:
+    """Return the result of each rule of the checklist."""
     flow = StateFlow(root)
     agents = flow.agents
-    outcomes: dict[str, Outcome] = {
-        "single-responsibility": structure.single_responsibility(agents),
-        "descriptions": structure.descriptions(agents),
-        "loop-bounds": structure.loop_bounds(agents),
-        "branches": data.branches(agents, flow),
-        "state-keys": data.state_keys(agents, flow),
-        "schemas": data.schemas(agents, flow),
-        "transfers": structure.transfers(agents),
-        "privileges": structure.privileges(agents),
+    results: dict[str, RuleResult] = {
+        "single-responsibility": structure.check_responsibility(agents),
+        "descriptions": structure.check_descriptions(agents),
+        "loop-bounds": structure.check_loop_bounds(agents),
+        "branches": data.check_branches(agents, flow),
+        "state-keys": data.check_state_keys(agents, flow),
+        "schemas": data.check_schemas(agents, flow),
+        "transfers": structure.check_transfers(agents),
+        "privileges": structure.check_privileges(agents),
     }
     rules = tuple(
-        CheckedRule(
+        RuleReport(
             name=name,
             title=_TITLES[name][0],
             title_ja=_TITLES[name][1],
-            verdict=outcome.verdict,
-            findings=outcome.findings,
-            note=outcome.note,
+            severity=result.severity,
+            findings=result.findings,
+            note=result.note,
         )
-        for name, outcome in outcomes.items()
+        for name, result in results.items()
     )
     return TreeReport(agent=root.name, agents=len(agents), rules=rules)

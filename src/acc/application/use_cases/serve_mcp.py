@@ -1,4 +1,4 @@
-"""Agents offered as tools to the agents of others: one call is one turn of a conversation."""
+"""Serve agents as tools of MCP clients: one call is one turn of a conversation."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,41 +19,40 @@ from acc.domain.value_objects.approval import (
 )
 from acc.domain.value_objects.event import Event, EventKind
 
-_USER = "mcp"
-_MOST_ID = 128
-_MOST_WORDS = 300
-_PLAIN = frozenset({"string", "number", "integer", "boolean"})
-_VERDICTS = [ApprovalDecision.APPROVE.value, ApprovalDecision.DENY.value]
-_ANSWER = {
+USER_ID = "mcp"
+MAX_CONVERSATION_ID_LENGTH = 128
+MAX_PROGRESS_LENGTH = 300
+_FORM_TYPES = frozenset({"string", "number", "integer", "boolean"})
+_DECISIONS = [ApprovalDecision.APPROVE.value, ApprovalDecision.DENY.value]
+#: The arguments of a call.
+CALL_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
-        "request_id": {"type": "string"},
-        "verdict": {"type": "string", "enum": _VERDICTS},
-        "value": {"description": "What was asked for, where something was."},
-        "reason": {"type": "string"},
-    },
-    "required": ["request_id"],
-}
-#: What a call of an offered agent takes.
-PARAMETERS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "message": {"type": "string", "description": "What to say to the agent."},
+        "message": {"type": "string", "description": "The message to the agent."},
         "conversation_id": {
             "type": "string",
-            "description": "The conversation to go on with, as an earlier call returned it; "
-            "without one, a new conversation begins.",
+            "description": "The conversation to continue, as returned by an earlier call. Without "
+            "it a new conversation starts.",
         },
         "answers": {
             "type": "array",
-            "items": _ANSWER,
-            "description": "A person's answers, in place of a message, where the conversation "
-            "waits for them.",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "request_id": {"type": "string"},
+                    "verdict": {"type": "string", "enum": _DECISIONS},
+                    "value": {"description": "The requested value, if one was requested."},
+                    "reason": {"type": "string"},
+                },
+                "required": ["request_id"],
+            },
+            "description": "Answers of a person to the pending requests of the conversation, "
+            "instead of a message.",
         },
     },
 }
-#: What it returns.
-RETURNS: Mapping[str, Any] = {
+#: The structured result of a call.
+RESULT_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "answer": {"type": "string"},
@@ -61,15 +60,15 @@ RETURNS: Mapping[str, Any] = {
         "status": {"type": "string"},
         "note": {
             "type": "string",
-            "description": "That the conversation to go on with was not known, where it was not.",
+            "description": "Set if the conversation to continue does not exist.",
         },
     },
     "required": ["answer", "conversation_id", "status"],
 }
 
 
-class GivenAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A person's answer as a client hands it in."""
+class CallAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An answer of a person in the arguments of a call."""
 
     request_id: str
     verdict: ApprovalDecision = ApprovalDecision.APPROVE
@@ -77,19 +76,19 @@ class GivenAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class OfferedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client asks of an offered agent."""
+class CallArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of a call, as in CALL_SCHEMA."""
 
     message: str = ""
     conversation_id: str = ""
-    answers: tuple[GivenAnswer, ...] = ()
+    answers: tuple[CallAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedTurn:
-    """How a call ended. With `requests` the conversation waits for a person.
+class TurnResult:
+    """The result of a call. If it has `requests`, the conversation waits for a person.
 
-    `note` is what the client should know beside the answer.
+    `note` is information for the client besides the answer.
     """
 
     conversation_id: str
@@ -101,16 +100,16 @@ class OfferedTurn:
 
 
 class ServeMcpUseCase:
-    """Lets others call agents, each by its name, with conversations that are kept."""
+    """Runs turns of agents for MCP clients and continues conversations."""
 
     def __init__(self, runners: Mapping[str, SessionRunner]) -> None:
         if not runners:
-            raise InvalidInput("there is no agent to offer")
+            raise InvalidInput("at least one agent is required")
         self._runners = runners
 
     @property
     def agents(self) -> Mapping[str, str]:
-        """Return what is offered: the agents' names and what they do."""
+        """Return the names and descriptions of the agents."""
         return {
             name: runner.agent.description or f"Talk to the agent {name}."
             for name, runner in self._runners.items()
@@ -118,96 +117,160 @@ class ServeMcpUseCase:
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], *, listen: RunObserver | None = None
-    ) -> OfferedTurn:
-        """Run one turn; what goes wrong in it is told and not raised, but for an unknown name."""
-        runner = self._known(name)
+    ) -> TurnResult:
+        """Run one turn; errors become the result, except NotFound for an unknown name."""
+        runner = self._runner(name)
         try:
-            asked = msgspec.convert(arguments, OfferedCall)
-            session_id = _session(asked.conversation_id) or runner.services.ids.new()
+            call = msgspec.convert(arguments, CallArguments)
+            _check_conversation_id(call.conversation_id)
         except (msgspec.ValidationError, InvalidInput) as error:
             return _failed(str(error))
+        session_id = call.conversation_id or runner.services.ids.new()
         note = ""
         try:
-            if asked.conversation_id:
-                note = await _note(runner, session_id)
-            turn = await self._turn(runner, session_id, asked, listen)
+            if call.conversation_id:
+                note = await _missing_conversation_note(runner, session_id)
+            turn = await _run_turn(runner, session_id, call, listen)
         except SessionWaiting:
-            waiting = await runner.pending(user_id=_USER, session_id=session_id)
-            turn = _waits(session_id, waiting)
+            requests = await runner.pending(user_id=USER_ID, session_id=session_id)
+            turn = _waiting(session_id, requests)
         except AccError as error:
             turn = _failed(f"{error.code}: {error}", session_id)
         return replace(turn, note=note) if note else turn
 
-    async def waiting(self, name: str, conversation_id: str) -> OfferedTurn:
-        """Return how a conversation waits, which is an error where it waits for nothing."""
-        runner = self._known(name)
-        found = await runner.pending(user_id=_USER, session_id=conversation_id)
-        if found:
-            return _waits(conversation_id, found)
-        return _failed(f"the conversation {conversation_id} waits for nothing", conversation_id)
+    async def pending(self, name: str, conversation_id: str) -> TurnResult:
+        """Return the pending requests of a conversation; it is an error if there are none."""
+        runner = self._runner(name)
+        requests = await runner.pending(user_id=USER_ID, session_id=conversation_id)
+        if requests:
+            return _waiting(conversation_id, requests)
+        error = f"conversation {conversation_id} has no pending requests"
+        return _failed(error, conversation_id)
 
     async def aclose(self) -> None:
-        """Let go of what the agents opened."""
+        """Close the runners."""
         for runner in self._runners.values():
             await runner.aclose()
 
-    def _known(self, name: str) -> SessionRunner:
+    def _runner(self, name: str) -> SessionRunner:
         if name not in self._runners:
-            raise NotFound(f"there is no tool {name!r}; there are: {', '.join(self._runners)}")
+            raise NotFound(f"tool {name!r} not found; tools: {', '.join(self._runners)}")
         return self._runners[name]
 
-    async def _turn(
-        self, runner: SessionRunner, session_id: str, asked: OfferedCall, listen: RunObserver | None
-    ) -> OfferedTurn:
-        if asked.answers:
-            given = [
-                InputAnswer(
-                    request_id=answer.request_id,
-                    verdict=answer.verdict,
-                    value=answer.value,
-                    reason=answer.reason,
-                    by=_USER,
-                )
-                for answer in asked.answers
-            ]
-            done = await runner.resume(
-                user_id=_USER, session_id=session_id, answers=given, listen=listen
+
+def form_schema(request: InputRequest) -> Mapping[str, Any] | None:
+    """Return the schema of a form for a request, or None if no form is possible.
+
+    Forms have flat fields. Credentials must not be entered in a form.
+    """
+    if request.kind is RequestKind.AUTHORIZATION:
+        return None
+    if request.kind is RequestKind.CONFIRMATION:
+        approve = {"type": "boolean", "title": "Approve", "description": request.message}
+        reason = {"type": "string", "title": "Reason"}
+        return _object_schema({"approve": approve, "reason": reason}, ["approve"])
+    fields = request.schema.get("properties", {})
+    if fields and all(field.get("type") in _FORM_TYPES for field in fields.values()):
+        return _object_schema(fields, list(request.schema.get("required", ())))
+    answer = {"type": "string", "description": request.message}
+    return _object_schema({"answer": answer}, ["answer"])
+
+
+def form_answer(
+    request: InputRequest, action: str, content: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return a submitted form as an answer, or None if the person cancelled it."""
+    fields = dict(content or {})
+    if action == "decline":
+        return {"request_id": request.id, "verdict": ApprovalDecision.DENY.value}
+    if action != "accept":
+        return None
+    if request.kind is RequestKind.CONFIRMATION:
+        is_approved = fields.get("approve") is True
+        decision = ApprovalDecision.APPROVE if is_approved else ApprovalDecision.DENY
+        reason = str(fields.get("reason", ""))
+        return {"request_id": request.id, "verdict": decision.value, "reason": reason}
+    is_object = "answer" not in fields or "answer" in request.schema.get("properties", {})
+    return {"request_id": request.id, "value": fields if is_object else fields["answer"]}
+
+
+def progress_text(event: Event) -> str:
+    """Return an event as a progress message without content, or an empty string."""
+    if event.kind is EventKind.PROGRESS:
+        return f"{event.author}: {event.text}"[:MAX_PROGRESS_LENGTH]
+    if event.kind is EventKind.TOOL_CALLS:
+        names = ", ".join(call.name for call in event.calls)
+        return f"{event.author} calls {names}"[:MAX_PROGRESS_LENGTH]
+    if event.kind is EventKind.TRANSFER:
+        return f"{event.author} transfers to {event.actions.transfer_to_agent}"
+    if event.kind is EventKind.MESSAGE and event.author != "user":
+        return f"{event.author} has answered"
+    return ""
+
+
+def detached_copy(agent: BaseAgent) -> BaseAgent:
+    """Return a copy of an agent and its descendants as the root of a new tree."""
+    try:
+        children = tuple(detached_copy(child) for child in agent.sub_agents)
+        return dataclasses.replace(agent, sub_agents=children)
+    except TypeError as error:
+        raise InvalidInput(f"agent {agent.name!r} cannot be served separately: {error}") from None
+
+
+async def _run_turn(
+    runner: SessionRunner, session_id: str, call: CallArguments, listen: RunObserver | None
+) -> TurnResult:
+    if call.answers:
+        answers = [
+            InputAnswer(
+                request_id=answer.request_id,
+                verdict=answer.verdict,
+                value=answer.value,
+                reason=answer.reason,
+                by=USER_ID,
             )
-        else:
-            done = await runner.run(
-                user_id=_USER, session_id=session_id, message=asked.message, listen=listen
-            )
-        if done.requests:
-            return _waits(session_id, done.requests)
-        return OfferedTurn(conversation_id=session_id, text=done.text, status=done.status.value)
+            for answer in call.answers
+        ]
+        result = await runner.resume(
+            user_id=USER_ID, session_id=session_id, answers=answers, listen=listen
+        )
+    else:
+        result = await runner.run(
+            user_id=USER_ID, session_id=session_id, message=call.message, listen=listen
+        )
+    if result.requests:
+        return _waiting(session_id, result.requests)
+    return TurnResult(conversation_id=session_id, text=result.text, status=result.status.value)
 
 
-def _session(given: str) -> str:
-    if len(given) > _MOST_ID or not given.isprintable():
-        raise InvalidInput(f"conversation_id is a line of at most {_MOST_ID} characters")
-    return given
+def _check_conversation_id(conversation_id: str) -> None:
+    if len(conversation_id) > MAX_CONVERSATION_ID_LENGTH or not conversation_id.isprintable():
+        raise InvalidInput(
+            f"conversation_id must be printable and have at most {MAX_CONVERSATION_ID_LENGTH} "
+            "characters"
+        )
 
 
-async def _note(runner: SessionRunner, session_id: str) -> str:
-    """Return that a conversation is not known, as after a restart that it was not kept over."""
-    if await runner.events(user_id=_USER, session_id=session_id, limit=1):
+async def _missing_conversation_note(runner: SessionRunner, session_id: str) -> str:
+    """Return a note if a conversation does not exist, for example after a restart."""
+    if await runner.events(user_id=USER_ID, session_id=session_id, limit=1):
         return ""
-    return f"There was no conversation {session_id}: nothing that was said before is known."
+    return f"Conversation {session_id} does not exist; earlier messages are unknown."
 
 
-def _failed(text: str, session_id: str = "") -> OfferedTurn:
-    return OfferedTurn(conversation_id=session_id, text=text, status="failed", is_error=True)
+def _failed(text: str, session_id: str = "") -> TurnResult:
+    return TurnResult(conversation_id=session_id, text=text, status="failed", is_error=True)
 
 
-def _waits(session_id: str, requests: Sequence[InputRequest]) -> OfferedTurn:
-    """Return that a conversation waits, in words that tell how to answer."""
-    told = "\n".join(f"- {request.id}: {request.question}" for request in requests)
+def _waiting(session_id: str, requests: Sequence[InputRequest]) -> TurnResult:
+    """Return the pending requests with instructions how to answer them."""
+    questions = "\n".join(f"- {request.id}: {request.question}" for request in requests)
     text = (
-        f"The conversation {session_id} waits for a person:\n{told}\n"
-        f"Ask them, and call again with conversation_id and answers: request_id, verdict "
-        f"({' or '.join(_VERDICTS)}), and value where something is asked for."
+        f"Conversation {session_id} waits for a person:\n{questions}\n"
+        "Ask the person, then call again with conversation_id and answers: request_id, verdict "
+        f"({' or '.join(_DECISIONS)}), and value if one is requested."
     )
-    return OfferedTurn(
+    return TurnResult(
         conversation_id=session_id,
         text=text,
         status="input_required",
@@ -216,64 +279,5 @@ def _waits(session_id: str, requests: Sequence[InputRequest]) -> OfferedTurn:
     )
 
 
-def form(request: InputRequest) -> Mapping[str, Any] | None:
-    """Return the schema of a form to answer with, None where a form must not or cannot ask it.
-
-    Forms hold flat fields. Credentials never come as an answer.
-    """
-    if request.kind is RequestKind.AUTHORIZATION:
-        return None
-    if request.kind is RequestKind.CONFIRMATION:
-        approve = {"type": "boolean", "title": "Approve", "description": request.message}
-        reason = {"type": "string", "title": "Reason"}
-        return _object({"approve": approve, "reason": reason}, ["approve"])
-    fields = request.schema.get("properties", {})
-    if fields and all(field.get("type") in _PLAIN for field in fields.values()):
-        return _object(fields, list(request.schema.get("required", ())))
-    return _object({"answer": {"type": "string", "description": request.message}}, ["answer"])
-
-
-def _object(fields: Mapping[str, Any], required: list[str]) -> Mapping[str, Any]:
+def _object_schema(fields: Mapping[str, Any], required: list[str]) -> Mapping[str, Any]:
     return {"type": "object", "properties": dict(fields), "required": required}
-
-
-def form_answer(
-    request: InputRequest, action: str, content: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
-    """Return what a person filled in as an answer to hand in, None where they put it off."""
-    given = dict(content or {})
-    if action == "decline":
-        return {"request_id": request.id, "verdict": ApprovalDecision.DENY.value}
-    if action != "accept":
-        return None
-    if request.kind is RequestKind.CONFIRMATION:
-        verdict = (
-            ApprovalDecision.APPROVE if given.get("approve") is True else ApprovalDecision.DENY
-        )
-        reason = str(given.get("reason", ""))
-        return {"request_id": request.id, "verdict": verdict.value, "reason": reason}
-    fields = request.schema.get("properties", {})
-    value = given if "answer" not in given or "answer" in fields else given["answer"]
-    return {"request_id": request.id, "value": value}
-
-
-def progress_of(event: Event) -> str:
-    """Return what an event means to who waits, or nothing; never what was said or given."""
-    if event.kind is EventKind.PROGRESS:
-        return f"{event.author}: {event.text}"[:_MOST_WORDS]
-    if event.kind is EventKind.TOOL_CALLS:
-        return f"{event.author} calls {', '.join(call.name for call in event.calls)}"[:_MOST_WORDS]
-    if event.kind is EventKind.TRANSFER:
-        return f"{event.author} hands over to {event.actions.transfer_to_agent}"
-    if event.kind is EventKind.MESSAGE and event.author != "user":
-        return f"{event.author} has answered"
-    return ""
-
-
-def standing_alone(agent: BaseAgent) -> BaseAgent:
-    """Return an agent of a tree as the root of one of its own."""
-    try:
-        children = tuple(standing_alone(child) for child in agent.sub_agents)
-        return dataclasses.replace(agent, sub_agents=children)
-    except TypeError as error:
-        raise InvalidInput(f"agent {agent.name!r} cannot be offered by itself: {error}") from None

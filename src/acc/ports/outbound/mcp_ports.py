@@ -1,46 +1,55 @@
-"""Servers that speak the Model Context Protocol, and whose tools our agents use."""
+"""Connections to MCP servers whose tools agents use."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from acc.domain.value_objects.endpoint import McpEndpoint, McpToolInfo, McpToolResult
 
-#: Hears how far a call has come, in the server's words.
-HearProgress = Callable[[str], Awaitable[None]]
+
+class ProgressListener(Protocol):
+    """Receives the progress messages of a tool call."""
+
+    def __call__(self, text: str, /) -> Awaitable[None]:
+        """Handle a progress message."""
+        ...
 
 
 class McpServerPort(Protocol):
-    """One MCP server, used by any run at any time; it is started or called when first needed.
+    """One MCP server, shared by concurrent runs and connected on first use.
 
-    Whatever goes wrong with it is raised as RemoteFailed or InvalidInput. What a server says is
-    foreign: it is bounded in size and time, and may still hold anything.
+    Failures are raised as RemoteFailed or InvalidInput. Content from a server is limited in size
+    and untrusted.
     """
 
     async def tools(self) -> Sequence[McpToolInfo]:
-        """Return what the server offers now; this asks it only where that may have changed."""
+        """Return the tools of the server; the list is requested only if it may have changed."""
         ...
 
-    def fault(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
-        """Return what is wrong with arguments by the tool's schema, or nothing."""
+    def schema_error(self, tool: McpToolInfo, arguments: Mapping[str, Any]) -> str:
+        """Return what is invalid in the arguments of a tool, or an empty string."""
         ...
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, hear: HearProgress | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        on_progress: ProgressListener | None = None,
     ) -> McpToolResult:
-        """Return what a tool gave; whoever cancels this tells the server so.
+        """Call a tool and return its result; a cancellation is sent to the server.
 
-        A call is sent once: where its connection is lost, nobody knows what came of it.
+        A call is never repeated: if the connection is lost, its result is unknown.
         """
         ...
 
 
 class McpConnectionsPort(Protocol):
-    """The MCP servers that a runner uses, one connection to each."""
+    """The MCP servers of a runner, with one connection each."""
 
-    def server(self, address: McpEndpoint) -> McpServerPort:
-        """Return the server at an address; nothing is opened yet."""
+    def server(self, endpoint: McpEndpoint) -> McpServerPort:
+        """Return the server at an endpoint without connecting to it."""
         ...
 
     async def aclose(self) -> None:
-        """End every connection, and every process that was started for one."""
+        """Close all connections and stop all server processes."""
         ...

@@ -1,35 +1,41 @@
-"""What a run needs of the machine: time, identifiers, and threads for code that blocks."""
+"""What a run needs from the system: time, identifiers, threads and schema validation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-#: Tells what is wrong with a value by a JSON schema, or nothing.
-FaultIn = Callable[[Mapping[str, Any], Any], str]
 
 
 class ClockPort(Protocol):
-    """Tells the time."""
+    """Provides the current time."""
 
     def now(self) -> float:
-        """Return seconds since the epoch."""
+        """Return the seconds since the epoch."""
         ...
 
 
 class IdsPort(Protocol):
-    """Makes identifiers."""
+    """Generates identifiers."""
 
     def new(self) -> str:
-        """Return an identifier that nobody else has."""
+        """Return a unique identifier."""
         ...
 
 
 class ThreadsPort(Protocol):
-    """Runs functions that may block."""
+    """Runs blocking functions in threads."""
 
     async def call(self, function: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
-        """Return what `function` returns, from a thread of its own.
+        """Call a function in a thread and return its result.
 
-        If the caller is cancelled it does not wait for the function, which cannot be stopped.
+        If the caller is cancelled, the call returns at once and the function continues to run.
         """
+        ...
+
+
+class SchemaValidatorPort(Protocol):
+    """Validates values with JSON schemas."""
+
+    def schema_error(self, schema: Mapping[str, Any], value: Any) -> str:
+        """Return what is invalid in a value, or an empty string if it is valid."""
         ...

@@ -1,1 +1,0 @@
-"""The wire of chat completions, which most servers of models speak: local ones, and imitators."""

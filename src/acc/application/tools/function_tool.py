@@ -1,0 +1,373 @@
+"""Functions as tools: the schema, conversion of arguments, and docstrings."""
+
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Annotated, Any, overload
+
+import msgspec
+
+from acc.application.agents.base import BaseAgent, Confirm, check_name
+from acc.application.runtime.context import RunContext
+from acc.application.tools.tool import AgentTool, Tool, ToolContext, check_tool_options
+from acc.domain.errors import InvalidTree
+from acc.ports.outbound.model_ports import ToolSpec
+
+_CONTEXT_NAMES = ("ctx", "context", "tool_context")
+_ARGUMENTS_HEADING = re.compile(r"^\s*(?:Args|Arguments|Parameters|引数)\s*[:：]\s*$")
+_OTHER_SECTION = re.compile(
+    r"^(?:Returns|Raises|Yields|Examples?|Notes?|戻り値|例外)\s*[:：]|^:(?:returns?|rtype|raises)\b"
+)
+_ARGUMENT_LINE = re.compile(r"^\s+\*{0,2}(\w+)\s*(?:[(（][^)）]*[)）])?\s*[:：]\s*(.+)$")
+_PARAM_FIELD = re.compile(r"^\s*:param\s+(?:[\w\[\], |.]+\s)?(\w+)\s*:\s*(.+)$")
+_MODEL_METHODS = ("model_json_schema", "model_validate_json", "model_dump")
+
+
+@dataclass(eq=False)
+class FunctionTool:
+    """A function as a tool. It can still be called like the function.
+
+    `confirm` requests approval before a call: always (True), always with the given question, or if
+    a predicate over the arguments returns True or a question. `requires` names a permission. A
+    `long_running` function only starts the work: the run pauses until its outcome is reported. With
+    `parallel=False` a call never runs concurrently with other calls of the same model response.
+    """
+
+    func: Callable[..., Any]
+    name: str = ""
+    description: str = ""
+    confirm: Confirm = False
+    confirm_expires: float | None = None
+    requires: str = ""
+    timeout: float | None = None
+    long_running: bool = False
+    parallel: bool = True
+    replayable: bool = field(default=False, init=False)
+    #: Defaults that JSON cannot represent, such as infinity; models and people do not see them.
+    hidden_defaults: Mapping[str, Any] = field(init=False, repr=False)
+    _spec: ToolSpec = field(init=False, repr=False)
+    _arguments_type: type[Any] = field(init=False, repr=False)
+    _context_name: str = field(init=False, repr=False, default="")
+    _is_async: bool = field(init=False, repr=False, default=False)
+
+    def __post_init__(self) -> None:
+        function = self.func
+        self.name = self.name or getattr(function, "__name__", "")
+        if not self.name:
+            raise InvalidTree(
+                f"{function!r} has no __name__ and cannot be a tool: wrap it in a function with "
+                "type hints"
+            )
+        check_name(self.name, "a tool")
+        check_tool_options(self)
+        text, descriptions = parse_docstring(inspect.getdoc(function) or "")
+        self.description = self.description or text
+        parameters = self._parameters()
+        try:
+            self._arguments_type = msgspec.defstruct(
+                "arguments",
+                [self._struct_field(name, *found) for name, found in parameters.items()],
+                kw_only=True,
+                forbid_unknown_fields=True,
+            )
+            schema = _arguments_schema(self._arguments_type, descriptions)
+        except InvalidTree:
+            raise
+        except (TypeError, ValueError, NameError, KeyError) as error:
+            raise InvalidTree(
+                f"tool {self.name!r}: no JSON schema for its signature: {error}"
+            ) from None
+        self.hidden_defaults = {
+            name: default
+            for name, (_, default) in parameters.items()
+            if default is not inspect.Parameter.empty and not _is_json_representable(default)
+        }
+        for name in self.hidden_defaults:
+            schema["properties"][name].pop("default", None)
+        self._spec = ToolSpec(name=self.name, description=self.description, parameters=schema)
+        self._is_async = inspect.iscoroutinefunction(function)
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+        """Call the function itself."""
+        return self.func(*arguments, **named)
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Return the name, description and schema that the model receives."""
+        return self._spec
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments converted to their types, or raise msgspec.ValidationError."""
+        return msgspec.structs.asdict(_decode(arguments, self._arguments_type))
+
+    async def invoke(
+        self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
+    ) -> Any:
+        """Call the function; a function that is not async runs in a thread."""
+        named = dict(arguments)
+        if self._context_name:
+            named[self._context_name] = tool_context
+        if self._is_async:
+            return await self.func(**named)
+        result = await context.services.threads.call(_call_in_thread, self.func, named)
+        return await result if inspect.isawaitable(result) else result
+
+    def _parameters(self) -> dict[str, tuple[Any, Any]]:
+        """Return type and default of each argument except the tool context."""
+        try:
+            hints = typing.get_type_hints(self.func, include_extras=True)
+        except NameError as error:
+            raise InvalidTree(f"tool {self.name!r}: {error}; import the type") from None
+        except TypeError:
+            raise InvalidTree(f"tool {self.name!r}: expected a function with type hints") from None
+        parameters: dict[str, tuple[Any, Any]] = {}
+        for name, parameter in inspect.signature(self.func).parameters.items():
+            hint = hints.get(name, Any)
+            if _is_context_hint(hint) or (hint is Any and name in _CONTEXT_NAMES):
+                self._context_name = name
+                continue
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                raise InvalidTree(
+                    f"tool {self.name!r}: parameter {name!r} cannot be passed by name"
+                )
+            if name not in hints:
+                raise InvalidTree(f"tool {self.name!r}: parameter {name!r} needs a type hint")
+            parameters[name] = (hint, parameter.default)
+        return parameters
+
+    def _struct_field(self, name: str, hint: Any, default: Any) -> Any:
+        """Return the msgspec field of a parameter; its type must accept the default."""
+        if default is inspect.Parameter.empty:
+            return (name, hint)
+        try:
+            _decode(to_builtins(default), hint)
+        except msgspec.ValidationError as error:
+            if default is None:
+                hint = hint | None
+            elif _is_json_representable(default):
+                raise InvalidTree(
+                    f"tool {self.name!r}: the default of {name!r} does not match its type hint: "
+                    f"{error}"
+                ) from None
+        if isinstance(default, list | dict | set) or _is_model_type(type(default)):
+            return (name, hint, msgspec.field(default_factory=functools.partial(deepcopy, default)))
+        return (name, hint, default)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+
+
+@overload
+def tool(
+    function: None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    confirm: Confirm = False,
+    confirm_expires: float | None = None,
+    requires: str = "",
+    timeout: float | None = None,
+    long_running: bool = False,
+    parallel: bool = True,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    confirm: Confirm = False,
+    confirm_expires: float | None = None,
+    requires: str = "",
+    timeout: float | None = None,
+    long_running: bool = False,
+    parallel: bool = True,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool: `@tool`, or `@tool(confirm=True)` with options of FunctionTool."""
+
+    def decorate(target: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(
+            target,
+            name=name,
+            description=description,
+            confirm=confirm,
+            confirm_expires=confirm_expires,
+            requires=requires,
+            timeout=timeout,
+            long_running=long_running,
+            parallel=parallel,
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+def as_tool(item: "Tool | BaseAgent | Callable[..., Any]") -> Tool:
+    """Return an entry of a list of tools as a tool."""
+    if isinstance(item, BaseAgent):
+        return AgentTool(agent=item)
+    if isinstance(item, Tool):
+        return item
+    if callable(item):
+        return FunctionTool(item)
+    raise InvalidTree(
+        f"{item!r} is not a tool; expected a function with type hints, a tool or an agent"
+    )
+
+
+def display_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as JSON data for a person, without hidden defaults."""
+    hidden = tool.hidden_defaults if isinstance(tool, FunctionTool) else {}
+    visible = {
+        name: value
+        for name, value in arguments.items()
+        if name not in hidden or value not in (hidden[name],)
+    }
+    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_builtins(visible)))
+    return data
+
+
+def json_schema(of: Any) -> dict[str, Any]:
+    """Return the JSON schema of a type."""
+    definitions: dict[str, Any] = {}
+
+    def model_schema(model: type[Any]) -> dict[str, Any]:
+        _check_model_type(model)
+        schema = dict(model.model_json_schema())
+        _add_definitions(definitions, schema.pop("$defs", {}))
+        return schema
+
+    schema = msgspec.json.schema(of, schema_hook=model_schema)
+    if definitions:
+        # References in the schemas of models start at the root.
+        _add_definitions(definitions, schema.get("$defs", {}))
+        schema["$defs"] = definitions
+    # msgspec 0.22 finds fields whose names are not ASCII only after they have been encoded.
+    msgspec.json.encode(schema)
+    return schema
+
+
+def parse_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return the description of a function and of each argument in its docstring."""
+    lines: list[str] = []
+    descriptions: dict[str, str] = {}
+    in_arguments = False
+    last = ""
+    for line in text.splitlines():
+        if _ARGUMENTS_HEADING.match(line):
+            in_arguments = True
+        elif match := _PARAM_FIELD.match(line):
+            in_arguments, last = True, match[1]
+            descriptions[last] = match[2].strip()
+        elif _OTHER_SECTION.match(line):
+            break
+        elif in_arguments and (match := _ARGUMENT_LINE.match(line)):
+            last = match[1]
+            descriptions[last] = match[2].strip()
+        elif in_arguments and last and line[:1].isspace():
+            descriptions[last] = f"{descriptions[last]} {line.strip()}".strip()
+        elif not line.startswith(":type "):
+            lines.append(line)
+    return "\n".join(lines).strip(), descriptions
+
+
+def to_builtins(value: Any) -> Any:
+    """Return a value as JSON data, including dataclass fields that have their defaults."""
+    return msgspec.to_builtins(_expand_dataclasses(value), str_keys=True, enc_hook=encode_model)
+
+
+def encode_model(value: Any) -> Any:
+    """Return a pydantic model, or one with the same methods, as JSON data (msgspec enc_hook)."""
+    if not _is_model_type(type(value)):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return value.model_dump(mode="json", by_alias=True)
+
+
+def decode_model(model: type[Any], data: Any) -> Any:
+    """Return JSON data as a pydantic model, or one with the same methods (msgspec dec_hook)."""
+    _check_model_type(model)
+    return model.model_validate_json(msgspec.json.encode(data))
+
+
+def _decode(data: Any, target: Any) -> Any:
+    """Convert JSON data to a type; the keys of JSON objects are always strings."""
+    return msgspec.convert(data, target, str_keys=True, dec_hook=decode_model)
+
+
+def _is_context_hint(hint: Any) -> bool:
+    """Return True if a hint is ToolContext, also in Annotated or in a union."""
+    if typing.get_origin(hint) in (Annotated, typing.Union, types.UnionType):
+        return any(map(_is_context_hint, typing.get_args(hint)))
+    return hint is ToolContext
+
+
+def _call_in_thread(function: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+    """Call a function; KeyboardInterrupt and GeneratorExit of its own become errors."""
+    try:
+        return function(**named)
+    except (GeneratorExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+
+def _is_json_representable(value: Any) -> bool:
+    """Return True if a value survives a JSON round trip; infinity does not."""
+    data = to_builtins(value)
+    return bool(msgspec.json.decode(msgspec.json.encode(data)) == data)
+
+
+def _expand_dataclasses(value: Any) -> Any:
+    if is_dataclass(value):
+        return {item.name: _expand_dataclasses(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, list | tuple):
+        return [_expand_dataclasses(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _expand_dataclasses(item) for key, item in value.items()}
+    return value
+
+
+def _is_model_type(candidate: type[Any]) -> bool:
+    return all(hasattr(candidate, name) for name in _MODEL_METHODS)
+
+
+def _check_model_type(candidate: type[Any]) -> None:
+    if not _is_model_type(candidate):
+        raise TypeError(
+            f"{candidate.__name__} cannot be decoded from JSON: use a dataclass, a TypedDict, a "
+            "msgspec.Struct, a pydantic model, or types such as str and list[int]"
+        )
+
+
+def _add_definitions(definitions: dict[str, Any], further: Mapping[str, Any]) -> None:
+    for name, definition in further.items():
+        if definitions.setdefault(name, definition) != definition:
+            raise TypeError(f"two different classes are named {name}")
+
+
+def _arguments_schema(arguments_type: type[Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the schema of the arguments with the descriptions of the docstring."""
+    schema = json_schema(arguments_type)
+    definitions = schema.get("$defs", {})
+    top = definitions.pop("arguments")
+    top.pop("title", None)
+    for name, text in descriptions.items():
+        if name in top.get("properties", {}):
+            top["properties"][name].setdefault("description", text)
+    if definitions:
+        top["$defs"] = definitions
+    return dict(top)
+
+
+@tool
+def exit_loop(ctx: ToolContext) -> str:
+    """End the loop: call this when its work is done and no further round is needed."""
+    ctx.actions.escalate = True
+    return ""

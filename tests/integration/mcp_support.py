@@ -1,0 +1,68 @@
+"""One who uses the tools of MCP servers, and looks after what they leave behind."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acc import Agent, EventKind, Runner, RunResult, ToolResult
+
+HERE = Path(__file__).parent
+SHOP = [sys.executable, str(HERE / "mcp_shop_server.py")]
+RUDE = [sys.executable, "-S", str(HERE / "mcp_faulty_server.py")]
+
+
+def children() -> set[int]:
+    """Return the processes that this one has started and not seen the end of."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= set(map(int, (task / "children").read_text().split()))
+    return found
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left_behind() -> AsyncIterator[None]:
+    before, threads = children(), set(threading.enumerate())
+    yield
+    for _ in range(100):
+        new = {t for t in set(threading.enumerate()) - threads if not t.name.startswith("acc")}
+        if not (children() - before or new):
+            break
+        await asyncio.sleep(0.02)
+    assert children() - before == set()
+    assert new == set()
+
+
+@asynccontextmanager
+async def runner_of(agent: Agent, **options: Any) -> AsyncIterator[Runner]:
+    runner = Runner(agent, **options)
+    try:
+        yield runner
+    finally:
+        await runner.aclose()
+
+
+async def said(runner: Runner, message: str = "go", session_id: str = "s") -> RunResult:
+    return await runner.run(user_id="u", session_id=session_id, message=message)
+
+
+def results(done: RunResult) -> list[ToolResult]:
+    return [e.result for e in done.events if e.kind is EventKind.TOOL_RESULT and e.result]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+async def seen(path: Path, line: str) -> None:
+    """Wait until a server has written down a line."""
+    for _ in range(500):
+        if line in lines(path):
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail(f"the server never wrote {line!r}: {lines(path)}")

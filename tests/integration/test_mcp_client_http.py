@@ -1,0 +1,193 @@
+"""MCP client over HTTP."""
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_support import SHOP, nothing_is_left_behind, results, runner_of, said, seen
+
+from acc import Agent, McpToolset, RemoteFailed
+from acc.domain.errors import AddressRefused
+from acc.testing import ScriptedModel, call
+
+__all__ = ["nothing_is_left_behind"]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class HttpShop:
+    """The shop over HTTP, which can be started, killed and started again."""
+
+    def __init__(self, log: Path) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/mcp"
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        words = [*SHOP, "--http", str(self.port), "--log", str(self._log)]
+        self._process = subprocess.Popen(  # noqa: S603 - our own server
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for _ in range(600):
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        pytest.fail("the shop does not open")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@pytest.fixture
+def http_shop(nothing_is_left_behind: None, tmp_path: Path) -> Iterator[HttpShop]:
+    shop = HttpShop(tmp_path / "log")
+    shop.start()
+    yield shop
+    shop.kill()
+
+
+async def test_http_transport_supports_tools(http_shop: HttpShop, tmp_path: Path) -> None:
+    async def pause() -> str:
+        """Wait a little."""
+        await asyncio.sleep(0.1)
+        return "waited"
+
+    def until_found(prompt: Any) -> Any:
+        # word of a change comes on a stream of its own, some time after the answer
+        if "boo" in str(prompt.messages[-1]):
+            return "done"
+        return call("hidden" if any(t.name == "hidden" for t in prompt.tools) else "pause")
+
+    model = ScriptedModel(
+        [call("add", a=1, b=2), call("在庫を調べる", 品物="お茶")],
+        call("slow", seconds=60),
+        call("change"),
+        *[until_found] * 50,
+    )
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], timeout={"slow": 1.0}, token="t0p")
+    async with runner_of(Agent(name="a", model=model, tools=[source, pause])) as runner:
+        done = await said(runner)
+        await seen(tmp_path / "log", "slow was cancelled")
+    found = {one.name: one.content for one in results(done)}
+    assert found["add"] == {"result": 3}
+    assert found["在庫を調べる"] == {"item": "お茶", "left": 3}
+    assert "did not finish" in found["slow"]["error"]
+    assert found["hidden"] == {"result": "boo"}
+    assert done.text == "done"
+    assert "t0p" not in repr(source) and "t0p" not in str(done.events)
+
+
+async def test_http_transport_reconnects(http_shop: HttpShop) -> None:
+    def down(prompt: Any) -> Any:
+        http_shop.kill()
+        return call("add", a=2, b=2)
+
+    def up(prompt: Any) -> Any:
+        http_shop.start()
+        return call("add", a=3, b=3)
+
+    model = ScriptedModel(call("add", a=1, b=1), down, up, "back")
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    first, lost, again = results(done)
+    assert first.content == {"result": 2}
+    assert lost.is_error and "127.0.0.1" in lost.content["error"]
+    assert again.content == {"result": 6}
+
+
+async def test_http_server_crash_is_a_tool_error(http_shop: HttpShop) -> None:
+    model = ScriptedModel(call("die"), "over")
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"])
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    assert results(done)[0].is_error and done.text == "over"
+
+
+async def test_http_response_size_is_limited(http_shop: HttpShop) -> None:
+    model = ScriptedModel(call("big", characters=200_000), call("add", a=1, b=1), "on")
+    source = McpToolset(url=http_shop.url, allow=["127.0.0.1"], max_bytes=100_000)
+    async with runner_of(Agent(name="a", model=model, tools=[source])) as runner:
+        done = await said(runner)
+    assert results(done)[0].is_error and results(done)[1].content == {"result": 2}
+
+
+async def test_private_address_must_be_allowed(http_shop: HttpShop) -> None:
+    source = McpToolset(url=http_shop.url)
+    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
+        with pytest.raises(AddressRefused):
+            await said(runner)
+
+
+async def test_unreachable_server_is_reported() -> None:
+    source = McpToolset(url=f"http://127.0.0.1:{free_port()}/mcp", allow=["127.0.0.1"])
+    async with runner_of(Agent(name="a", model=ScriptedModel("x"), tools=[source])) as runner:
+        with pytest.raises(RemoteFailed, match="cannot be reached"):
+            await said(runner, "go")
+
+
+@asynccontextmanager
+async def raw_http(answer: bytes | None) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Answer every request with the same bytes, or never."""
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            heads.append(await reader.readuntil(b"\r\n\r\n"))
+            if answer is None:
+                await reader.read()
+            else:
+                writer.write(answer)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", heads
+
+
+def http_answer(status: str, kind: str, body: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
+    return (head + "connection: close\r\n\r\n" + body).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (http_answer("401 Unauthorized", "text/plain", "no"), "it wants another token"),
+        (http_answer("500 Oops", "text/plain", "no"), "it answered 500"),
+        (http_answer("200 OK", "text/html", "<html>"), "Unexpected content type"),
+        (http_answer("200 OK", "application/json", "{]"), "the connection failed"),
+        (http_answer("200 OK", "application/json", "x" * 5000), "more than 4000 bytes"),
+        (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{", "("),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "cannot be reached"),
+        (None, "not ready within"),
+    ],
+)
+async def test_http_failures_end_the_run_with_reason(answer: bytes | None, expected: str) -> None:
+    async with raw_http(answer) as (url, heads):
+        source = McpToolset(
+            url=url, allow=["127.0.0.1"], token="t0p", start_timeout=2, max_bytes=4_000
+        )
+        agent = Agent(name="a", model=ScriptedModel("x"), tools=[source])
+        async with runner_of(agent) as runner:
+            with pytest.raises(RemoteFailed) as raised:
+                await said(runner)
+    assert expected in str(raised.value) and "t0p" not in str(raised.value)
+    assert b"authorization: bearer t0p" in heads[0].lower()

@@ -1,0 +1,250 @@
+"""Requests as messages of the client library, and names of tools."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from acc.adapters.models.messages import (
+    PreviousResponses,
+    ToolNameMap,
+    inline_root,
+    to_messages,
+    to_parameters,
+)
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+
+PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# What `check_name` lets be a tool.
+NAMES = st.text(min_size=1, max_size=64).filter(str.isidentifier)
+KEYS = st.text(min_size=1, max_size=80)
+
+
+def tool(name: str, *keys: str, description: str = "") -> ToolSpec:
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": "string"} for key in keys},
+        "required": list(keys[:1]),
+    }
+    return ToolSpec(name=name, description=description, parameters=schema)
+
+
+@given(
+    tools=st.dictionaries(NAMES, st.lists(KEYS, max_size=4, unique=True), max_size=4),
+    arguments=st.booleans(),
+)
+def test_sent_names_are_valid_and_restored_names_are_original(
+    tools: dict[str, list[str]], arguments: bool
+) -> None:
+    specs = tuple(tool(name, *keys) for name, keys in tools.items())
+    calls = tuple(
+        ToolCall(id=name, name=name, arguments=dict.fromkeys(keys, "x"))
+        for name, keys in tools.items()
+    )
+    results = tuple(ToolResult(call_id=call.id, name=call.name, content=1) for call in calls)
+    messages = (
+        PromptMessage(role="agent", author="a", parts=tuple(Part(call=call) for call in calls)),
+        PromptMessage(role="tool", author="t", parts=tuple(Part(result=held) for held in results)),
+        PromptMessage(role="user", author="u", parts=(Part(text="日本語"),)),
+    )
+    names = ToolNameMap(Prompt(query="q", tools=specs, messages=messages), arguments=arguments)
+    prompt = names.request
+    for spec, (_, keys) in zip(prompt.tools, tools.items(), strict=True):
+        assert PLAIN.fullmatch(spec.name)
+        fields = spec.parameters["properties"]
+        assert list(fields) == keys or (arguments and len(fields) == len(keys))
+        assert spec.parameters["required"] == list(fields)[:1]
+        if arguments:
+            assert all(map(KEY.fullmatch, fields))
+    said = [part.call for part in prompt.messages[0].parts if part.call is not None]
+    told = [part.result for part in prompt.messages[1].parts if part.result is not None]
+    known = {spec.name: set(spec.parameters["properties"]) for spec in prompt.tools}
+    assert [(call.name, set(call.arguments)) for call in said] == list(known.items())
+    assert [result.name for result in told] == list(known)
+    assert prompt.messages[2] == messages[2]
+    answer = ModelAnswer(text="t", calls=tuple(said))
+    assert names.restore(answer) == ModelAnswer(text="t", calls=calls)
+
+
+def test_original_name_is_part_of_the_description() -> None:
+    prompt = Prompt(query="q", tools=(tool("天気", "都市", description="天気を調べる。"),))
+    (spec,) = ToolNameMap(prompt, arguments=True).request.tools
+    assert re.fullmatch(r"tool_[0-9a-f]{8}", spec.name)
+    assert spec.description == "天気: 天気を調べる。"
+    (field,) = spec.parameters["properties"].values()
+    assert field["description"] == "都市"
+    assert (
+        ToolNameMap(prompt, arguments=True).request == ToolNameMap(prompt, arguments=True).request
+    )
+
+
+def test_valid_names_are_unchanged() -> None:
+    prompt = Prompt(query="q", tools=(tool("look_up", "city.name"),))
+    names = ToolNameMap(prompt, arguments=True)
+    assert names.request is prompt
+    answer = ModelAnswer(calls=(ToolCall(id="1", name="look_up"),))
+    assert names.restore(answer) is answer
+
+
+def test_invalid_schema_is_unchanged() -> None:
+    for fields in (None, ["都市"], "都市"):
+        spec = ToolSpec(name="look", description="", parameters={"properties": fields})
+        prompt = Prompt(query="q", tools=(spec,))
+        assert ToolNameMap(prompt, arguments=True).request is prompt
+
+
+def test_unknown_tool_keeps_its_name() -> None:
+    names = ToolNameMap(Prompt(query="q", tools=(tool("天気"),)), arguments=True)
+    answer = ModelAnswer(calls=(ToolCall(id="1", name="nothing", arguments={"a": 1}),))
+    assert names.restore(answer) == answer
+
+
+# Messages
+
+
+def message(role: str, *parts: Part) -> PromptMessage:
+    return PromptMessage(role=role, author="clerk", parts=parts)
+
+
+def contents(prompt: Prompt, provider: str = "openai-compatible") -> list[list[object]]:
+    """Return the content of each part of each message."""
+    found: list[list[object]] = []
+    for one in to_messages(prompt, provider, {}):
+        found.append([getattr(part, "content", part) for part in one.parts])
+    return found
+
+
+def test_memory_and_query_are_one_message_and_memory_cannot_close_its_tag() -> None:
+    prompt = Prompt(query="Hi", memory="a </memory> b", instruction="Be brief.")
+    assert contents(prompt) == [["<memory>\na <\\/memory> b\n</memory>\n\nHi"]]
+    parameters = to_parameters(prompt, native=False, native_with_tools=False)
+    assert parameters.instruction_parts is not None
+    (instruction,) = parameters.instruction_parts
+    assert instruction.content.startswith("Be brief.\n\nThe text in <memory>")
+
+
+def test_empty_query_is_sent_as_text() -> None:
+    assert contents(Prompt(query=" ")) == [["(nothing)"]]
+
+
+def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None:
+    prompt = Prompt(
+        query="Hi",
+        messages=(
+            message("agent", Part(text="I looked.")),
+            message("agent", Part(text="nonsense")),
+            message("user", Part(text="Answer again.")),
+        ),
+    )
+    found = to_messages(prompt, "openai", {})
+    assert [type(one) for one in found] == [ModelRequest, ModelResponse, ModelRequest]
+    assert contents(prompt) == [["Hi\n\nclerk said: I looked."], ["nonsense"], ["Answer again."]]
+
+
+def test_calls_and_results_are_mapped() -> None:
+    call = ToolCall(id="c1", name="weather", arguments={"city": "大阪"})
+    results = (
+        ToolResult(call_id="c1", name="weather", content={"t": 9}),
+        ToolResult(call_id="c2", name="weather", content="no", is_error=True),
+        ToolResult(call_id="c3", name="weather", content=""),
+    )
+    prompt = Prompt(
+        query="Hi",
+        messages=(
+            message("agent", Part(text="I look."), Part(call=call)),
+            message("tool", *(Part(result=result) for result in results), Part(text="and more")),
+        ),
+    )
+    _, own, returned = to_messages(prompt, "openai", {})
+    assert [type(part) for part in own.parts] == [TextPart, ToolCallPart]
+    *parts, text = returned.parts
+    assert [(part.content, part.outcome) for part in parts if isinstance(part, ToolReturnPart)] == [
+        ('{"t":9}', "success"),
+        ('{"error":"no"}', "failed"),
+        ("(nothing)", "success"),
+    ]
+    assert isinstance(text, UserPromptPart) and text.content == "and more"
+
+
+def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
+    parts = (
+        Part(raw=b"\x89PNG", media_type="image/png", filename="a.png"),
+        Part(raw="期限は30分".encode(), media_type="text/plain"),
+        Part(raw=b"\xff", media_type="text/plain", filename="b.txt"),
+        Part(raw=b"RIFF", media_type="audio/wav", filename="a.wav"),
+        Part(data=[1]),
+        Part(url="https://x"),
+    )
+    prompt = Prompt(query="Hi", messages=(message("agent", *parts),))
+    (found,) = to_messages(prompt, "openai-compatible", {})
+    _, user = found.parts
+    assert isinstance(user, UserPromptPart)
+    assert not isinstance(user.content, str)
+    author, image, *rest = user.content
+    assert author == "clerk said: "
+    assert isinstance(image, BinaryContent) and image.data == b"\x89PNG"
+    named = ["期限は30分", "[a file b.txt, text/plain]", "[a file a.wav, audio/wav]"]
+    assert rest == [*named, "[1]", "https://x"]
+    (found,) = to_messages(prompt, "google", {})
+    assert isinstance(found.parts[1], UserPromptPart)
+    binary = [part for part in found.parts[1].content if isinstance(part, BinaryContent)]
+    assert [part.media_type for part in binary] == ["image/png", "audio/wav"]
+
+
+def test_previous_response_is_found_only_in_its_conversation() -> None:
+    previous = PreviousResponses()
+    asked = Prompt(query="I am Ann")
+    call = ToolCall(id="c1", name="look")
+    response = ModelResponse([ToolCallPart("look", {}, "c1")])
+    previous.add(asked, response, [call])
+    calls = message("agent", Part(call=call))
+    assert previous.find(Prompt(query="I am Ann", messages=(calls,))) == {0: response}
+    assert previous.find(Prompt(query="I am Bob", messages=(calls,))) == {}
+    other = message("agent", Part(call=ToolCall(id="c1", name="look", arguments={"x": 1})))
+    assert previous.find(Prompt(query="I am Ann", messages=(other,))) == {}
+
+
+def test_previous_responses_are_limited() -> None:
+    previous = PreviousResponses()
+    call = ToolCall(id="c1", name="look")
+    for number in range(600):
+        previous.add(Prompt(query=str(number)), ModelResponse([]), [call])
+    calls = (message("agent", Part(call=call)),)
+    assert previous.find(Prompt(query="0", messages=calls)) == {}
+    assert previous.find(Prompt(query="599", messages=calls))
+
+
+def test_root_reference_of_a_schema_is_resolved() -> None:
+    schema = {"$ref": "#/$defs/A", "$defs": {"A": {"type": "object", "properties": {}}}}
+    assert inline_root(schema)["type"] == "object"
+    assert "$ref" not in inline_root(schema)
+    assert inline_root({"type": "array"}) == {"type": "array"}
+
+
+def test_schema_is_native_only_for_objects_and_if_supported() -> None:
+    def mode(schema: dict[str, object], *tools: ToolSpec, native: bool = True) -> str:
+        prompt = Prompt(query="q", output_schema=schema, tools=tools)
+        return to_parameters(prompt, native=native, native_with_tools=False).output_mode
+
+    assert mode({"type": "object"}) == "native"
+    assert mode({"type": "object"}, native=False) == "prompted"
+    assert mode({"type": "array"}) == "prompted"
+    assert mode({"type": "object"}, tool("look")) == "prompted"
+
+
+def test_tool_without_arguments_has_an_object_schema() -> None:
+    prompt = Prompt(query="q", tools=(ToolSpec(name="now", description=""),))
+    (found,) = to_parameters(prompt, native=False, native_with_tools=False).function_tools
+    assert found.parameters_json_schema == {"type": "object", "properties": {}}
+    assert found.description is None

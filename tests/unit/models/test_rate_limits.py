@@ -1,0 +1,181 @@
+"""Rate limits of models."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from acc.adapters.models.wrappers import LimitedModel, RateLimiter, RateLimits
+from acc.application.runtime.deadlines import PausableTimeout
+from acc.domain.value_objects.content import Usage, text_part
+from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
+from acc.testing import ScriptedModel
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 3))
+        self.time += seconds
+        await asyncio.sleep(0)
+
+
+class Slow:
+    def __init__(self) -> None:
+        self.now = 0
+        self.most = 0
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.01)
+        self.now -= 1
+        return ModelAnswer(text="done")
+
+
+def limited(limits: RateLimits, *answers: ModelAnswer) -> tuple[LimitedModel, Clock]:
+    clock = Clock()
+    inner = ScriptedModel(*(answers or (ModelAnswer(text="a"),)), repeat=True)
+    return LimitedModel(inner, RateLimiter(limits, now=clock.now, sleep=clock.sleep)), clock
+
+
+async def test_concurrency_is_limited_for_all_models_of_a_limiter() -> None:
+    slow = Slow()
+    limiter = RateLimiter(RateLimits(concurrency=3))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(12):
+            group.create_task(LimitedModel(slow, limiter).complete(Prompt(query="q")))
+    assert slow.most == 3
+
+
+def test_limiter_works_in_one_event_loop_after_another() -> None:
+    slow, limiter = Slow(), RateLimiter(RateLimits(concurrency=1))
+    model = LimitedModel(slow, limiter)
+    for _ in range(2):
+        assert asyncio.run(model.complete(Prompt(query="q"))).text == "done"
+
+
+async def test_cancelled_waiter_leaves_its_slot_to_the_next() -> None:
+    limiter = RateLimiter(RateLimits(concurrency=1))
+    order: list[str] = []
+
+    async def run(name: str) -> None:
+        async with limiter.slot(Prompt(query="q")):
+            order.append(name)
+            await asyncio.sleep(0.001)
+
+    async with asyncio.TaskGroup() as group:
+        async with limiter.slot(Prompt(query="q")):
+            first, second = (group.create_task(run(name)) for name in ("a", "b"))
+            third = group.create_task(run("c"))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.sleep(0)
+        second.cancel()  # the slot was just given to it
+        await third
+    assert order == ["c"]
+
+
+async def test_requests_beyond_the_limit_wait() -> None:
+    model, clock = limited(RateLimits(requests_per_minute=2))
+    for _ in range(5):
+        await model.complete(Prompt(query="q"))
+    assert clock.slept == [30.0, 30.0, 30.0]
+
+
+async def test_limit_below_one_request_per_minute_works() -> None:
+    model, clock = limited(RateLimits(requests_per_minute=0.1))
+    for _ in range(3):
+        await model.complete(Prompt(query="q"))
+    assert clock.slept == [600.0, 600.0]
+
+
+async def test_reported_tokens_replace_the_estimate() -> None:
+    spent = ModelAnswer(text="a", usage=Usage(input_tokens=500, output_tokens=100))
+    model, clock = limited(RateLimits(tokens_per_minute=600), spent)
+    said = PromptMessage(role="user", author="u", parts=text_part("日本語"))
+    prompt = Prompt(query="q" * 400, messages=(said,))
+    await model.complete(prompt)
+    assert clock.slept == []
+    assert [type(piece) async for piece in model.stream(prompt)] == [str, ModelAnswer]
+    assert len(clock.slept) == 1
+    assert 10 <= clock.slept[0] <= 13  # for about 110 tokens, at 10 a second
+
+
+async def test_request_larger_than_the_limit_is_made() -> None:
+    model, clock = limited(RateLimits(tokens_per_minute=10))
+    await model.complete(Prompt(query="q" * 4000))
+    assert clock.slept == []
+    await model.complete(Prompt(query="q" * 4000))
+    assert clock.slept == [60.0 * 1]
+    await model.aclose()
+
+
+async def in_line(model: LimitedModel, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await model.complete(Prompt(query="q"))
+
+
+async def test_cancelled_request_has_used_nothing() -> None:
+    inner = ScriptedModel("a", repeat=True)
+    limits, clock = RateLimits(requests_per_minute=600, tokens_per_minute=6_000), Clock()
+    model = LimitedModel(inner, RateLimiter(limits, now=clock.now))
+    for _ in range(600):
+        await model.complete(Prompt(query="q"))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(40):
+            group.create_task(in_line(model, 0.01))
+    assert len(inner.requests) == 600
+    await clock.sleep(0.2)
+    async with asyncio.timeout(2):  # with the places of all forty it would take four seconds
+        await model.complete(Prompt(query="q"))
+
+
+async def test_deadline_is_paused_while_a_request_waits() -> None:
+    slow, limiter = Slow(), RateLimiter(RateLimits(concurrency=1, requests_per_minute=600))
+    model = LimitedModel(slow, limiter)
+    for _ in range(600):
+        async with limiter.slot(Prompt(query="q")):
+            pass
+
+    async def asked() -> ModelAnswer:
+        async with PausableTimeout(0.3):
+            return await model.complete(Prompt(query="q"))
+
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(asked()) for _ in range(5)]  # 100 ms apart
+    assert [call.result().text for call in calls] == ["done"] * 5
+
+
+async def test_deadline_runs_while_the_model_answers() -> None:
+    class Hanging:
+        async def complete(self, prompt: Prompt) -> ModelAnswer:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    model = LimitedModel(Hanging(), RateLimiter(RateLimits(requests_per_minute=600)))
+    with pytest.raises(TimeoutError):
+        async with PausableTimeout(0.02):
+            await model.complete(Prompt(query="q"))
+
+
+async def test_long_wait_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    limiter = RateLimiter(
+        RateLimits(requests_per_minute=4), name="a:b", now=clock.now, sleep=clock.sleep
+    )
+    model = LimitedModel(ScriptedModel("a", repeat=True), limiter)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(10):
+            group.create_task(model.complete(Prompt(query="q")))
+    assert [record.getMessage() for record in caplog.records] == [
+        "rate limit of a:b: a call waits 15 s",
+        "rate limit of a:b: a call waits 60 s",
+    ]

@@ -1,0 +1,60 @@
+"""JSON of requests, with unpaired surrogates and unusual objects."""
+
+from pathlib import Path
+
+import pytest
+
+from acc.adapters.models.request_json import (
+    to_json,
+    to_sorted_json,
+    to_text,
+    without_surrogates,
+)
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
+from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
+
+HALF = "caf\udce9"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (HALF, b'"caf?"'),
+        ({HALF: [HALF, 1, (HALF, None)]}, b'{"caf?":["caf?",1,["caf?",null]]}'),
+        (Path(HALF), b'"caf?"'),
+        ([Path(HALF), HALF], b'["caf?","caf?"]'),
+        (text_part(HALF), b'[{"text":"caf?"}]'),
+        ({"b": "日本", "a": Path("x")}, '{"b":"日本","a":"x"}'.encode()),
+    ],
+)
+def test_unpaired_surrogate_becomes_a_question_mark(value: object, written: bytes) -> None:
+    assert to_json(value) == written
+
+
+def test_sorted_json_does_not_depend_on_key_order() -> None:
+    assert to_sorted_json({"b": HALF, "a": 1}) == to_sorted_json({"a": 1, "b": HALF})
+    assert to_text({"b": HALF, "a": 1}) == '{"b":"caf?","a":1}'
+
+
+def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
+    prompt = Prompt(query="q", tools=(ToolSpec(name="t", description="d"),))
+    assert without_surrogates(prompt) is prompt
+    said = (
+        Part(text=HALF),
+        Part(raw=b"\xff\x00", media_type="image/png"),
+        Part(call=ToolCall(id="c", name="t", arguments={"x": HALF})),
+        Part(result=ToolResult(call_id="c", name="t", content=[HALF])),
+        Part(is_null=True),
+    )
+    odd = Prompt(
+        query=HALF,
+        tools=prompt.tools,
+        messages=(PromptMessage(role="agent", author="a", parts=said),),
+    )
+    found = without_surrogates(odd)
+    assert found.query == "caf?"
+    assert found.tools == prompt.tools
+    parts = found.messages[0].parts
+    assert (parts[0].text, parts[1], parts[4]) == ("caf?", said[1], said[4])
+    assert parts[2].call is not None and parts[2].call.arguments == {"x": "caf?"}
+    assert parts[3].result is not None and parts[3].result.content == ["caf?"]

@@ -1,0 +1,173 @@
+"""Choice of an agent's memory."""
+
+import re
+from typing import Any
+
+import pytest
+from agent_support import WHO, events_of_kind, turn
+
+from acc import (
+    Agent,
+    AgentFailed,
+    Decision,
+    EventKind,
+    InvalidTree,
+    MemoryView,
+    RouterAgent,
+    Runner,
+    SequentialAgent,
+    TurnSignal,
+    make_memory,
+    tool,
+)
+from acc.application.runtime.agent_memory import MemoryChoice
+from acc.domain.errors import InvalidInput
+from acc.testing import ScriptedModel, call
+
+
+class NoteMemory:
+    """Shows the texts it was told, one a line."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        return MemoryView(text="\n".join(self.notes), tokens=len(self.notes))
+
+    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+        self.notes += [f"{signal.author}: {signal.text}", f"answer: {decision.text}"]
+
+
+async def seen_by_model(memory: MemoryChoice | None, *messages: str) -> list[str]:
+    """Return the memory part of each prompt of a session with these messages."""
+    model = ScriptedModel("noted", repeat=True)
+    runner = Runner(Agent(name="a", model=model, memory=memory))
+    for message in messages:
+        await runner.run(**WHO, message=message)
+    return [prompt.memory for prompt in model.requests]
+
+
+async def test_transcript_is_the_default_memory() -> None:
+    model = ScriptedModel("noted", repeat=True)
+    runner = Runner(Agent(name="a", model=model))
+    for message in ("one", "two"):
+        await runner.run(**WHO, message=message)
+    assert [prompt.memory.split("\n\n") for prompt in model.requests] == [
+        [""],
+        ["user: one", "assistant: noted\n"],
+    ]
+
+
+class TextMemory(NoteMemory):
+    """Shows a text as it is."""
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        return "only text"  # type: ignore[return-value] # a memory that breaks its contract
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        (TextMemory, "its memory's view returned str: MemoryView(text=..., tokens=...) is wanted"),
+        (lambda: 3, "makes its memory returned int: a MemoryPort is wanted"),
+        (lambda: NoteMemory, "makes its memory returned the class NoteMemory: a MemoryPort"),
+    ],
+)
+async def test_invalid_memory_is_rejected(memory: Any, expected: str) -> None:
+    with pytest.raises(AgentFailed, match=re.escape(expected)):
+        await seen_by_model(memory, "one")
+
+
+def test_object_with_view_only_is_not_a_memory() -> None:
+    class Looking:
+        async def view(self, signal: TurnSignal) -> MemoryView:
+            raise AssertionError
+
+    with pytest.raises(InvalidTree, match="a MemoryPort"):
+        Agent(name="a", memory=Looking())  # type: ignore[arg-type] # it cannot keep anything
+
+
+async def test_agent_without_memory_does_not_remember() -> None:
+    assert await seen_by_model(None, "one", "two", "three") == ["", "", ""]
+
+
+@pytest.mark.parametrize("memory", ["retrieval", "acc"])
+async def test_memory_can_be_named(memory: str) -> None:
+    seen = await seen_by_model(
+        memory, "The budget of project Lark is 900 EUR.", "What is the budget of project Lark?"
+    )
+    assert "900 EUR" in seen[1]
+
+
+async def test_unknown_memory_error_lists_names() -> None:
+    with pytest.raises(InvalidInput, match="no memory 'elephant': choose one of transcript, retr"):
+        await turn(Agent(name="a", model=ScriptedModel("x"), memory="elephant"))
+
+
+@pytest.mark.parametrize("factory", [NoteMemory, lambda: NoteMemory()])
+async def test_memory_factory_is_called_per_session(
+    factory: Any,
+) -> None:
+    model = ScriptedModel("noted", repeat=True)
+    runner = Runner(Agent(name="a", model=model, memory=factory))
+    for session, message in [("s1", "one"), ("s2", "other"), ("s1", "two")]:
+        await runner.run(user_id="ann", session_id=session, message=message)
+    assert [prompt.memory for prompt in model.requests] == ["", "", "user: one\nanswer: noted"]
+
+
+async def test_memory_receives_tool_results() -> None:
+    @tool
+    def weather(city: str) -> dict[str, str]:
+        """Tell the weather."""
+        return {"city": city, "sky": "grey"}
+
+    memory = NoteMemory()
+    model = ScriptedModel(call("weather", city="Rome"), "It is grey.")
+    await turn(Agent(name="a", model=model, tools=[weather], memory=memory), "Weather in Rome?")
+    assert memory.notes == [
+        "user: Weather in Rome?",
+        "answer: ",
+        "weather: city: Rome; sky: grey",
+        "answer: It is grey.",
+    ]
+
+
+async def test_memory_catches_up_with_skipped_turns() -> None:
+    def pick(ctx: Any) -> str:
+        return "b" if ctx.message == "for b" else "a"
+
+    models = {"a": ScriptedModel("from a", repeat=True), "b": ScriptedModel("from b", repeat=True)}
+    agents = [Agent(name=name, model=model, memory=NoteMemory) for name, model in models.items()]
+    runner = Runner(RouterAgent(name="r", sub_agents=agents, by=pick))
+    for message in ("for a", "for b", "again a"):
+        await runner.run(**WHO, message=message)
+    assert models["a"].requests[-1].memory.split("\n") == [
+        "user: for a",
+        "answer: from a",
+        "user: for b",
+        "answer: from b",
+    ]
+
+
+async def test_acc_memory_commits_are_recorded() -> None:
+    agent = Agent(name="a", model=ScriptedModel("noted"), memory="acc")
+    result = await turn(agent, "The budget is 900 EUR.")
+    committed = events_of_kind(result, EventKind.MEMORY)[0]
+    assert committed.author == "a"
+    assert {"tokens", "ccs", "snapshot", "qualified", "refused"} <= committed.detail.keys()
+    assert result.usage.memory_tokens == committed.detail["tokens"] > 0
+
+
+async def test_each_agent_has_its_own_memory() -> None:
+    models = [ScriptedModel(name, repeat=True) for name in ("a", "b")]
+    agents = [
+        Agent(name=name, model=model, memory=lambda: make_memory("transcript"))
+        for name, model in zip("ab", models, strict=True)
+    ]
+    runner = Runner(SequentialAgent(name="s", sub_agents=agents))
+    for message in ("one", "two"):
+        await runner.run(**WHO, message=message)
+    assert [model.requests[1].memory for model in models] == [
+        "user: one\n\nassistant: a\n",
+        "user: one\n\nassistant: b\n",
+    ]

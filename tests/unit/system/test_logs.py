@@ -1,0 +1,59 @@
+"""Run logs as JSON lines."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from acc import Agent, Runner
+from acc.adapters.system.logs import LOGGER, JsonLines, log_runs_to
+from acc.testing import ScriptedModel
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    found = io.StringIO()
+    logger = logging.getLogger(LOGGER)
+    before = (logger.level, logger.propagate)
+    handler = log_runs_to(found)
+    yield found
+    logger.removeHandler(handler)
+    logger.level, logger.propagate = before
+
+
+async def test_a_run_is_logged_with_what_ties_it_together_and_nothing_that_was_said(
+    stream: io.StringIO,
+) -> None:
+    runner = Runner(Agent(name="desk", model=ScriptedModel("the secret answer")))
+    result = await runner.run(user_id="u", session_id="s", message="a secret question")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["message"] for line in lines] == ["agent started", "agent finished", "run ended"]
+    assert {line["trace_id"] for line in lines} == {result.run_id}
+    assert lines[0]["agent"] == "desk"
+    assert lines[0]["level"] == "info"
+    assert lines[-1]["status"] == "completed"
+    assert "secret" not in stream.getvalue()
+
+
+def test_of_an_error_kind_and_place_are_told_but_not_its_words(stream: io.StringIO) -> None:
+    try:
+        int("a secret")
+    except ValueError:
+        logging.getLogger(LOGGER).exception("tool %s failed", "pay", extra={"tool": "pay"})
+    line = json.loads(stream.getvalue())
+    assert (line["error"], line["message"], line["tool"]) == (
+        "ValueError",
+        "tool pay failed",
+        "pay",
+    )
+    assert __file__ in line["error_at"]
+    assert "secret" not in stream.getvalue()
+
+
+def test_an_error_without_a_place_is_told_too() -> None:
+    record = logging.LogRecord("acc.run", 40, "", 0, "odd", (), (ValueError, ValueError(), None))
+    assert json.loads(JsonLines().format(record))["error"] == "ValueError"
+    record.exc_info = None
+    assert "error" not in json.loads(JsonLines().format(record))
