@@ -79,7 +79,7 @@ def parts_of(server: ProviderServer) -> tuple[str, ...]:
 
 
 def spent(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {f"{row['part']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
+    return {f"{row['category']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
 
 
 def asked_of(server: ProviderServer) -> dict[str, int]:
@@ -153,13 +153,13 @@ def test_answers_from_the_cache_cost_nothing_and_no_part_asks_again(
     first = one["cost"]["total"]
     asked = server.count
     # Where both agents said the same, the judge was asked about it once.
-    calls = asked + first["kept"]
+    calls = asked + first["from_cache"]
     assert acc([*arguments, "--out", str(tmp_path / "two"), "--json"]) == 0
     two = json.loads(capsys.readouterr().out)
     assert server.count == asked == first["calls"]
-    assert first["kept"] > 0
+    assert first["from_cache"] > 0
     total = two["cost"]["total"]
-    assert (total["calls"], total["kept"], total["input_tokens"]) == (0, calls, 0)
+    assert (total["calls"], total["from_cache"], total["input_tokens"]) == (0, calls, 0)
     assert total["cost"] == 0.0
     for path in sorted((tmp_path / "one" / "episodes").iterdir()):
         assert path.read_bytes() == (tmp_path / "two" / "episodes" / path.name).read_bytes()
@@ -352,7 +352,7 @@ def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
     assert "Assumptions: " in shown
     assert "Nothing was called and nothing was written." in shown
     assert acc(["eval", *SMALL, "--dry-run"]) == 0
-    assert "No model is asked that costs anything." in capsys.readouterr().out
+    assert "No model is called that costs money." in capsys.readouterr().out
     assert server.count == 0
     assert list(tmp_path.iterdir()) == []
 
