@@ -310,12 +310,12 @@ async def places(entries: Sequence[Entry], cue: int, ranking: str, embeddings: s
     """Return at which place each statement was found, 0 for not among the first 16."""
     store = Bm25EvidenceStore()
     if ranking != "words" and (embedder := make_embedder(embeddings)) is not None:
-        store = HybridEvidenceStore(embedder=embedder, by_meaning=ranking == "hybrid")
+        store = HybridEvidenceStore(embedder=embedder, semantic_recall=ranking == "hybrid")
     every = [*ENGLISH, *JAPANESE]
     await store.add([Evidence(id=entry[0], turn_id=1, text=entry[0]) for entry in every])
     found: list[int] = []
     for entry in entries:
-        ids = [c.artifact.id for c in await store.recall(entry[cue], limit=16)]
+        ids = [c.evidence.id for c in await store.recall(entry[cue], limit=16)]
         found.append(ids.index(entry[0]) + 1 if entry[0] in ids else 0)
     return found
 

@@ -171,7 +171,7 @@ def bench_long_session() -> list[Measurement]:
             signal = TurnSignal(turn_id=number, text=text)
             started = time.process_time()
             view = await memory.view(signal)
-            await memory.keep(signal, Decision(turn_id=number, text="Noted."))
+            await memory.record(signal, Decision(turn_id=number, text="Noted."))
             costs.append((time.process_time() - started) * 1000)
             most = max(most, view.tokens)
         return costs, most

@@ -18,23 +18,23 @@ CONVERSATION = [
 
 
 async def answer(memory: str, query: str) -> str:
-    """Stand in for your model: it would get `memory` and `query`, and nothing else."""
+    """Replace this with your model, which gets only `memory` and `query`."""
     return f"(an answer from {len(memory)} characters of memory)"
 
 
 async def main() -> None:
-    """Hold the conversation and show what the memory made of it."""
+    """Run the conversation and print the state and the rejected evidence."""
     memory = acc_memory(budget=256)
     for turn_id, query in enumerate(CONVERSATION, start=1):
         signal = TurnSignal(turn_id=turn_id, text=query)
         view = await memory.view(signal)
         decision = Decision(turn_id=turn_id, text=await answer(view.text, query))
-        await memory.keep(signal, decision)
+        await memory.record(signal, decision)
     print(view.text)
     print(f"\n{view.tokens} tokens of at most 256")
     assert view.trace is not None
-    for refusal in view.trace.refused:
-        print(f"kept out: {refusal.artifact.text} ({refusal.explanation})")
+    for rejection in view.trace.rejected:
+        print(f"rejected: {rejection.evidence.text} ({rejection.explanation})")
 
 
 if __name__ == "__main__":

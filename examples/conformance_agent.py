@@ -1,9 +1,8 @@
-"""An agent that behaves as the official A2A conformance tests ask, in both generations.
+"""An agent for the official A2A conformance tests (TCK) of versions 1.0 and 0.3.
 
-The tests tell an agent what to do by the id of their message; everything else, the protocol itself,
-is what they test. Serve it and run the TCK's branch 1.0-dev or 0.3.x against it; docs/a2a.md says
-with which settings, and what came out. Without arguments this program tries a few of the scenarios
-on a server of its own and stops.
+The tests choose the behaviour of the agent by the id of their message. Serve the agent and run the
+TCK branch 1.0-dev or 0.3.x; docs/a2a.md has the settings and the results. Without arguments this
+program serves the agent itself, runs a few scenarios and exits.
 
 公式の A2A 適合性テスト（TCK）が求める振る舞いをするエージェントです。
 テストはメッセージの ID で動作を指定します。
@@ -31,19 +30,19 @@ Scenario = Callable[[RunContext], Awaitable[str | None]]
 
 @dataclass(kw_only=True, eq=False)
 class ConformanceAgent(BaseAgent):
-    """Does what the id of the message says / メッセージ ID の指示どおりに動きます。"""
+    """Runs the scenario of the message id / メッセージ ID の指示どおりに動きます。"""
 
     input_modes = ("*/*",)
     output_modes = ("text/plain", "application/json")
     replies_directly = True
 
     async def run(self, ctx: RunContext) -> str | None:
-        """Find the scenario by the longest prefix that fits / 最も長く一致する接頭辞で選びます。"""
+        """Choose the scenario by the longest prefix / 最も長く一致する接頭辞で選びます。"""
         name = ctx.call.message_id
-        found = max(
+        scenario = max(
             (prefix for prefix in SCENARIOS if name.startswith(prefix)), key=len, default=""
         )
-        return await SCENARIOS[found](ctx)
+        return await SCENARIOS[scenario](ctx)
 
 
 async def complete(ctx: RunContext) -> str:
@@ -52,32 +51,32 @@ async def complete(ctx: RunContext) -> str:
 
 
 async def reply(ctx: RunContext) -> None:
-    """Answer with a message and no task / タスクなしでメッセージだけ返します。"""
+    """Reply with a message instead of a task / タスクなしでメッセージだけ返します。"""
     await ctx.reply("Direct message response")
 
 
 async def reject(ctx: RunContext) -> None:
-    """Decline the task / タスクを断ります。"""
+    """Reject the task / タスクを断ります。"""
     ctx.reject("rejected")
 
 
 async def wait_for_input(ctx: RunContext) -> str:
-    """Ask until a message comes that says to complete / 完了の指示が来るまで尋ねます。"""
+    """Ask until a message requests completion / 完了の指示が来るまで尋ねます。"""
     while True:
-        answer = await ctx.ask_person("Please go on.")
+        answer = await ctx.ask_person("Please continue.")
         if answer.message_id.startswith("tck-") and not answer.message_id.startswith(WAITING):
             return "Hello from TCK"
 
 
 async def long_work(ctx: RunContext) -> str:
-    """Work long enough to be subscribed to / 再購読できる長さだけ作業します。"""
+    """Work long enough for a subscription / 再購読できる長さだけ作業します。"""
     await ctx.progress("working")
     await asyncio.sleep(4.0)
     return "done"
 
 
 def publish(*parts: Part | str, working: bool = False) -> Scenario:
-    """Return a scenario that hands over one artifact / 成果物を一つ渡すシナリオを返します。"""
+    """Return a scenario that publishes an artifact / 成果物を一つ渡すシナリオを返します。"""
 
     async def scenario(ctx: RunContext) -> None:
         if working:
@@ -88,13 +87,13 @@ def publish(*parts: Part | str, working: bool = False) -> Scenario:
 
 
 async def chunks(ctx: RunContext) -> None:
-    """Hand over one artifact in two pieces / 成果物を二つに分けて渡します。"""
+    """Publish one artifact in two chunks / 成果物を二つに分けて渡します。"""
     await ctx.artifacts.publish("result", "chunk-1 ", last=False)
     await ctx.artifacts.publish("result", "chunk-2", append=True)
 
 
 async def nothing(ctx: RunContext) -> None:
-    """Complete with nothing else / ほかに何もせず完了します。"""
+    """Complete without output / ほかに何もせず完了します。"""
 
 
 TEXT_FILE = Part(raw=b"file content", filename=OUTPUT, media_type="text/plain")
@@ -122,44 +121,44 @@ SCENARIOS: dict[str, Scenario] = {
 
 agent = ConformanceAgent(
     name="conformance",
-    description="Behaves as the official A2A conformance tests ask. TCK の求めるとおりに動きます。",
+    description="Agent for the official A2A conformance tests. TCK の求めるとおりに動きます。",
 )
 
 
 async def call(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
     """Call a method of A2A 1.0 / A2A 1.0 のメソッドを呼び出します。"""
-    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    answer = (await client.post("/", json=asked)).json()
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = (await client.post("/", json=request)).json()
     return answer.get("result", answer.get("error"))
 
 
 def message(message_id: str, **more: str) -> dict[str, Any]:
-    """Return a message as the tests send it / テストと同じ形のメッセージを返します。"""
+    """Return a message of the tests / テストと同じ形のメッセージを返します。"""
     return {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": "hello"}], **more}
 
 
-async def try_out(client: httpx.AsyncClient) -> None:
-    """Try some of the scenarios / いくつかのシナリオを試します。"""
-    found = {}
+async def run_scenarios(client: httpx.AsyncClient) -> None:
+    """Run a few scenarios / いくつかのシナリオを試します。"""
+    parts = {}
     for name in ("tck-artifact-file-url", "tck-artifact-data", "tck-message-response"):
         result = await call(client, "SendMessage", message=message(f"{name}-1"))
-        holder = result.get("message") or result["task"]["artifacts"][0]
-        found[name] = holder["parts"][0]
-        print(f"{name}: {found[name]}")
-    assert found["tck-artifact-file-url"]["url"] == "https://example.com/output.txt"
-    assert found["tck-artifact-data"]["data"] == {"key": "value", "count": 42}
-    assert found["tck-message-response"]["text"] == "Direct message response"
+        container = result.get("message") or result["task"]["artifacts"][0]
+        parts[name] = container["parts"][0]
+        print(f"{name}: {parts[name]}")
+    assert parts["tck-artifact-file-url"]["url"] == "https://example.com/output.txt"
+    assert parts["tck-artifact-data"]["data"] == {"key": "value", "count": 42}
+    assert parts["tck-message-response"]["text"] == "Direct message response"
 
-    asked = (await call(client, "SendMessage", message=message("tck-input-required-1")))["task"]
-    more = message("tck-complete-task-1", taskId=asked["id"])
+    paused = (await call(client, "SendMessage", message=message("tck-input-required-1")))["task"]
+    more = message("tck-complete-task-1", taskId=paused["id"])
     done = (await call(client, "SendMessage", message=more))["task"]
-    print(f"{WAITING}: {asked['status']['state']}, then {done['status']['state']}")
-    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    assert (done["id"], done["status"]["state"]) == (asked["id"], "TASK_STATE_COMPLETED")
+    print(f"{WAITING}: {paused['status']['state']}, then {done['status']['state']}")
+    assert paused["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert (done["id"], done["status"]["state"]) == (paused["id"], "TASK_STATE_COMPLETED")
 
-    refused = await call(client, "CancelTask", id=done["id"])
-    print(f"CancelTask: {refused['code']} {refused['message']}")
-    assert refused["code"] == -32002
+    error = await call(client, "CancelTask", id=done["id"])
+    print(f"CancelTask: {error['code']} {error['message']}")
+    assert error["code"] == -32002
 
 
 async def main() -> None:
@@ -171,7 +170,7 @@ async def main() -> None:
         server.serve.open(),
         httpx.AsyncClient(transport=transport, base_url="http://tck", headers=headers) as client,
     ):
-        await try_out(client)
+        await run_scenarios(client)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A context that travels along, and a worker that gets only its part of it (section 10.3).
+"""Context propagation with least privilege (section 10.3).
 
-Caller, request, trace and permissions go with every call. A Grant projects them for a worker: which
-keys of the state it may read and write, which permissions, whether it learns who the user is. You
-will see both views of the same run, and three things the worker tries that it was not granted.
+Caller, request id, trace id and permissions are propagated with every call. A Grant restricts them
+for a worker: the state keys it may read and write, its permissions, and access to the user id. The
+example prints what both agents see, and the attempts of the worker that are rejected.
 
 Run it: python examples/context_propagation.py
 """
@@ -23,12 +23,12 @@ from acc import (
 )
 from acc.testing import ScriptedModel, call
 
-SEEN: dict[str, dict[str, Any]] = {}
+CONTEXTS: dict[str, dict[str, Any]] = {}
 
 
-def look_around(ctx: RunContext) -> None:
-    """Note what an agent gets to see, before it runs."""
-    SEEN[ctx.agent.name] = {
+def record_context(ctx: RunContext) -> None:
+    """Record the context of an agent before it runs."""
+    CONTEXTS[ctx.agent.name] = {
         "caller": ctx.call.caller,
         "trace_id": ctx.call.trace_id,
         "user_id": ctx.user_id,
@@ -38,10 +38,10 @@ def look_around(ctx: RunContext) -> None:
 
 
 class Loader(BaseAgent):
-    """The first step of the pipeline: it brings in the document."""
+    """The first step of the pipeline: load the document."""
 
     async def run(self, ctx: RunContext) -> None:
-        """Fill the state; the worker shall see one of these keys."""
+        """Write three keys, of which the worker may read one."""
         ctx.state["document_text"] = "Revenue grew by 12 % to 4.2 million."
         ctx.state["pipeline_stage"] = "extracted"
         ctx.state["customer_email"] = "kei@example.com"
@@ -49,32 +49,32 @@ class Loader(BaseAgent):
 
 @tool(requires="write:summary")
 def save_summary(text: str, tool_context: ToolContext) -> str:
-    """Keep the summary; this is what the worker is for."""
+    """Save the summary, which the worker may do."""
     tool_context.state["summary"] = text
     return "saved"
 
 
 @tool(requires="publish:web")
 def publish(text: str) -> str:
-    """Put something on the web; this worker may not."""
+    """Publish a text, which the worker may not do."""
     raise AssertionError("this must not be called")
 
 
 def skip_ahead(tool_context: ToolContext) -> str:
-    """Declare the pipeline done, and look for the customer's address on the way."""
-    found = str(tool_context.state.get("customer_email", "no address"))
-    tool_context.state["pipeline_stage"] = found
-    return found
+    """Read and write state keys that were not granted."""
+    address = str(tool_context.state.get("customer_email", "no address"))
+    tool_context.state["pipeline_stage"] = address
+    return address
 
 
 report_orchestrator = SequentialAgent(
     name="report_orchestrator",
-    before_agent_callback=look_around,
+    before_agent_callback=record_context,
     sub_agents=[
         Loader(name="loader"),
         Agent(
             name="summarizer",
-            # A real model may try anything; this one tries two things that it should not.
+            # A real model may try anything; this one tries two actions that are not granted.
             model=ScriptedModel(
                 [call("publish", text="Secret"), call("skip_ahead")],
                 call("save_summary", text="Revenue up 12 %."),
@@ -82,7 +82,7 @@ report_orchestrator = SequentialAgent(
             ),
             instruction="Summarize: {document_text}",
             tools=[save_summary, publish, skip_ahead],
-            before_agent_callback=look_around,
+            before_agent_callback=record_context,
         ),
     ],
     grants={
@@ -98,7 +98,7 @@ report_orchestrator = SequentialAgent(
 
 
 async def main() -> None:
-    """Run with a context as it would come in with a request."""
+    """Run with the context of a request."""
     context = CallContext(
         request_id="req-cbe13a",
         trace_id="trace-7739a",
@@ -108,16 +108,16 @@ async def main() -> None:
     result = await Runner(report_orchestrator).run(
         user_id="user-12081", session_id="s1", message="Summarize document_003", context=context
     )
-    for name, seen in SEEN.items():
-        print(name, *(f"{key}: {value}" for key, value in seen.items()), sep="\n  ")
-    refused = [e.result.content["error"] for e in result.events if e.result and e.result.is_error]
-    print("refused", *refused, sep="\n  ")
+    for name, fields in CONTEXTS.items():
+        print(name, *(f"{key}: {value}" for key, value in fields.items()), sep="\n  ")
+    rejected = [e.result.content["error"] for e in result.events if e.result and e.result.is_error]
+    print("rejected", *rejected, sep="\n  ")
 
-    worker = SEEN["summarizer"]
+    worker = CONTEXTS["summarizer"]
     assert worker["trace_id"] == "trace-7739a" and worker["caller"] == "agent://report_orchestrator"
     assert worker["user_id"] == "" and worker["state"] == ["document_text"]
-    assert worker["permissions"] == ["read:docs", "write:summary"], "a grant never adds any"
-    assert "publish:web" in refused[0] and "pipeline_stage" in refused[1]
+    assert worker["permissions"] == ["read:docs", "write:summary"], "a grant never adds permissions"
+    assert "publish:web" in rejected[0] and "pipeline_stage" in rejected[1]
     assert result.state["summary"] == "Revenue up 12 %."
     assert result.state["pipeline_stage"] == "extracted"
     assert {event.trace_id for event in result.events} == {"trace-7739a"}

@@ -1,8 +1,9 @@
 """A coordinator with sub-agents: research first, then the report (sections 2.1 and 3.1).
 
-The orchestrator's model reads the descriptions of its sub-agents and calls `transfer_to_agent`.
-The researcher `returns_control`, so its findings come back to the orchestrator; the writer does
-not, so it keeps the conversation. You will see each transfer, who said what, and who answers next.
+The model of the orchestrator reads the descriptions of the sub-agents and calls
+`transfer_to_agent`. The researcher has `returns_control`, so the orchestrator continues after it.
+The writer has not, so it stays active and answers the next message. The example prints each
+transfer and message.
 
 Run it: python examples/coordinator_and_sub_agents.py
 """
@@ -19,11 +20,11 @@ LIBRARY = {
 
 
 def search(topic: str) -> str:
-    """Return what the library has on a topic."""
+    """Return the library entry for a topic."""
     return LIBRARY.get(topic, "該当なし")
 
 
-# The scripts stand where a real model chooses. Leave `model` out, and the embedded one answers.
+# The scripts replace the decisions of a real model. Without `model`, the embedded model is used.
 research_agent = Agent(
     name="researcher",
     model=ScriptedModel(
@@ -57,7 +58,7 @@ report_orchestrator = Agent(
 
 
 async def main() -> None:
-    """Ask for a report, then go on talking with whoever has the conversation."""
+    """Ask for a report, then send a message to the agent that is active now."""
     runner = Runner(report_orchestrator)
     report = await runner.run(user_id="u1", session_id="s1", message="再エネのレポートを")
     for event in report.events:
@@ -68,10 +69,10 @@ async def main() -> None:
     title = await runner.run(user_id="u1", session_id="s1", message="見出しは？")
     print(f"{title.events[-2].author:>12}: {title.text}")
 
-    handed = [e.actions.transfer_to_agent for e in report.events if e.kind is EventKind.TRANSFER]
-    assert handed == ["researcher", "writer"]
+    transfers = [e.actions.transfer_to_agent for e in report.events if e.kind is EventKind.TRANSFER]
+    assert transfers == ["researcher", "writer"]
     assert report.text.startswith("レポート") and "21.7%" in report.text
-    assert title.text.startswith("見出し"), "the writer kept the conversation"
+    assert title.text.startswith("見出し"), "the writer is still active"
     assert report.usage.llm_calls == 5 and report.usage.tool_calls == 4
 
 

@@ -1,8 +1,8 @@
-"""Coordinator, delegator, worker: a document goes to the right summarizer (section 4.2).
+"""Coordinator, delegator, worker: route a document to the right summarizer (section 4.2).
 
-The delegator in the middle is a RouterAgent. It chooses by a rule over the state, by matching the
-message with intents, or by asking a model; workers stay simple and never know. You will see which
-worker each way of choosing took, and why, because every choice is on record.
+The delegator is a RouterAgent. It chooses by a rule over the state, by matching the message with
+intents, or by asking a model. The workers do not depend on it. The example prints which worker each
+method chose and the reason, which is stored as an event.
 
 Run it: python examples/delegator.py
 """
@@ -19,17 +19,17 @@ PAPER = "Abstract: we measured a clear effect in 42 patients. Methods and result
 
 
 class Classifier(BaseAgent):
-    """The coordinator's first step: say what kind of document this is, in the shared state."""
+    """The first step of the coordinator: classify the document."""
 
     async def run(self, ctx: RunContext) -> None:
-        """Write the type under a key that the delegator reads."""
+        """Write the type to the state key that the delegator reads."""
         kinds = {"legal": r"契約|義務|agreement", "science": r"abstract|methods|実験"}
-        found = (k for k, words in kinds.items() if re.search(words, ctx.message, re.I))
-        ctx.state["doc_type"] = next(found, "general")
+        matches = (k for k, words in kinds.items() if re.search(words, ctx.message, re.I))
+        ctx.state["doc_type"] = next(matches, "general")
 
 
 class Summarizer(BaseAgent):
-    """A worker: one task, no state, easy to replace; a model would go here."""
+    """A worker with one task and no state; in production an Agent with a model."""
 
     async def run(self, ctx: RunContext) -> str:
         """Return the first sentence."""
@@ -37,7 +37,7 @@ class Summarizer(BaseAgent):
 
 
 def by_doc_type(ctx: RunContext) -> str:
-    """Choose by rule, as the business would write it down."""
+    """Choose a worker by a business rule."""
     return {"legal": "summarize_legal", "science": "summarize_scientific"}.get(
         ctx.state["doc_type"], "summarize_generic"
     )
@@ -48,7 +48,7 @@ def delegator(by: str | Callable[[RunContext], str]) -> RouterAgent:
     return RouterAgent(
         name="summary_router",
         by=by,
-        # Only by="model" asks this; a real model gets the same descriptions.
+        # Used only with by="model"; a real model gets the same descriptions.
         model=ScriptedModel("summarize_scientific"),
         intents={"summarize_legal": ["契約書 秘密保持義務 違約金"]},
         default="summarize_generic",
@@ -68,17 +68,17 @@ async def main() -> None:
         ("model", PAPER),
         ("intent", "Hello."),
     ]
-    taken: list[tuple[str, str]] = []
+    chosen: list[tuple[str, str]] = []
     for by, document in cases:
         tree = SequentialAgent(
             name="coordinator", sub_agents=[Classifier(name="classifier"), delegator(by)]
         )
         result = await Runner(tree).run(user_id="u1", session_id="s1", message=document)
         route = next(event for event in result.events if event.kind is EventKind.ROUTE).detail
-        taken.append((route["to"], route["reason"].split()[0]))
+        chosen.append((route["to"], route["reason"].split()[0]))
         print(f"{route['reason']:>12}: {result.text}")
 
-    assert taken == [
+    assert chosen == [
         ("summarize_legal", "rule"),
         ("summarize_legal", "intent"),
         ("summarize_scientific", "model"),

@@ -1,8 +1,8 @@
-"""Agents that are coupled by events only (section 10.4).
+"""Agents that communicate only by events (section 10.4).
 
-A run is a stream of events, and whoever is interested reacts: an audit log, a notifier, and a
-second agent that starts because a file appeared, with the same trace id. The first agent knows none
-of them, and no message broker is needed. You will also see a listener that comes late catch up.
+A run is a stream of events to which listeners react: an audit log, a notifier, and a second agent
+that starts when a file is saved and uses the same trace id. The first agent does not depend on
+them, and no message broker is needed. At the end, a late listener reads the events it missed.
 
 Run it: python examples/event_listeners.py
 """
@@ -22,7 +22,7 @@ INDEXED: list[Event] = []
 
 
 def on(kind: EventKind) -> Callable[[Listener], Listener]:
-    """Subscribe a function to one kind of event; put your message broker here if you have one."""
+    """Subscribe a function to one kind of event; replace this with your message broker."""
 
     def subscribe(listener: Listener) -> Listener:
         LISTENERS.setdefault(kind, []).append(listener)
@@ -32,7 +32,7 @@ def on(kind: EventKind) -> Callable[[Listener], Listener]:
 
 
 class Analyst(BaseAgent):
-    """Does its work and tells nobody in particular."""
+    """An agent that does not know its listeners."""
 
     async def run(self, ctx: RunContext) -> str:
         """Save a file and answer."""
@@ -44,7 +44,7 @@ class Analyst(BaseAgent):
 indexer = Runner(
     Agent(
         name="indexer",
-        # A real model would choose the keywords.
+        # A real model chooses the keywords.
         model=ScriptedModel(lambda prompt: f"索引を作成: {prompt.query}"),
     )
 )
@@ -52,7 +52,7 @@ indexer = Runner(
 
 @on(EventKind.ARTIFACT)
 async def index_new_files(event: Event) -> None:
-    """Start another agent because something happened; the trace id goes on."""
+    """Start another agent with the same trace id."""
     context = CallContext(
         request_id=event.run_id, trace_id=event.trace_id, caller=f"agent://{event.author}"
     )
@@ -65,14 +65,14 @@ async def index_new_files(event: Event) -> None:
 
 @on(EventKind.ENDED)
 async def notify(event: Event) -> None:
-    """Tell a person when it is over."""
+    """Notify a person when the run ends."""
     NOTIFIED.append(f"{event.status}: {event.text}")
 
 
 @on(EventKind.ARTIFACT)
 @on(EventKind.MESSAGE)
 async def audit(event: Event) -> None:
-    """Write down the message that a broker would carry."""
+    """Record the message that a broker would send."""
     message = {
         "event_type": event.kind,
         "payload": event.text or dict(event.detail),
@@ -83,7 +83,7 @@ async def audit(event: Event) -> None:
 
 
 async def main() -> None:
-    """Publish what happens; the events are stored before anybody hears of them."""
+    """Publish events to the listeners; every event is stored before it is published."""
     runner = Runner(Analyst(name="analyst"))
     context = CallContext(request_id="r-1", trace_id="trace-7739a", caller="user://u1")
     async for event in runner.stream(
@@ -93,8 +93,8 @@ async def main() -> None:
             await listener(event)
     print(*AUDIT, *NOTIFIED, INDEXED[-1].text, sep="\n")
 
-    heard_until = 2  # a listener that was away after the second event asks for the rest
-    missed = await runner.events(user_id="u1", session_id="s1", after=heard_until)
+    last_seq = 2  # the last event that a late listener has received
+    missed = await runner.events(user_id="u1", session_id="s1", after=last_seq)
     print("missed:", *(event.kind for event in missed))
 
     assert [json.loads(line)["event_type"] for line in AUDIT] == ["message", "artifact", "message"]

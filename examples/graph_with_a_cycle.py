@@ -1,8 +1,8 @@
-"""A graph: conditional edges, a join, and a cycle that is bounded (the last row of section 4.1).
+"""A graph with conditional edges, a join and a bounded cycle (section 4.1, last row).
 
-An order is checked for stock and for fraud at the same time; a join waits for both; then it ships,
-or goes back to be corrected, at most so often. You will see the path each order takes, an order
-that can never pass run into `max_steps`, and a graph without a bound refused before it runs.
+Stock and fraud of an order are checked in parallel and joined. Then the order ships, or is
+corrected and checked again. The example prints the path of each order, an order that exceeds
+`max_steps`, and the error for a graph without a bound.
 
 Run it: python examples/graph_with_a_cycle.py
 """
@@ -17,44 +17,44 @@ from acc import AccError, BaseAgent, Edge, GraphAgent, RunContext, Runner
 
 @dataclass(kw_only=True, eq=False)
 class Step(BaseAgent):
-    """A node that is a plain function; an Agent with a model is a node just as well."""
+    """A node that calls a function; an Agent with a model can also be a node."""
 
     work: Callable[[RunContext], str | None]
 
     async def run(self, ctx: RunContext) -> str | None:
-        """Do the work; what it returns is what the node says."""
+        """Return the result of the function as the output of the node."""
         return self.work(ctx)
 
 
 def receive(ctx: RunContext) -> str:
-    """Read the quantity from the message, unless it was corrected already."""
+    """Read the quantity from the message unless it was corrected."""
     quantity = ctx.state.setdefault("quantity", int(ctx.message.split()[0]))
     return f"{quantity} wanted"
 
 
 def correct(ctx: RunContext) -> str:
-    """Offer half of it, and send the order round again."""
+    """Halve the quantity."""
     ctx.state["quantity"] //= 2
-    return f"what about {ctx.state['quantity']}?"
+    return f"corrected to {ctx.state['quantity']}"
 
 
 def check_stock(ctx: RunContext) -> None:
-    """Look into the warehouse."""
+    """Check the warehouse."""
     ctx.state["in_stock"] = ctx.state["quantity"] <= 10
 
 
 def check_fraud(ctx: RunContext) -> None:
-    """Trust everybody but one."""
+    """Trust all customers except one."""
     ctx.state["trusted"] = "mallory" not in ctx.message
 
 
 def accepted(state: Mapping[str, Any]) -> bool:
-    """Tell whether both checks passed: a condition sees the state and nothing else."""
+    """Return True if both checks passed; a condition reads only the state."""
     return bool(state["in_stock"] and state["trusted"])
 
 
 def order_graph(max_steps: int | None) -> GraphAgent:
-    """Return the graph; its shape is checked here, before anything runs."""
+    """Return the graph, which is validated on construction."""
     return GraphAgent(
         name="order",
         sub_agents=[
@@ -80,7 +80,7 @@ def order_graph(max_steps: int | None) -> GraphAgent:
 
 
 async def main() -> None:
-    """Send three orders through, and build one graph that is wrong."""
+    """Process three orders, then construct an invalid graph."""
     runner = Runner(order_graph(max_steps=16))
     outcomes: dict[str, str] = {}
     for message in ("8 for alice", "35 for bob", "5 for mallory"):
@@ -90,8 +90,8 @@ async def main() -> None:
             outcomes[name] = done.text
         except AccError as error:
             outcomes[name] = error.code
-        seen = await runner.events(user_id=name, session_id="order-1")
-        path = " → ".join(event.author for event in seen if event.step)
+        events = await runner.events(user_id=name, session_id="order-1")
+        path = " → ".join(event.author for event in events if event.step)
         print(f"{message}: {outcomes[name]}\n  {path}")
     try:
         order_graph(max_steps=None)

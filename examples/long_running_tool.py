@@ -1,8 +1,8 @@
-"""A long-running tool: start the work now, hand in its outcome later (section 9).
+"""A long-running tool: start the work now, provide its outcome later (section 9).
 
-The tool only orders a render and returns a ticket; the run pauses with a request of kind
-"outcome". When the render farm calls back, in this process or another, `resume` goes on with what
-it reports. You will see the ticket, the pause, a second question while waiting, and the outcome.
+The tool orders a video and returns a ticket; the run pauses with a request of kind "outcome". When
+the render farm calls back, in this process or another, `resume` continues the run with the outcome.
+The example prints the ticket, the error for a message while the run waits, and the outcome.
 
 Run it: python examples/long_running_tool.py
 """
@@ -12,19 +12,19 @@ import asyncio
 from acc import AccError, Agent, EventKind, Prompt, Runner, approve, tool
 from acc.testing import ScriptedModel, call, last_result
 
-FARM: dict[str, str] = {}  # what the render farm was asked to do, by ticket
+FARM: dict[str, str] = {}  # the orders of the render farm by ticket
 
 
 @tool(long_running=True)
 def render_video(title: str) -> dict[str, str]:
-    """Order a video; it will take a while."""
+    """Order a video, which takes a while."""
     ticket = f"job-{len(FARM) + 1}"
     FARM[ticket] = title
     return {"ticket": ticket, "expected": "40 minutes"}
 
 
 def report(prompt: Prompt) -> str:
-    """Do what a real model would: tell the user what the tool gave back."""
+    """Return the response of the model: the result of the tool."""
     return f"Your video is ready: {last_result(prompt)['url']}"
 
 
@@ -36,7 +36,7 @@ studio = Agent(
 
 
 async def main() -> None:
-    """Order a video, wait, and take what the farm reports."""
+    """Order a video, wait, and resume with the outcome."""
     runner = Runner(studio)
     ordered = await runner.run(user_id="u1", session_id="s1", message="Render the launch video")
     request = ordered.requests[0]
@@ -44,14 +44,14 @@ async def main() -> None:
     print(f"{ordered.status}: {request.message}\n  {request.kind}, {dict(request.arguments)}")
     assert ordered.status == "input_required" and FARM[ticket] == "Spring launch"
 
-    refused = ""
-    try:  # a session that waits takes no other message: resume it, or abandon it
+    error_code = ""
+    try:  # a paused session accepts no message: resume or abandon it
         await runner.run(user_id="u1", session_id="s1", message="Are you done?")
     except AccError as error:
-        refused = error.code
-        print(f"meanwhile: {refused}")
+        error_code = error.code
+        print(f"meanwhile: {error_code}")
 
-    # Later, in the farm's callback. The id of the request is all that it has to know.
+    # Later, in the callback of the farm, which needs only the id of the request.
     outcome = {"url": f"https://video.example/{ticket}.mp4", "seconds": 42}
     done = await runner.resume(
         user_id="u1", session_id="s1", answers=[approve(request.id, value=outcome, by="farm")]
@@ -59,10 +59,10 @@ async def main() -> None:
     print(f"{done.status}: {done.text}")
 
     results = [event.result for event in done.events if event.kind is EventKind.TOOL_RESULT]
-    assert refused == "session_waiting"
+    assert error_code == "session_waiting"
     assert done.status == "completed" and done.text.endswith("/job-1.mp4")
     assert results[0] is not None and results[0].content == outcome
-    assert len(FARM) == 1, "going on did not order it again"
+    assert len(FARM) == 1, "resume did not order it again"
 
 
 if __name__ == "__main__":

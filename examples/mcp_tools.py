@@ -1,13 +1,12 @@
-"""Tools from an MCP server: a real one, in a process of its own.
+"""Tools of an MCP server that runs in its own process.
 
-This file is both. Started with "serve" it is a small MCP server, made with the official SDK;
-started as it is, it runs an agent that takes its tools from that server. The server is started
-when the agent first needs it, and ended with the runner. You will see the tools that the server
-offers, a call with Japanese arguments, a call that the server refuses, and a destructive one that
-waits for a person.
+This file is both programs. With the argument "serve" it is an MCP server made with the official
+SDK; without arguments it runs an agent that uses the tools of that server. The server is started
+when the agent first needs it and stopped with the runner. The example shows a call with Japanese
+arguments, a call that fails, and a destructive call that needs approval.
 
-MCPサーバーのツールを使う例。このファイルはサーバーとしても動く。サーバーはエージェントが最初に必要と
-したときに別プロセスで起動し、runnerとともに終了する。破壊的なツールは人の承認を待つ。
+MCPサーバーのツールを使う例。このファイルはサーバーとしても動作します。サーバーはエージェントが最初に
+必要としたときに別プロセスで起動し、runner とともに終了します。破壊的なツールは人の承認を待ちます。
 
 Run it: python examples/mcp_tools.py
 """
@@ -34,12 +33,12 @@ def look_up(品物: str) -> int:
 
 
 def discard(item: str) -> str:
-    """Throw away what is left of an item."""
+    """Discard the stock of an item."""
     return f"discarded {STOCK.pop(item)} of {item}"
 
 
 def serve() -> None:
-    """Be the server: offer the two functions to whoever started this process."""
+    """Run the MCP server with two tools."""
     shop = MCPServer("shop", log_level="ERROR")
     shop.add_tool(look_up, name="在庫を調べる")
     shop.add_tool(discard, annotations=ToolAnnotations(destructive_hint=True))
@@ -56,14 +55,14 @@ clerk = Agent(
     tools=[
         McpToolset(
             command=[sys.executable, __file__, "serve"],
-            env={"PYTHONPATH": os.pathsep.join(sys.path)},  # it sees nothing of ours but this
+            env={"PYTHONPATH": os.pathsep.join(sys.path)},  # the server gets no other variable
         )
     ],
 )
 
 
 async def main() -> None:
-    """Ask for two items, and throw one away once somebody agrees."""
+    """Look up two items, and discard one after approval."""
     runner = Runner(clerk)
     try:
         paused = await runner.run(user_id="u1", session_id="s1", message="緑茶を処分して")
@@ -77,7 +76,7 @@ async def main() -> None:
         )
         print(f"{done.status}: {done.text}")
     finally:
-        await runner.aclose()  # ends the server too
+        await runner.aclose()  # also stops the server
 
     results = [event.result for event in paused.events if event.result is not None]
     assert sorted(result.is_error for result in results) == [False, True]

@@ -1,8 +1,8 @@
-"""A sequential pipeline: collect a new user's data, then validate it (section 5.1).
+"""A sequential pipeline: collect the data of a new user, then validate it (section 5.1).
 
-The first agent's tool writes to the session's state, and the second finds it there: its
-instruction holds the placeholder `{user_email_collected}`. You will see the state after each step,
-the prompt the second model really got, and a step that stops the pipeline when the data is bad.
+The tool of the first agent writes to the session state. The instruction of the second agent reads
+it with the placeholder `{user_email_collected}`. The example prints the state changes, the
+instruction of the second agent, and a pipeline that stops because the data is invalid.
 
 Run it: python examples/onboarding_pipeline.py
 """
@@ -26,18 +26,18 @@ def validate_email_format(email: str, tool_context: ToolContext) -> dict[str, ob
     is_valid = re.fullmatch(r"[\w.-]+@[\w.-]+\.\w+", email) is not None
     tool_context.state["email_validated"] = is_valid
     if not is_valid:
-        tool_context.actions.escalate = True  # nobody after this one shall run
+        tool_context.actions.escalate = True  # stop the pipeline
     return {"is_valid": is_valid, "email": email}
 
 
-def the_address(prompt: Prompt) -> ToolCall:
-    """Do what a real model would: take the address out of the instruction and check it."""
-    print(f"  the validator was told: {prompt.instruction}")
+def validate_address(prompt: Prompt) -> ToolCall:
+    """Return the response of the model: validate the address in the instruction."""
+    print(f"  instruction of the validator: {prompt.instruction}")
     return call("validate_email_format", email=prompt.instruction.rpartition(" ")[2])
 
 
 def pipeline(name: str, email: str) -> SequentialAgent:
-    """Return the pipeline; the scripts stand in for models that listen to the user."""
+    """Return the pipeline; scripts replace the models."""
     data_collection_agent = Agent(
         name="data_collector",
         model=ScriptedModel(call("gather_user_data", name=name, email=email), "収集しました。"),
@@ -46,7 +46,7 @@ def pipeline(name: str, email: str) -> SequentialAgent:
     )
     email_validation_agent = Agent(
         name="email_validator",
-        model=ScriptedModel(the_address, "検証しました。"),
+        model=ScriptedModel(validate_address, "検証しました。"),
         instruction="validate_email_format で検証してください: {user_email_collected}",
         tools=[validate_email_format],
     )
@@ -64,7 +64,7 @@ def pipeline(name: str, email: str) -> SequentialAgent:
 
 
 async def main() -> None:
-    """Onboard one user with a good address and one with a bad one."""
+    """Onboard a user with a valid address and one with an invalid address."""
     results = []
     for name, email in (("山田", "yamada@example.com"), ("佐藤", "sato-at-example")):
         tree = pipeline(name, email)
@@ -75,10 +75,11 @@ async def main() -> None:
                 print(f"  {event.author} wrote {dict(event.actions.state_delta)}")
         print(result.text)
 
-    good, bad = results
-    assert good.state["email_validated"] is True and good.text == "山田さん、ようこそ。"
-    assert bad.state["email_validated"] is False
-    assert "welcome" not in bad.state and "welcomer" not in {event.author for event in bad.events}
+    valid, invalid = results
+    assert valid.state["email_validated"] is True and valid.text == "山田さん、ようこそ。"
+    assert invalid.state["email_validated"] is False
+    assert "welcome" not in invalid.state
+    assert "welcomer" not in {event.author for event in invalid.events}
 
 
 if __name__ == "__main__":

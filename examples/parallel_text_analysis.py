@@ -1,8 +1,8 @@
-"""Parallel analysis of one text, with every event's branch (section 5.2).
+"""Parallel analysis of one text, with the branch of every event (section 5.2).
 
-Both analyzers run at the same time, each from the same state and in a branch of its own, and
-`event.branch` tells whose event it is. You will see the events interleave, the two results joined
-by name, and the cost of both added up by a merge rule because both write the same key.
+Both analyzers run at the same time, with the same initial state, in separate branches. An event has
+the branch in `event.branch`. The example prints the interleaved events, the result of each
+analyzer, and a key that both write and a merge rule adds up.
 
 Run it: python examples/parallel_text_analysis.py
 """
@@ -17,20 +17,20 @@ TEXT = "新機能はとても便利で嬉しい。設定の画面で設定の項
 
 
 class Analyzer(BaseAgent):
-    """What both have in common; in a tree of your own these would be two Agents with a model."""
+    """Base class of both analyzers; in production two Agents with a model."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Analyze in three steps, and let the others have their turn in between."""
+        """Analyze in three steps and yield to the other branch after each."""
         for step in range(3):
             await ctx.progress(f"{self.name} {step + 1}/3")
             await asyncio.sleep(0)
         ctx.state["characters_read"] = ctx.state.get("characters_read", 0) + len(ctx.message)
-        found = self.analyze(ctx.message)
-        ctx.state[self.name] = found
-        return str(found)
+        result = self.analyze(ctx.message)
+        ctx.state[self.name] = result
+        return str(result)
 
     def analyze(self, text: str) -> list[str]:
-        """Return what was found."""
+        """Return the result of the analysis."""
         raise NotImplementedError
 
 
@@ -38,10 +38,10 @@ class SentimentAnalyzer(Analyzer):
     """テキスト感情を分析します。"""
 
     def analyze(self, text: str) -> list[str]:
-        """Count good and bad words."""
-        good = len(re.findall("便利|嬉しい|快適", text))
-        bad = len(re.findall("分かりにくい|不便", text))
-        return ["positive" if good > bad else "negative", f"{good}:{bad}"]
+        """Count positive and negative words."""
+        positive = len(re.findall("便利|嬉しい|快適", text))
+        negative = len(re.findall("分かりにくい|不便", text))
+        return ["positive" if positive > negative else "negative", f"{positive}:{negative}"]
 
 
 class KeywordExtractor(Analyzer):
@@ -59,12 +59,14 @@ text_analysis_parallel = ParallelAgent(
         SentimentAnalyzer(name="sentiment_analyzer"),
         KeywordExtractor(name="keyword_extractor"),
     ],
-    merge={"characters_read": "sum"},  # without a rule, two writers of one key are an error
+    merge={
+        "characters_read": "sum"
+    },  # without a rule, two branches that write one key are an error
 )
 
 
 async def main() -> None:
-    """Stream the run, and sort its events by branch."""
+    """Stream the run and print the branch of each event."""
     runner = Runner(text_analysis_parallel)
     order: list[str] = []
     async for event in runner.stream(user_id="u1", session_id="s1", message=TEXT):
@@ -74,7 +76,9 @@ async def main() -> None:
     state = await runner.state(user_id="u1", session_id="s1")
     print(dict(state))
 
-    assert order[:4] == ["sentiment_analyzer", "keyword_extractor"] * 2, "they take turns"
+    assert order[:4] == ["sentiment_analyzer", "keyword_extractor"] * 2, (
+        "the branches are interleaved"
+    )
     assert state["sentiment_analyzer"] == ["positive", "3:1"]
     assert state["keyword_extractor"] == ["設定", "新機能", "便利"]
     assert state["characters_read"] == 2 * len(TEXT)

@@ -1,8 +1,8 @@
-"""A payment of 10,000 yen or more waits for a person (section 9.1).
+"""A payment of 10,000 yen or more needs approval (section 9.1).
 
-The tool says when it needs approval; then the run pauses and the process may end. Another process
-opens the same SQLite file and goes on with what the person decided: yes, no, or other arguments.
-You will see all three, and that saying yes twice pays once.
+The tool decides when it needs approval; then the run pauses and the process may end. Another
+process opens the same SQLite file and resumes the run with the decision: approve, deny, or approve
+with changed arguments. The example shows all three, and that a repeated approval pays only once.
 
 1万円以上の支払いは人の承認を待ちます。ツールが承認の要否を判断し、必要なら実行を一時停止します。
 プロセスが終わっても、別のプロセスが同じSQLiteファイルから再開します。承認、却下、引数の修正の三通りと、
@@ -19,13 +19,13 @@ from pathlib import Path
 from acc import AccError, Agent, Prompt, Runner, ToolCall, approve, deny, tool
 from acc.testing import ScriptedModel, call, last_result
 
-PAID: list[int] = []  # the bank's side / 銀行側の記録
+PAID: list[int] = []  # payments of the bank / 銀行側の記録
 
-#: What the manager says, by session / 部長の判断（セッション別）
+#: The decision of the manager by session / 部長の判断（セッション別）
 DECISIONS = {
-    "yes": lambda request: approve(request.id, by="部長"),
-    "no": lambda request: deny(request.id, "予算超過 / over budget", by="部長"),
-    "less": lambda request: approve(
+    "approve": lambda request: approve(request.id, by="部長"),
+    "deny": lambda request: deny(request.id, "予算超過 / over budget", by="部長"),
+    "reduce": lambda request: approve(
         request.id, arguments={**request.arguments, "amount": 20_000}, by="部長"
     ),
 }
@@ -39,14 +39,14 @@ def pay(payee: str, amount: int) -> str:
 
 
 def clerk(prompt: Prompt) -> ToolCall | str:
-    """Do what a real model would: call the tool, then tell. 実際のモデルの代わりです。"""
+    """Return the response of the model / 実際のモデルの代わりです。"""
     if not prompt.messages:
         return call("pay", payee="青葉商店", amount=int(re.findall(r"\d+", prompt.query)[0]))
     return str(last_result(prompt))
 
 
-def open_office(store: Path) -> Runner:
-    """Return what every process makes anew / プロセスごとに作り直します。"""
+def make_runner(store: Path) -> Runner:
+    """Return the runner of one process / プロセスごとに作成します。"""
     payment_processor = Agent(
         name="payment_processor",
         model=ScriptedModel(clerk, repeat=True),
@@ -56,44 +56,44 @@ def open_office(store: Path) -> Runner:
     return Runner(payment_processor, store=store)
 
 
-async def ask(store: Path, session_id: str, message: str) -> str:
-    """Run the first process; it ends while the payment waits / 最初のプロセス。"""
-    office = open_office(store)
-    result = await office.run(user_id="u1", session_id=session_id, message=message)
-    await office.aclose()
+async def request_payment(store: Path, session_id: str, message: str) -> str:
+    """Run the first process, which ends while the run waits / 最初のプロセス。"""
+    runner = make_runner(store)
+    result = await runner.run(user_id="u1", session_id=session_id, message=message)
+    await runner.aclose()
     print(f"{session_id}: {message} → {result.status} {result.text}")
     return result.status
 
 
 async def decide(store: Path, session_id: str) -> str:
-    """Run the second process: find what waits, and go on / 二番目のプロセス。"""
-    office = open_office(store)
-    (request,) = await office.pending(user_id="u1", session_id=session_id)
+    """Run the second process, which resumes the run / 二番目のプロセス。"""
+    runner = make_runner(store)
+    (request,) = await runner.pending(user_id="u1", session_id=session_id)
     print(f"{session_id}: {request.message} {request.tool}{dict(request.arguments)}")
     answer = DECISIONS[session_id](request)
-    result = await office.resume(user_id="u1", session_id=session_id, answers=[answer])
+    result = await runner.resume(user_id="u1", session_id=session_id, answers=[answer])
     print(f"  {answer.verdict} → {result.text}")
     try:
-        await office.resume(user_id="u1", session_id=session_id, answers=[answer])
+        await runner.resume(user_id="u1", session_id=session_id, answers=[answer])
     except AccError as error:
-        print(f"  again / もう一度 → {error.code}")
-    await office.aclose()
+        print(f"  repeated / もう一度 → {error.code}")
+    await runner.aclose()
     return result.text
 
 
 async def main() -> None:
-    """Pay a small amount, and three large ones with three decisions."""
+    """Pay a small amount and three large ones with three decisions."""
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "sessions.db"
-        assert await ask(store, "small", "9800円を支払って") == "completed"
+        assert await request_payment(store, "small", "9800円を支払って") == "completed"
         assert PAID == [9_800]
         for session_id in DECISIONS:
-            assert await ask(store, session_id, "50000円を支払って") == "input_required"
-        assert PAID == [9_800], "nothing is paid while it waits / 承認待ちの間は支払われない"
-        said = {session_id: await decide(store, session_id) for session_id in DECISIONS}
+            assert await request_payment(store, session_id, "50000円を支払って") == "input_required"
+        assert PAID == [9_800], "nothing is paid before approval / 承認待ちの間は支払われない"
+        texts = {session_id: await decide(store, session_id) for session_id in DECISIONS}
     print(PAID)
     assert PAID == [9_800, 50_000, 20_000]
-    assert "denied" in said["no"] and "予算超過" in said["no"]
+    assert "denied" in texts["deny"] and "予算超過" in texts["deny"]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Plan, execute, reflect: only validated outcomes are committed to memory.
 
-A planner with ACC memory hands each step to a loop of executor and reflector. The loop is a tool of
-the planner, so the planner is faced with what the reflector let through, and remembers only that;
-failed attempts are on record and nowhere else. You will see a guess sent back, a step that cannot
-be validated, and a second question answered from committed, validated outcomes.
+A planner with ACC memory delegates each step to a loop of executor and reflector. The loop is a
+tool of the planner, so the planner sees and remembers only validated outcomes; failed attempts are
+stored as events but not in the memory. The example shows a rejected guess, a step that cannot be
+validated, and a second question that is answered from the memory.
 
 Run it: python examples/plan_execute_reflect.py
 """
@@ -29,13 +29,13 @@ SENSORS = {"disk": 71, "queue": 12}
 
 
 def probe(metric: str, tool_context: ToolContext) -> int:
-    """Measure something; the evidence stays for the reflector, until the end of this run."""
+    """Measure a metric and store the evidence until the end of the run."""
     tool_context.state[f"temp:{metric}"] = SENSORS[metric]
     return SENSORS[metric]
 
 
 def work(prompt: Prompt) -> ToolCall | str:
-    """Do what a hasty model does: guess first, and measure only when it is told to."""
+    """Return the response of the model: guess first, measure after feedback."""
     metric = prompt.query.split()[-1]
     if "measure" not in prompt.instruction or metric not in SENSORS:
         return f"The {metric} is at 40 %."
@@ -45,10 +45,10 @@ def work(prompt: Prompt) -> ToolCall | str:
 
 
 class Reflector(BaseAgent):
-    """Lets an outcome through if there is evidence for it."""
+    """Accepts an outcome if there is evidence for it."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Compare the claim with what was measured; escalating ends the loop."""
+        """Compare the claim with the measurement; escalation ends the loop."""
         metric = ctx.message.split()[-1]
         evidence = ctx.state.get(f"temp:{metric}")
         if evidence is not None and f" {evidence} %" in ctx.state["outcome"]:
@@ -76,7 +76,7 @@ execute_step = LoopAgent(
 )
 planner = Agent(
     name="planner",
-    # A real model makes the plan; this one has three steps, and then a question to answer.
+    # A real model makes the plan; this one has three steps and then answers a question.
     model=ScriptedModel(
         call("execute_step", request="Check the disk"),
         call("execute_step", request="Check the queue"),
@@ -90,7 +90,7 @@ planner = Agent(
 
 
 async def main() -> None:
-    """Carry out the plan, then ask for an outcome."""
+    """Execute the plan, then ask for an outcome."""
     runner = Runner(planner)
     question = "What are the disk, the queue and the humidity at?"
     plan = await runner.run(user_id="u1", session_id="s1", message=question)
@@ -102,9 +102,11 @@ async def main() -> None:
     print(f"\ncommitted:\n{commits[-1].detail['ccs']}\n\nanswer: {later.text}")
 
     guesses = [e for e in plan.events if e.author == "executor" and "40 %" in e.text]
-    assert len(guesses) == 5, "the guesses are on record"
+    assert len(guesses) == 5, "the guesses are stored as events"
     assert {commit.author for commit in commits} == {"planner"}
-    assert not any("40 %" in str(commit.detail) for commit in commits), "and were never committed"
+    assert not any("40 %" in str(commit.detail) for commit in commits), (
+        "guesses were never committed"
+    )
     assert "reported(The disk is at 71 %.)" in commits[-1].detail["ccs"]
     assert later.text == "The disk is at 71 %."
 

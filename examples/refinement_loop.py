@@ -1,8 +1,8 @@
 """A loop that refines a draft until it is good (section 5.3).
 
-A writer drafts, a critic measures the draft with a tool and calls `exit_loop` when nothing is left
-to say; a tool may also call `exit_loop(tool_context)` itself. `max_iterations` is required, so the
-loop always ends. You will see the drafts get better, and a stubborn writer stopped by the bound.
+A writer drafts; a critic checks the draft with a tool and calls `exit_loop` when nothing is
+missing. A tool may also call `exit_loop(tool_context)` itself. `max_iterations` is required, so the
+loop always ends. The example shows a draft that improves, and one that reaches the limit.
 
 Run it: python examples/refinement_loop.py
 """
@@ -20,7 +20,7 @@ DRAFTS = (
 
 
 def check_draft_quality(draft: str, tool_context: ToolContext) -> dict[str, object]:
-    """Say what a draft lacks; when it lacks nothing, the caller may leave the loop."""
+    """Return what is missing in a draft."""
     iteration = tool_context.state.get("loop_iteration", 0) + 1
     tool_context.state["loop_iteration"] = iteration
     wanted = {"a date": "May", "times": ":", "an apology": "sorry"}
@@ -29,18 +29,18 @@ def check_draft_quality(draft: str, tool_context: ToolContext) -> dict[str, obje
 
 
 def judge(prompt: Prompt) -> ToolCall:
-    """Do what a real model would: check the draft in the instruction."""
+    """Return the response of the model: check the draft in the instruction."""
     return call("check_draft_quality", draft=prompt.instruction.partition(": ")[2])
 
 
 def decide(prompt: Prompt) -> ToolCall | str:
-    """Leave the loop if the tool found nothing, otherwise say what to do better."""
+    """Leave the loop if nothing is missing, otherwise return feedback."""
     feedback = last_result(prompt)["feedback"]
     return call("exit_loop") if not feedback else f"add {', '.join(feedback)}"
 
 
 def refinement_loop(*drafts: str) -> LoopAgent:
-    """Return the loop, with a writer who has these drafts in mind."""
+    """Return the loop with a writer that returns these drafts."""
     draft_refiner = Agent(
         name="draft_refiner",
         model=ScriptedModel(*drafts, repeat=True),
@@ -62,21 +62,21 @@ def refinement_loop(*drafts: str) -> LoopAgent:
 
 
 async def main() -> None:
-    """Refine a draft that gets better, and one that does not."""
+    """Refine a draft that improves and one that does not."""
     runner = Runner(refinement_loop(*DRAFTS))
     good = await runner.run(user_id="u1", session_id="s1", message="Write the notice.")
     for event in good.events:
         if event.text and event.author in ("draft_refiner", "critic"):
             print(f"{event.author:>14}: {event.text}")
     runner = Runner(refinement_loop(DRAFTS[0]))
-    stubborn = await runner.run(user_id="u1", session_id="s1", message="Write the notice.")
-    print(f"the stubborn one stopped after {stubborn.state['loop_iteration']} rounds")
+    unchanged = await runner.run(user_id="u1", session_id="s1", message="Write the notice.")
+    print(f"the unchanged draft stopped after {unchanged.state['loop_iteration']} rounds")
 
     assert good.state["loop_iteration"] == 3
     assert good.text == good.state["current_draft"] == DRAFTS[-1]
-    assert any(event.actions.escalate for event in good.events), "exit_loop is on record"
-    assert stubborn.state["loop_iteration"] == 5
-    assert not any(event.actions.escalate for event in stubborn.events)
+    assert any(event.actions.escalate for event in good.events), "exit_loop is an event"
+    assert unchanged.state["loop_iteration"] == 5
+    assert not any(event.actions.escalate for event in unchanged.events)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""An agent of another server works in a tree of yours, and its questions reach you (section 6, 8).
+"""A remote agent as a sub-agent, including its requests for approval (sections 6 and 8).
 
-A payment agent is served over A2A by a process of its own. Here it is a sub-agent like any other:
-its answer is heard by the agent after it, and when it wants a person's approval, the run here
-pauses with that very question. Another process of yours could answer it; what is needed is stored.
+A payment agent is served over A2A by its own process. In this tree it is a sub-agent: the next
+agent gets its answer, and when it needs approval, the local run pauses with the same request. The
+request is stored, so another process can answer it.
 
 別サーバーのAgentを、自分のツリーの一員として使います。支払いAgentはA2Aで別プロセスとして動いています。
 ここでは普通のサブAgentと同じです。その回答は次のAgentに伝わり、承認が必要になると、こちらの実行が同じ質問で
@@ -31,13 +31,13 @@ def pay(amount: int) -> str:
 
 
 def clerk(prompt: Prompt) -> ToolCall | str:
-    """Do what a real model would. 実際のモデルの代わりです。"""
+    """Return the response of the model / 実際のモデルの代わりです。"""
     if not prompt.messages:
         return call("pay", amount=int(re.findall(r"\d+", prompt.query)[0]))
     return str(last_result(prompt))
 
 
-#: What the other server serves / 相手のサーバーが提供するAgent
+#: The agent of the other server / 相手のサーバーが提供するAgent
 payment = Agent(
     name="payment",
     description="Pays invoices. 請求書を支払います。",
@@ -47,8 +47,8 @@ payment = Agent(
 
 
 @contextmanager
-def served() -> Iterator[str]:
-    """Serve the payment agent and give its URL / 支払いAgentを起動し、URLを返します。"""
+def serve_payment() -> Iterator[str]:
+    """Serve the payment agent and yield its URL / 支払いAgentを起動し、URLを返します。"""
     command = [sys.executable, "-m", "acc", "serve", "remote_agent:payment", "--port", "0"]
     folder = Path(__file__).parent
     with subprocess.Popen(  # noqa: S603 - our own command
@@ -61,10 +61,10 @@ def served() -> Iterator[str]:
             process.terminate()
 
 
-def office(url: str, store: Path) -> Runner:
-    """Return the tree of this side / こちら側のツリー。
+def make_runner(url: str, store: Path) -> Runner:
+    """Return the runner of the local tree / こちら側のツリー。
 
-    An address of one's own machine has to be allowed; public ones need nothing.
+    Addresses that are not public, such as those of this machine, must be allowed.
     自分のマシンのアドレスには許可が必要です。公開アドレスには不要です。
     """
     reporter = Agent(
@@ -76,22 +76,22 @@ def office(url: str, store: Path) -> Runner:
 
 
 async def main(url: str, store: Path) -> None:
-    """Ask, then answer as another process would / 依頼し、別のプロセスとして回答します。"""
-    first = office(url, store)
-    waiting = await first.run(user_id="ann", session_id="s1", message="pay 50000")
-    (request,) = waiting.requests
-    print(f"asked / 質問: {request.message} {request.tool} {dict(request.arguments)}")
+    """Pause in one runner and resume in another / 依頼し、別のプロセスとして回答します。"""
+    first = make_runner(url, store)
+    paused = await first.run(user_id="ann", session_id="s1", message="pay 50000")
+    (request,) = paused.requests
+    print(f"request / 質問: {request.message} {request.tool} {dict(request.arguments)}")
     assert (request.tool, request.arguments) == ("pay", {"amount": 50_000})
     await first.aclose()
 
-    second = office(url, store)
-    less = approve(request.id, arguments={"amount": 20_000}, by="部長")
-    done = await second.resume(user_id="ann", session_id="s1", answers=[less])
+    second = make_runner(url, store)
+    answer = approve(request.id, arguments={"amount": 20_000}, by="部長")
+    done = await second.resume(user_id="ann", session_id="s1", answers=[answer])
     print(f"{done.answered_by}: {done.text}")
     assert done.text == "報告 / report: 20,000円を支払いました / 20,000 yen paid"
     await second.aclose()
 
 
 if __name__ == "__main__":
-    with served() as address, tempfile.TemporaryDirectory() as home:
-        asyncio.run(main(address, Path(home) / "office.db"))
+    with serve_payment() as address, tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(address, Path(folder) / "sessions.db"))

@@ -1,8 +1,8 @@
-"""Agents that share files: versioned artifacts instead of long messages (section 10.2).
+"""Agents that share files as versioned artifacts (section 10.2).
 
 A tool saves a report as an artifact, an editor saves a second version, and a third agent reads it
-through the placeholder `{artifact.analysis_report.md}`. You will see every version on record, with
-its author and size, and the corrected sentence arrive.
+with the placeholder `{artifact.analysis_report.md}`. The example prints each version with its
+author and size, and the corrected sentence.
 
 Run it: python examples/shared_artifacts.py
 """
@@ -22,10 +22,10 @@ def save_report_artifact(report_content: str, tool_context: ToolContext) -> dict
 
 
 class Editor(BaseAgent):
-    """An agent without a model that works on the file itself."""
+    """An agent without a model that edits the file."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Load the newest version, correct it, and save the next one."""
+        """Load the latest version, correct it and save the next version."""
         report = await ctx.artifacts.load(REPORT)
         assert report is not None
         corrected = report.text.replace("売上は12億円", "売上は12.4億円")
@@ -35,7 +35,7 @@ class Editor(BaseAgent):
 
 analyst = Agent(
     name="analyst",
-    # A real model would write the report; the script has it ready.
+    # A real model writes the report.
     model=ScriptedModel(
         call("save_report_artifact", report_content="# 第1四半期\n\n売上は12億円でした。\n"),
         "レポートを保存しました。",
@@ -51,7 +51,7 @@ team = SequentialAgent(name="team", sub_agents=[analyst, Editor(name="editor"), 
 
 
 async def main() -> None:
-    """Run the team and look at the files afterwards."""
+    """Run the team and print the versions."""
     runner = Runner(team)
     result = await runner.run(user_id="u1", session_id="s1", message="四半期レポートを作って")
     saved = [event for event in result.events if event.kind is EventKind.ARTIFACT]
@@ -61,7 +61,7 @@ async def main() -> None:
 
     versions = [event.detail["version"] for event in saved]
     assert [event.author for event in saved] == ["analyst", "editor"]
-    assert result.text == "売上は12.4億円でした。", "the presenter read the newest version"
+    assert result.text == "売上は12.4億円でした。", "the presenter read the latest version"
     assert versions[1] == versions[0] + 1
 
 

@@ -1,8 +1,8 @@
-"""Agents that share what they found through the session's state (section 10.1).
+"""Agents that share results in the session state (section 10.1).
 
-One agent's tool writes entities and a confidence, the next agent's tool reads them. Prefixes say
-how long and for whom a key lasts: `user:` for all sessions of a user, `app:` for everybody, `temp:`
-for this run only. You will see what a second session still knows, and what another user does not.
+The tool of one agent writes entities and a confidence; the tool of the next agent reads them. A
+prefix sets the scope of a key: `user:` for all sessions of a user, `app:` for all users, `temp:`
+for this run only. The example shows which keys another session and another user can read.
 
 Run it: python examples/shared_state.py
 """
@@ -16,7 +16,7 @@ from acc.testing import ScriptedModel, call, last_result
 
 
 def extract_data(text: str, tool_context: ToolContext) -> dict[str, Any]:
-    """Find names in a text and leave them for the agents that come after."""
+    """Write the names in a text to the state."""
     entities = re.findall(r"\b[A-Z]\w+ [A-Z]\w+", text)
     state = tool_context.state
     state["extracted_entities"] = entities
@@ -28,19 +28,19 @@ def extract_data(text: str, tool_context: ToolContext) -> dict[str, Any]:
 
 
 def analyze_entities(tool_context: ToolContext) -> str:
-    """Say what the agent before found, and how sure it was."""
+    """Return the entities and the confidence in the state."""
     entities = tool_context.state.get("extracted_entities", [])
     confidence = tool_context.state.get("confidence_score", 0.0)
     return f"{', '.join(entities)} ({confidence:.0%} sure)"
 
 
 def extract(prompt: Prompt) -> ToolCall | str:
-    """Do what a real model would: hand the user's text to the tool."""
+    """Return the response of the model: call the tool with the message."""
     return "Extracted." if prompt.messages else call("extract_data", text=prompt.query)
 
 
 def analyze(prompt: Prompt) -> ToolCall | str:
-    """Do what a real model would: call the tool, then tell what it gave back."""
+    """Return the response of the model: call the tool, then return its result."""
     called = prompt.messages[-1].role == "tool"
     return str(last_result(prompt)) if called else call("analyze_entities")
 
@@ -61,7 +61,7 @@ pipeline = SequentialAgent(name="pipeline", sub_agents=[extractor, analyst])
 
 
 async def main() -> None:
-    """Send three documents, of two users, in three sessions."""
+    """Send three documents of two users in three sessions."""
     runner = Runner(pipeline)
     for user, session, text in (
         ("aiko", "monday", "Mara Lindqvist met Zoe Adler."),
@@ -74,9 +74,9 @@ async def main() -> None:
 
     aiko = await runner.state(user_id="aiko", session_id="tuesday")
     bert = await runner.state(user_id="bert", session_id="monday")
-    assert aiko["extracted_entities"] == ["Ken Sato"], "a session has keys of its own"
+    assert aiko["extracted_entities"] == ["Ken Sato"], "keys without a prefix belong to one session"
     assert aiko["user:seen"] == ["Mara Lindqvist", "Zoe Adler", "Ken Sato"]
-    assert bert["user:seen"] == [], "users never meet"
+    assert bert["user:seen"] == [], "users are isolated"
     assert bert["app:documents"] == 3
     assert not any(key.startswith("temp:") for key in (*aiko, *bert))
 

@@ -1,8 +1,8 @@
-"""Snapshots of the state: find out who overwrote what (section 11.2).
+"""Snapshots of the state: find the agent that overwrote a key (section 11.2).
 
-With `RunConfig(snapshots=True)` the state is shown before and after each agent; nothing of it is
-stored. Two agents here use the key `result` for different things, which is the kind of mistake that
-snapshots show at once. You will see each agent's changes, the culprit, and the cure: a prefix.
+`RunConfig(snapshots=True)` emits the state before and after each agent, without storing it. Two
+agents in this example use the key `result` for different values. The example prints the changes of
+each agent, finds the one that overwrites the key, and fixes it with a prefix.
 
 Run it: python examples/state_snapshots.py
 """
@@ -16,31 +16,31 @@ from acc import BaseAgent, Event, EventKind, RunConfig, RunContext, Runner, Sequ
 
 
 @dataclass(kw_only=True, eq=False)
-class Writes(BaseAgent):
+class WriteKey(BaseAgent):
     """Writes one value under one key."""
 
     key: str
     value: str
 
     async def run(self, ctx: RunContext) -> None:
-        """Write it."""
+        """Write the value."""
         ctx.state[self.key] = self.value
 
 
 def pipeline(prefix: str = "") -> SequentialAgent:
-    """Return three agents; with a prefix, the last one keeps to a key of its own."""
+    """Return three agents; with a prefix, the last one uses its own key."""
     return SequentialAgent(
         name="pipeline",
         sub_agents=[
-            Writes(name="ocr", key="result", value="請求書 No.2041 合計 55,000円"),
-            Writes(name="language", key="language", value="ja"),
-            Writes(name="spam_check", key=f"{prefix}result", value="ok"),
+            WriteKey(name="ocr", key="result", value="請求書 No.2041 合計 55,000円"),
+            WriteKey(name="language", key="language", value="ja"),
+            WriteKey(name="spam_check", key=f"{prefix}result", value="ok"),
         ],
     )
 
 
 def changes(events: Sequence[Event]) -> Iterator[tuple[str, str, Any, Any]]:
-    """Give agent, key, old and new value for each change between two snapshots of an agent."""
+    """Yield agent, key, old and new value of each change."""
     before: dict[str, dict[str, Any]] = {}
     for event in events:
         if event.kind is EventKind.SNAPSHOT:
@@ -55,7 +55,7 @@ def changes(events: Sequence[Event]) -> Iterator[tuple[str, str, Any, Any]]:
 
 
 async def main() -> None:
-    """Run with snapshots, find the mistake, and run the cured pipeline."""
+    """Run with snapshots, find the mistake, and run the fixed pipeline."""
     runner = Runner(pipeline(), config=RunConfig(snapshots=True))
     result = await runner.run(user_id="u1", session_id="s1", message="この請求書を読んで")
     overwritten = []
@@ -65,17 +65,17 @@ async def main() -> None:
             overwritten.append((agent, key))
     stored = await runner.events(user_id="u1", session_id="s1")
 
-    # A limit or a switch can also be given for a single run.
-    cured = await Runner(pipeline(prefix="spam_check.")).run(
+    # A configuration can also be passed for a single run.
+    fixed = await Runner(pipeline(prefix="spam_check.")).run(
         user_id="u1", session_id="s1", message="もう一度", config=RunConfig(snapshots=True)
     )
-    print(dict(cured.state))
+    print(dict(fixed.state))
 
     assert overwritten == [("spam_check", "result")]
-    assert result.state["result"] == "ok", "the text is gone"
-    assert not any(event.kind is EventKind.SNAPSHOT for event in stored), "shown, never stored"
-    assert cured.state["result"].startswith("請求書") and cured.state["spam_check.result"] == "ok"
-    assert not any(old for _, _, old, _ in changes(cured.events))
+    assert result.state["result"] == "ok", "the text is overwritten"
+    assert not any(event.kind is EventKind.SNAPSHOT for event in stored), "snapshots are not stored"
+    assert fixed.state["result"].startswith("請求書") and fixed.state["spam_check.result"] == "ok"
+    assert not any(old for _, _, old, _ in changes(fixed.events))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Structured logs that one trace id ties together (section 11.1).
+"""Structured logs with one trace id across two services (section 11.1).
 
-Everything a run does is logged on `acc.run`, with trace, run, caller, agent and path as fields. Two
-services that pass the trace id on can be searched as one. You will see JSON lines, and the path of
-one request through both services put together from them.
+Runs are logged to the logger `acc.run` with the fields trace, run, caller, agent and path. Services
+that propagate the trace id can be searched together. The example prints JSON lines and the path of
+one request through both services.
 
 Run it: python examples/tracing.py
 """
@@ -19,10 +19,10 @@ LINES: list[dict[str, str]] = []
 
 
 class JsonLines(logging.Handler):
-    """Prints every record as one JSON object; yours would send it where your logs are."""
+    """Prints every record as one JSON object; send it to your log store instead."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take the fields that the record has."""
+        """Print the fields of a record."""
         fields = {key: record.__dict__[key] for key in FIELDS if record.__dict__.get(key)}
         line = {"event": record.getMessage(), **fields}
         LINES.append(line)
@@ -30,7 +30,7 @@ class JsonLines(logging.Handler):
 
 
 def lookup(word: str) -> str:
-    """Look a word up."""
+    """Look up a word."""
     return f"{word}: 委譲"
 
 
@@ -45,10 +45,10 @@ dictionary = Runner(
 
 
 class AskDictionary(BaseAgent):
-    """Calls the other service, and passes on who asks and how to follow it."""
+    """Calls the other service and propagates the trace id."""
 
     async def run(self, ctx: RunContext) -> str:
-        """Ask with the same trace id."""
+        """Call the service with the same trace id."""
         context = CallContext(
             request_id=f"{ctx.call.request_id}.1",
             trace_id=ctx.call.trace_id,
@@ -73,7 +73,7 @@ reports = Runner(
 
 
 async def main() -> None:
-    """Serve one request, with its logs."""
+    """Run one request and check its logs."""
     log = logging.getLogger("acc.run")
     log.setLevel(logging.INFO)
     log.addHandler(JsonLines())
@@ -82,8 +82,8 @@ async def main() -> None:
 
     steps = [line["agent"] for line in LINES if line["event"] == "agent started"]
     print(" → ".join(steps))
-    assert {line["trace_id"] for line in LINES} == {"trace-3fb2b1"}, "one search finds it all"
-    assert len({line["run_id"] for line in LINES}) == 2, "and it was two runs"
+    assert {line["trace_id"] for line in LINES} == {"trace-3fb2b1"}, "one search finds all lines"
+    assert len({line["run_id"] for line in LINES}) == 2, "there were two runs"
     assert steps == ["report_orchestrator", "ask_dictionary", "translator", "writer"]
     assert any(line.get("tool") == "lookup" for line in LINES)
     assert [line["status"] for line in LINES if "status" in line] == ["completed"] * 2

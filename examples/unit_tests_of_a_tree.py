@@ -1,13 +1,13 @@
 """Unit tests of agents in five lines each (section 11.4).
 
-A ScriptedModel says what a model would, and keeps what it was asked; everything around it is the
-real runtime. You will see seven tests pass: an answer, a prompt, a missing argument, a broken tool,
-a route, a transfer and a limit. They also run as `pytest examples/unit_tests_of_a_tree.py`.
+A ScriptedModel returns prepared responses and records its prompts; everything else is the real
+runtime. The seven tests cover an answer, a prompt, a missing argument, a failing tool, a route, a
+transfer and a limit. They also run with `pytest examples/unit_tests_of_a_tree.py`.
 
 Run it: python examples/unit_tests_of_a_tree.py
 """
 
-# ruff: noqa: D103 - the names of tests say what they are about
+# ruff: noqa: D103 - the names of tests describe them
 
 import asyncio
 
@@ -25,62 +25,62 @@ def summarize_text(text: str) -> dict[str, str]:
 async def run(
     agent: BaseAgent, message: str = "要約して", config: RunConfig | None = None
 ) -> RunResult:
-    """Run one turn; a test has no use for names of users and sessions."""
+    """Run one turn of a fixed user and session."""
     return await Runner(agent).run(user_id="t", session_id="t", message=message, config=config)
 
 
-async def test_summary_short_text() -> None:
-    asks = call("summarize_text", text="委譲は便利。詳細は後述。")
-    model = ScriptedModel(asks, lambda prompt: str(last_result(prompt)["summary"]))
+async def test_summary_of_short_text() -> None:
+    tool_call = call("summarize_text", text="委譲は便利。詳細は後述。")
+    model = ScriptedModel(tool_call, lambda prompt: str(last_result(prompt)["summary"]))
     result = await run(Agent(name="a", model=model, tools=[summarize_text]))
     assert result.text == "委譲は便利。"
 
 
-async def test_the_model_is_told_the_rules_and_the_question() -> None:
+async def test_model_gets_instruction_and_query() -> None:
     model = ScriptedModel("はい。")
     await run(Agent(name="a", model=model, instruction="敬語で。"), "元気ですか")
     assert model.requests[0].instruction == "敬語で。" and model.requests[0].query == "元気ですか"
 
 
-async def test_summary_missing_required_field() -> None:
+async def test_missing_argument_is_reported_to_the_model() -> None:
     model = ScriptedModel(call("summarize_text"), lambda prompt: str(last_result(prompt)))
     result = await run(Agent(name="a", model=model, tools=[summarize_text]))
     assert "missing required field `text`" in result.text
 
 
-async def test_a_tool_that_fails_is_told_to_the_model() -> None:
+async def test_tool_error_is_reported_to_the_model() -> None:
     model = ScriptedModel(call("summarize_text", text=""), lambda prompt: str(last_result(prompt)))
     result = await run(Agent(name="a", model=model, tools=[summarize_text]))
     assert "text is empty" in result.text
 
 
-async def test_contracts_go_to_the_lawyer() -> None:
+async def test_contract_is_routed_to_the_lawyer() -> None:
     lawyer = Agent(name="lawyer", model=ScriptedModel("契約です。"), description="契約書 法律")
     cook = Agent(name="cook", model=ScriptedModel("料理です。"), description="料理 レシピ")
     result = await run(RouterAgent(name="router", sub_agents=[cook, lawyer]), "契約書を見て")
     assert result.text == "契約です。"
 
 
-async def test_the_coordinator_hands_over_to_the_writer() -> None:
+async def test_coordinator_transfers_to_the_writer() -> None:
     writer = Agent(name="writer", model=ScriptedModel("書きました。"), description="書く")
     model = ScriptedModel(call("transfer_to_agent", agent_name="writer"))
     result = await run(Agent(name="hub", model=model, sub_agents=[writer]), "書いて")
     assert [e.author for e in result.events if e.kind is EventKind.MESSAGE] == ["user", "writer"]
 
 
-async def test_an_agent_that_never_stops_is_stopped() -> None:
+async def test_endless_agent_stops_at_the_limit() -> None:
     model = ScriptedModel(call("summarize_text", text="終わらない。"), repeat=True)
-    three = RunConfig(max_llm_calls=3)
+    limit = RunConfig(max_llm_calls=3)
     try:
-        await run(Agent(name="a", model=model, tools=[summarize_text]), config=three)
+        await run(Agent(name="a", model=model, tools=[summarize_text]), config=limit)
     except AccError as error:
         assert error.code == "budget_exceeded" and len(model.requests) == 3
     else:
-        raise AssertionError("it must not end by itself")
+        raise AssertionError("the run must fail")
 
 
 def main() -> None:
-    """Run every test here, as a test runner would."""
+    """Run all tests of this file."""
     tests = {name: thing for name, thing in globals().items() if name.startswith("test_")}
     for name, test in tests.items():
         asyncio.run(test())

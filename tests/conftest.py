@@ -1,7 +1,7 @@
-"""What holds for all tests."""
+"""Settings of all tests."""
 
 import signal
 
-# Started in the background, all that we start would not hear Ctrl-C, and some tests press it.
+# A test run in the background ignores SIGINT, and processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

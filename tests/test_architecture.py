@@ -50,6 +50,37 @@ def test_only_bootstrap_imports_inside_a_function() -> None:
     assert found == []
 
 
+#: Modules that pass the environment of this process on to a child process.
+CHILD_ENVIRONMENTS = {
+    "adapters/mcp/transports.py",
+    "adapters/models/local_server.py",
+}
+#: Modules that still have to use `bootstrap/settings.py`.
+UNCONVERTED = {
+    "bootstrap/a2a.py",
+    "bootstrap/a2a_client.py",
+    "bootstrap/memory.py",
+    "cli/doctor.py",
+    "cli/serve.py",
+}
+
+
+def test_only_the_settings_module_reads_the_environment() -> None:
+    package = ROOT / "src" / "acc"
+    readers: set[str] = set()
+    for path in SOURCE:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                uses = ast.unparse(node) in {"os.environ", "os.getenv", "os.putenv"}
+            elif isinstance(node, ast.ImportFrom) and node.module == "os":
+                uses = bool({n.name for n in node.names} & {"environ", "getenv", "putenv"})
+            else:
+                continue
+            if uses:
+                readers.add(str(path.relative_to(package)))
+    assert readers - CHILD_ENVIRONMENTS - UNCONVERTED == {"bootstrap/settings.py"}
+
+
 def test_code_inside_acc_does_not_import_the_flat_api() -> None:
     found: list[str] = []
     for path in SOURCE:

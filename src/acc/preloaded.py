@@ -1,4 +1,7 @@
-"""Imported once before workers are forked, so that they share the token vocabulary's memory."""
+"""Modules that the fork server of evaluation workers imports once.
+
+Workers that are forked afterwards share the memory of the token vocabulary.
+"""
 
 from acc.bootstrap.memory import token_counter
 

@@ -13,10 +13,16 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def acc(
-    *arguments: str | Path, cwd: Path | None = None, timeout: float = 120, **extra: str
+    *arguments: str | Path,
+    cwd: Path | None = None,
+    text: str | None = None,
+    timeout: float = 120,
+    **extra: str,
 ) -> subprocess.CompletedProcess[str]:
+    """Run a command; `text` is its standard input, `extra` are environment variables."""
     return subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-m", "acc", *map(str, arguments)],
+        input=text,
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -38,7 +44,7 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
 
 
 def recorded(run: Path) -> dict[str, bytes]:
-    """Return every record of a run, by file."""
+    """Return the records of an evaluation by file name."""
     files = [
         *sorted((run / "episodes").glob("*.jsonl")),
         run / "records.jsonl",

@@ -1,4 +1,4 @@
-"""Agents for the tests of the command line; their models are scripted, so answers are known."""
+"""Agents with scripted models for the tests of the command line."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from acc import (
 )
 from acc.testing import ScriptedModel, call
 
-print("what a module prints is not the command's output")  # noqa: T201 - that is the point
+print("printed by the module")  # noqa: T201 - must not appear in the output of a command
 
 
 @tool
@@ -31,18 +31,18 @@ def lookup_order(order: str) -> str:
 
 @tool(confirm=True)
 def refund(order: str, amount: int) -> dict[str, object]:
-    """Give money back for an order."""
+    """Refund an order."""
     return {"refunded": amount, "order": order}
 
 
 @tool
 def delete_account(name: str) -> str:
     """Delete the account of a customer."""
-    return f"{name} is gone"
+    return f"account {name} deleted"
 
 
-def _said(prompt: Prompt) -> str | list[ToolCall]:
-    """Answer by what was asked last: tools first, then words."""
+def respond(prompt: Prompt) -> str | list[ToolCall]:
+    """Return the next response of the scripted model."""
     results = [m.parts[0].result for m in prompt.messages if m.role == "tool"]
     if results and results[-1] is not None:
         return f"Done: {results[-1].content}"
@@ -58,7 +58,7 @@ def _said(prompt: Prompt) -> str | list[ToolCall]:
 def desk() -> Agent:
     return Agent(
         name="desk",
-        model=ScriptedModel(_said, repeat=True),
+        model=ScriptedModel(respond, repeat=True),
         instruction="Help with orders.",
         tools=[lookup_order, refund],
         output_key="answer",
@@ -67,59 +67,59 @@ def desk() -> Agent:
 
 @tool(name="refund", confirm=True)
 def refund_slowly(order: str, amount: int) -> str:
-    """Give money back, and take long over it."""
-    Path(os.environ["BEGUN"]).touch()
+    """Refund an order, slowly."""
+    Path(os.environ["REFUND_STARTED"]).touch()
     time.sleep(60)
     return f"{amount} for {order}"
 
 
 def slow_refund() -> Agent:
-    model = ScriptedModel(_said, repeat=True)
+    model = ScriptedModel(respond, repeat=True)
     return Agent(name="desk", model=model, tools=[lookup_order, refund_slowly])
 
 
-def keeper() -> Agent:
+def with_memory() -> Agent:
     """Return an agent with an ACC memory and the embedded model."""
-    return Agent(name="keeper", instruction="Remember.", memory="acc")
+    return Agent(name="assistant", instruction="Remember.", memory="acc")
 
 
 class Slow(BaseAgent):
-    """Takes its time when it is asked to."""
+    """Waits a minute if the message asks for it."""
 
     async def run(self, ctx: RunContext) -> str:
         if "sleep" in ctx.message:
-            await ctx.progress("falls asleep")
+            await ctx.progress("sleeping")
             await asyncio.sleep(60)
-        return f"awake: {ctx.message}"
+        return f"slow: {ctx.message}"
 
 
 def slow() -> BaseAgent:
     return Slow(name="slow")
 
 
-class Asking(BaseAgent):
+class AskSize(BaseAgent):
     async def run(self, ctx: RunContext) -> str:
         answer = await ctx.ask_person("Which size?", schema={"type": "integer"})
         return f"size {answer.value + 1}"
 
 
-def asking() -> BaseAgent:
-    return Asking(name="asking")
+def ask_size() -> BaseAgent:
+    return AskSize(name="ask_size")
 
 
 def team() -> Agent:
-    """Return a tree that hands over, in English and Japanese."""
-    hand_over = ScriptedModel(call("transfer_to_agent", agent_name="返品担当"), repeat=True)
+    """Return a tree with a transfer, in English and Japanese."""
+    transfer = ScriptedModel(call("transfer_to_agent", agent_name="返品担当"), repeat=True)
     return Agent(
         name="受付",
-        model=hand_over,
+        model=transfer,
         instruction="Transfer what is about returns.",
         sub_agents=[
             Agent(
                 name="返品担当",
                 description="返品と交換の相談を受けます",
                 instruction="返品を受ける。担当外なら受付に戻す。",
-                model=ScriptedModel(_said, repeat=True),
+                model=ScriptedModel(respond, repeat=True),
                 tools=[lookup_order, refund],
             )
         ],
@@ -142,30 +142,30 @@ class Order:
 
 
 def faulty() -> BaseAgent:
-    """Return a tree with something wrong in it."""
+    """Return a tree with problems that `acc check` reports."""
     return SequentialAgent(
         name="faulty",
         sub_agents=[
             Agent(name="reader", instruction="Sum up {total} and {notes}."),
             Agent(name="parser", instruction="Parse.", output_schema=Order, output_key="order"),
             LoopAgent(
-                name="again",
+                name="repeat",
                 max_iterations=3,
-                sub_agents=[Agent(name="doer", instruction="Do.", tools=[delete_account])],
+                sub_agents=[Agent(name="worker", instruction="Do.", tools=[delete_account])],
             ),
         ],
     )
 
 
-def sound() -> BaseAgent:
+def valid_tree() -> BaseAgent:
     return LoopAgent(
-        name="sound",
+        name="valid",
         max_iterations=3,
         sub_agents=[
             Agent(
                 name="writer",
                 description="Writes and improves the draft",
-                instruction="Write, and mind {review?}.",
+                instruction="Write, and consider {review?}.",
                 output_key="draft",
             ),
             Agent(
@@ -179,8 +179,8 @@ def sound() -> BaseAgent:
     )
 
 
-def refused() -> BaseAgent:
-    return LoopAgent(name="endless", sub_agents=[Agent(name="doer", instruction="Do.")])
+def invalid_tree() -> BaseAgent:
+    return LoopAgent(name="endless", sub_agents=[Agent(name="worker", instruction="Do.")])
 
 
 def broken() -> BaseAgent:

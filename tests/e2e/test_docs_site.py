@@ -1,4 +1,4 @@
-"""The documentation site, built in strict mode and read in a real browser."""
+"""The documentation site, built in strict mode and opened in a browser."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import acc
 
@@ -29,18 +29,18 @@ class LoadedReferences(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.references: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
         names = ["src", "srcset", "poster", "data", "xlink:href"]
         if tag == "link" and values.get("rel") not in {"canonical", "author", "license"}:
             names.append("href")
-        self.found += [value for name in names if (value := values.get(name))]
-        self.found += CSS_REFERENCE.findall(values.get("style") or "")
+        self.references += [value for name in names if (value := values.get(name))]
+        self.references += CSS_REFERENCE.findall(values.get("style") or "")
 
 
-def is_outside(reference: str) -> bool:
+def is_external(reference: str) -> bool:
     return (
         reference.startswith("//")
         or re.match(r"(?!data:)[a-z][a-z0-9+.-]*:", reference) is not None
@@ -79,27 +79,33 @@ def origin(site: Path) -> Iterator[str]:
         thread.join()
 
 
-@pytest.fixture
-def page() -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        yield browser.new_page()
-        browser.close()
+        started = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        yield started
+        started.close()
 
 
-def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.new_context() as context:
+        yield context.new_page()
+
+
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert site / "docs" / "api" / "acc.html" in pages
     for path in pages:
         parser = LoadedReferences()
         parser.feed(path.read_text(encoding="utf-8"))
-        assert [r for r in parser.found if is_outside(r)] == [], path.name
+        assert [r for r in parser.references if is_external(r)] == [], path.name
     for path in site.rglob("*.css"):
-        found = CSS_REFERENCE.findall(path.read_text(encoding="utf-8"))
-        assert [r for r in found if is_outside(r)] == [], path.name
+        references = CSS_REFERENCE.findall(path.read_text(encoding="utf-8"))
+        assert [r for r in references if is_external(r)] == [], path.name
 
 
-def test_every_public_name_is_in_the_reference(site: Path) -> None:
+def test_reference_has_every_public_name(site: Path) -> None:
     text = (site / "docs" / "api" / "acc.html").read_text(encoding="utf-8")
     assert [name for name in acc.__all__ if f'id="acc.{name}"' not in text] == []
 
@@ -113,7 +119,7 @@ def test_search_works_without_other_hosts(site: Path, origin: str, page: Page, q
     assert [url for url in urls if not url.startswith(f"{origin}/")] == []
 
 
-def test_the_root_leads_to_the_first_page(origin: str, page: Page) -> None:
+def test_root_redirects_to_the_first_page(origin: str, page: Page) -> None:
     page.goto(origin)
     page.wait_for_url("**/docs/index.html")
     expect(page.locator("h1")).to_have_text(re.compile("^acc"))

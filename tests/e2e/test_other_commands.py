@@ -1,4 +1,4 @@
-"""`acc report`, `compare`, `scenarios`, help and completion."""
+"""`acc report`, `compare` and `scenarios`."""
 
 import json
 from pathlib import Path
@@ -91,29 +91,3 @@ def test_validate_names_file_turn_and_field(tmp_path: Path) -> None:
     done = acc("scenarios", "validate", "mine.toml", cwd=tmp_path)
     assert done.returncode == 2
     assert "mine.toml: turn 2: expect: no earlier turn establishes 'unheard'" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "taught"),
-    [
-        (("--help",), "acc eval"),
-        (("eval", "--help"), "no key, no download"),
-        (("scenarios", "--help"), "validate"),
-        (("report", "--help"), "run directory"),
-        (("compare", "--help"), "Compare two runs"),
-    ],
-)
-def test_help_teaches(arguments: tuple[str, ...], taught: str) -> None:
-    done = acc(*arguments)
-    assert done.returncode == 0
-    assert taught in " ".join(done.stdout.split())
-    assert "\x1b[" not in done.stdout, "no colour where there is no terminal"
-
-
-def test_tab_completion_can_be_installed(tmp_path: Path) -> None:
-    done = acc("--install-completion", "--shell", "bash", HOME=str(tmp_path))
-    assert done.returncode == 0, done.stderr + done.stdout
-
-
-def test_version_is_told() -> None:
-    assert acc("--version").stdout.strip() == "0.1.0"

@@ -1,6 +1,6 @@
-"""A process of its own that runs agents on a SQLite file: `agent_process.py FILE LEDGER ORDER ...`.
+"""Run agents on a SQLite file: `agent_process.py FILE LEDGER COMMAND [ARGUMENT ...]`.
 
-Every payment is a line in the ledger, so that what ran can be counted from outside.
+The process prints JSON lines. Every payment is a line in the ledger, so that a test can count them.
 """
 
 import asyncio
@@ -25,111 +25,111 @@ from acc import (
 )
 from acc.testing import ScriptedModel, call
 
-FILE, LEDGER, ORDER, *WORDS = sys.argv[1:]
+FILE, LEDGER, COMMAND, *ARGUMENTS = sys.argv[1:]
 IDS: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
 
 
-def tell(**found: Any) -> None:
-    """Report to whoever started this process."""
-    sys.stdout.write(json.dumps(found) + "\n")
+def print_line(**fields: Any) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
-def note_down(amount: int) -> None:
+def record_payment(amount: int) -> None:
     with Path(LEDGER).open("a", encoding="utf-8") as ledger:
         ledger.write(f"{amount}\n")
 
 
 @tool(confirm=True)
 async def pay(amount: int) -> str:
-    """Pay; if the process is told to hang, that never ends."""
-    note_down(amount)
-    if "hang" in WORDS:
-        tell(at="paying")
+    """Pay an amount; with the argument "hang" the call never returns."""
+    record_payment(amount)
+    if "hang" in ARGUMENTS:
+        print_line(at="paying")
         await asyncio.Event().wait()
     return f"paid {amount}"
 
 
 @tool
-def ponder() -> str:
-    """Think, for ever."""
-    tell(at="thinking")
+def block() -> str:
+    """Block the thread until the process is killed."""
+    print_line(at="blocking")
     time.sleep(600)
-    return "never"
+    return "unreachable"
 
 
-def answer(prompt: Prompt) -> str | ToolCall:
-    """Pay or think as asked, then say how that went."""
+def respond(prompt: Prompt) -> str | ToolCall:
+    """Call the tool that the message names, then return its result."""
     results = [p.result for m in prompt.messages for p in m.parts if p.result is not None]
     if results:
-        return f"it went like this: {json.dumps(results[-1].content)}"
+        return f"result: {json.dumps(results[-1].content)}"
     if "pay" in prompt.query:
         return call("pay", amount=5)
-    return call("ponder") if "ponder" in prompt.query else f"you said {prompt.query}"
+    return call("block") if "block" in prompt.query else f"you said {prompt.query}"
 
 
-class Counts(BaseAgent):
+class CountMessages(BaseAgent):
     """Counts messages in the state, with a pause between reading and writing."""
 
     async def run(self, ctx: RunContext) -> None:
-        before = ctx.state.get("count", 0)
+        count = ctx.state.get("count", 0)
         await asyncio.sleep(0.001)
-        ctx.state["count"] = before + 1
+        ctx.state["count"] = count + 1
 
 
-def shop() -> BaseAgent:
-    teller = Agent(
-        name="teller", model=ScriptedModel(answer, repeat=True), tools=[pay, ponder], memory=None
-    )
-    return SequentialAgent(name="shop", sub_agents=[Counts(name="counts"), teller])
+def make_tree() -> BaseAgent:
+    model = ScriptedModel(respond, repeat=True)
+    clerk = Agent(name="clerk", model=model, tools=[pay, block], memory=None)
+    return SequentialAgent(name="shop", sub_agents=[CountMessages(name="counter"), clerk])
 
 
-def report(result: RunResult) -> None:
-    tell(
+def print_result(result: RunResult) -> None:
+    print_line(
         status=result.status.value,
         text=result.text,
         requests=[request.id for request in result.requests],
         state=dict(result.state),
-        seqs=[event.seq for event in result.events if not event.partial],
     )
 
 
-async def say(runner: Runner) -> None:
-    for text in WORDS:
-        report(await runner.run(**IDS, message=text))
+async def send(runner: Runner) -> None:
+    for message in ARGUMENTS:
+        print_result(await runner.run(**IDS, message=message))
 
 
 async def resume(runner: Runner) -> None:
-    tell(at="ready")
+    print_line(at="ready")
     sys.stdin.readline()
-    answers = [approve(word) for word in WORDS if word != "hang"]
-    report(await runner.resume(**IDS, answers=answers))
+    answers = [approve(request_id) for request_id in ARGUMENTS if request_id != "hang"]
+    print_result(await runner.resume(**IDS, answers=answers))
 
 
 async def stream(runner: Runner) -> None:
-    async for event in runner.stream(**IDS, message=WORDS[0]):
+    async for event in runner.stream(**IDS, message=ARGUMENTS[0]):
         if not event.partial:
-            tell(seq=event.seq, kind=event.kind.value, text=event.text)
+            print_line(seq=event.seq, kind=event.kind.value, text=event.text)
 
 
-async def chat(runner: Runner) -> None:
-    """Say each word to one agent for each memory, and tell what its model was shown."""
+async def remember(runner: Runner) -> None:
+    """Send each message to one agent per memory and print the memory in its prompts."""
     for memory in ("acc", "transcript", "retrieval"):
         model = ScriptedModel(lambda prompt: f"noted: {prompt.query}", repeat=True)
         agent = Agent(name="clerk", model=model, memory=memory)
-        beside = Runner(agent, services=runner.services)
-        for word in WORDS:
-            await beside.run(user_id="ann", session_id=memory, message=word)
+        memory_runner = Runner(agent, services=runner.services)
+        for message in ARGUMENTS:
+            await memory_runner.run(user_id="ann", session_id=memory, message=message)
         for prompt in model.requests:
-            tell(memory=memory, query=prompt.query, shown=prompt.memory)
+            print_line(memory=memory, query=prompt.query, prompt_memory=prompt.memory)
+
+
+COMMANDS = {"send": send, "resume": resume, "stream": stream, "remember": remember}
 
 
 async def main() -> None:
-    runner = Runner(shop(), store=FILE)
+    runner = Runner(make_tree(), store=FILE)
     try:
-        await {"say": say, "resume": resume, "stream": stream, "chat": chat}[ORDER](runner)
+        await COMMANDS[COMMAND](runner)
     except AccError as error:
-        tell(error=error.code)
+        print_line(error=error.code)
     await runner.aclose()
 
 

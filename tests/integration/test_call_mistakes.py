@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acc.cli import run as acc
+from acc.cli import execute as acc
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from acc.bootstrap.memory import token_counter
-from acc.cli import run as acc
+from acc.cli import execute as acc
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, example_for, fail, say
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acc.cli import run as acc
+from acc.cli import execute as acc
 from acc.testing.providers import ProviderServer, fail, say
 
 # The tokenizer's package reads its vocabulary in a way that Python 3.11 warns of.

@@ -21,6 +21,7 @@ from acc.adapters.models.local import LocalModel
 from acc.adapters.models.names import parse_local_name
 from acc.bootstrap.agents import threads
 from acc.bootstrap.models import make_local_model
+from acc.bootstrap.settings import runtime_directory
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import ModelAnswer, ToolSpec
 
@@ -32,7 +33,7 @@ LONG = "Count from one to one hundred, and say something about each number."
 
 
 def local(name: str = SMALL) -> LocalModel:
-    return LocalModel(parse_local_name(name), threads=threads())
+    return LocalModel(parse_local_name(name), threads=threads(), runtime_base=runtime_directory())
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,7 +15,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from acc import Runner, RunStatus
 from acc.bootstrap.agents import load_agent
-from acc.cli import run
+from acc.cli import execute as run
 
 HERE = Path(__file__).parent
 SOURCE = str(HERE.parent.parent / "src")

@@ -153,7 +153,7 @@ def test_run_is_rejected_if_the_memory_has_no_key(tmp_path: Path, memory: str) -
     environment = {"ACC_COMPRESSOR_MODEL": "openai:gpt-5.2"} if memory == "acc" else {}
     found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment=environment)
     assert found.returncode == 2
-    assert "agent 'root': the compressor: " in found.stderr
+    assert "agent 'root': compressor: " in found.stderr
     assert "OPENAI_API_KEY" in found.stderr
     rules = acc(
         "run", "desk:root", "Hello.", cwd=tmp_path, environment={"ACC_COMPRESSOR_MODEL": "rules"}
@@ -170,5 +170,5 @@ def test_run_reports_a_memory_that_was_written_by_rules(
     (tmp_path / "desk.py").write_text(code)
     found = acc("run", "desk:root", "Hello.", cwd=tmp_path, environment={})
     assert found.returncode == 0
-    assert "root: rules wrote the memory, not its model: " in found.stderr
+    assert "root: rules compressed the memory instead of the model: " in found.stderr
     assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in found.stderr

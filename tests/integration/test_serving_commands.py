@@ -14,7 +14,7 @@ from acc import Agent
 from acc.adapters.auth.card_signatures import new_key
 from acc.adapters.auth.tokens import StaticTokens
 from acc.bootstrap.a2a import ServeOptions, make_server
-from acc.cli import run
+from acc.cli import execute as run
 from acc.testing import ScriptedModel
 
 

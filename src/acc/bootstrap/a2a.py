@@ -149,7 +149,9 @@ def make_task_store(
     store: str | Path, sessions: Any, clock: ClockPort, app_name: str
 ) -> TaskStorePort:
     """Return where tasks are kept: beside the sessions."""
-    if store in ("memory", ":memory:"):
+    from acc.adapters.storage.location import parse_location
+
+    if parse_location(store) is None:
         from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
 
         return InMemoryTaskStore(clock=clock, app_name=app_name)

@@ -1,49 +1,48 @@
-"""What a run of agents is made of: stores, models, memories, threads, clock."""
+"""Construction of runners and of the services that a run uses."""
 
-import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from acc.application.agents.base import BaseAgent
+from acc.application.agents.validation import validate_names
 from acc.application.runtime.agent_memory import MemoryCache
 from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
-from acc.application.tools.tool import Tool
 from acc.bootstrap.mcp import LazyMcpConnections
-from acc.bootstrap.memory import RULES, compressor_of, is_memory, make_memory, token_counter
+from acc.bootstrap.memory import RULES, compressor_name, is_memory_name, make_memory, token_counter
 from acc.bootstrap.models import (
     check_cache,
     check_model_name,
     check_model_ready,
     make_model,
-    model_cache,
 )
-from acc.domain.errors import AccError, InvalidInput, InvalidTree
+from acc.bootstrap.settings import model_cache
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, RemoteEndpoint
 from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.model_ports import LanguageModelPort
-from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
+from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.ports.outbound.system_ports import ClockPort, IdsPort, ThreadsPort
 
 if TYPE_CHECKING:
     from acc.ports.outbound.memory_ports import MemoryPort
 
-
-MEMORIES = ("transcript", "retrieval", "acc")
+GraphFormat = Literal["mermaid", "svg"]
+#: The memories of agents; "oracle" exists only in evaluations.
+AGENT_MEMORIES = ("transcript", "retrieval", "acc")
 
 
 class Runner(SessionRunner):
-    """Runs a tree of agents for the sessions of an application.
+    """Runs an agent tree for the sessions of an application.
 
-    `store` says where sessions live: "memory", the path of a SQLite file, or a pair of stores of
-    your own for sessions and artifacts. `models` answer to names of your choosing, beside
-    "embedded" and those of providers, such as "openai:gpt-5.2".
+    `store` is "memory", the path of a SQLite file, or a pair of your own stores for sessions and
+    artifacts. `models` defines model names in addition to "embedded" and those of providers, such
+    as "openai:gpt-5.2".
     """
 
     def __init__(
@@ -53,11 +52,12 @@ class Runner(SessionRunner):
         app_name: str = "app",
         store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
         config: RunConfig | None = None,
-        models: dict[str, LanguageModelPort] | None = None,
+        models: Mapping[str, LanguageModelPort] | None = None,
         services: Services | None = None,
     ) -> None:
         if services is None and isinstance(agent, BaseAgent):
-            _check_choices(agent, models or {})
+            names = _Names(validate=check_model_name)
+            validate_names(agent, names, own_models=models or {})
         super().__init__(
             agent,
             app_name=app_name,
@@ -66,100 +66,72 @@ class Runner(SessionRunner):
         )
 
 
-def _check_choices(agent: BaseAgent, models: Mapping[str, LanguageModelPort]) -> None:
-    """Refuse names of models and memories that nobody answers to, before a run needs them."""
-    for found in agent.walk_all():
-        model, memory = getattr(found, "model", None), getattr(found, "memory", None)
-        if isinstance(model, str) and model not in models:
-            try:
-                check_model_name(model)
-            except InvalidInput as error:
-                raise InvalidInput(f"agent {found.name!r}: {error}") from None
-        if isinstance(memory, str):
-            _check_memory(found.name, memory, models)
+def check_models(agent: BaseAgent, *, accept_cached: bool = False) -> None:
+    """Raise InvalidInput if a model of the tree has an unknown name, no key or no library.
 
-
-def _check_memory(agent: str, memory: str, models: Mapping[str, LanguageModelPort]) -> None:
-    if memory == "oracle" or not is_memory(memory):
-        raise InvalidInput(f"agent {agent!r}: {_unknown_memory(memory)}")
-    if memory.partition(":")[0] != "acc":
-        return
-    compressor = compressor_of(memory)
-    if compressor not in models:
-        try:
-            _check_compressor(compressor, check_model_name)
-        except InvalidInput as error:
-            raise InvalidInput(f"agent {agent!r}: {error}") from None
-
-
-def check_models(agent: BaseAgent, *, kept_may_do: bool = False) -> None:
-    """Refuse a tree with a model that could not be asked: no such name, no key, no library.
-
-    Compressors' models are looked at too. With `kept_may_do` neither key nor library is wanted
-    where answers are kept on disk.
+    With `accept_cached`, only names are checked if model responses are cached on disk.
     """
     cache = model_cache()
     if cache is not None:
         check_cache(cache)
-    check = check_model_name if cache is not None and kept_may_do else check_model_ready
-    for found in agent.walk_all():
-        model, memory = getattr(found, "model", None), getattr(found, "memory", None)
-        try:
-            if isinstance(model, str) and model:
-                check(model)
-            if isinstance(memory, str) and memory.partition(":")[0] == "acc":
-                _check_compressor(compressor_of(memory), check)
-        except InvalidInput as error:
-            raise InvalidInput(f"agent {found.name!r}: {error}") from None
+    only_names = cache is not None and accept_cached
+    validate_names(agent, _Names(validate=check_model_name if only_names else check_model_ready))
 
 
-def _check_compressor(name: str, check: Callable[[str], None]) -> None:
-    try:
-        if name != RULES:
-            check(name)
-    except InvalidInput as error:
-        raise InvalidInput(f"the compressor: {error}") from None
+class _ValidateModel(Protocol):
+    def __call__(self, name: str, /) -> None: ...
 
 
-def _unknown_memory(name: str) -> str:
-    return f"no memory {name!r}: choose one of {', '.join(MEMORIES)}, or acc:MODEL"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """Implements NameValidator with the models and memories of acc."""
+
+    validate: _ValidateModel
+
+    def validate_model(self, name: str) -> None:
+        self.validate(name)
+
+    def compressor_model(self, memory: str) -> str:
+        _check_agent_memory(memory)
+        compressor = compressor_name(memory) if memory.partition(":")[0] == "acc" else RULES
+        return "" if compressor == RULES else compressor
 
 
 def make_services(
     *,
     store: "str | Path | tuple[SessionStorePort, ArtifactStorePort]" = "memory",
-    models: dict[str, LanguageModelPort] | None = None,
+    models: Mapping[str, LanguageModelPort] | None = None,
     clock: ClockPort | None = None,
     ids: IdsPort | None = None,
     allow: Sequence[str] = (),
 ) -> Services:
-    """Return the ports that a run may use; what is not given is ours.
+    """Return the services of a run; arguments replace the default ones.
 
-    `allow` lists hosts and networks where remote agents, files and MCP servers may be although they
+    `allow` lists hosts and networks that remote agents, files and MCP servers may use although they
     are not public.
     """
     from acc.adapters.system.clock import RandomIds, SystemClock
 
     clock = clock or SystemClock()
     sessions, artifacts = store if isinstance(store, tuple) else make_stores(store, clock)
-    named = dict(models or {})
+    own_models = dict(models or {})
+    remote_agents = _RemoteAgents(tuple(allow))
     services = Services(
         sessions=sessions,
         artifacts=artifacts,
-        models=lambda name: named[name] if name in named else make_model(name),
-        memories=make_conversation_memory,
+        models=lambda name: own_models[name] if name in own_models else make_model(name),
+        # The model of a compressor is one of the services, so that sessions share its connections.
+        memories=lambda name: make_conversation_memory(name, models=services.model),
         tokens=token_counter,
         threads=threads(),
         clock=clock,
         ids=ids or RandomIds(),
         shelf=MemoryCache(),
-        remote=_remotes(tuple(allow)),
-        fetch=_files(tuple(allow)),
+        remote=remote_agents.get,
+        fetch=remote_agents.download,
         mcp=LazyMcpConnections(allow),
         schemas=_LazySchemaValidator(),
     )
-    # A compressor's model is one of the run's, so that sessions share its connections.
-    services.memories = partial(make_conversation_memory, models=services.model)
     return services
 
 
@@ -173,45 +145,38 @@ class _LazySchemaValidator:
         return JsonSchemaValidator().schema_error(schema, value)
 
 
-def _remotes(allow: tuple[str, ...]) -> Callable[[RemoteEndpoint], RemoteAgentPort]:
-    """Return what makes the client of an address, once, so that its card is kept."""
-    known: dict[RemoteEndpoint, RemoteAgentPort] = {}
+class _RemoteAgents:
+    """Constructs one client per remote agent, which caches the agent's card."""
 
-    def remote(address: RemoteEndpoint) -> RemoteAgentPort:
-        if address not in known:
-            from acc.bootstrap.a2a_client import make_remote
+    def __init__(self, allow: tuple[str, ...]) -> None:
+        self._allow = allow
+        self._clients: dict[RemoteEndpoint, RemoteAgentPort] = {}
 
-            known[address] = make_remote(address, allow=allow)
-        return known[address]
+    def get(self, endpoint: RemoteEndpoint) -> RemoteAgentPort:
+        from acc.bootstrap.a2a_client import make_remote
 
-    return remote
+        if endpoint not in self._clients:
+            self._clients[endpoint] = make_remote(endpoint, allow=self._allow)
+        return self._clients[endpoint]
 
-
-def _files(allow: tuple[str, ...]) -> FetchFile:
-    """Return what fetches files, through the guarded HTTP client that remote agents use."""
-
-    async def fetch(url: str, terms: DownloadLimits) -> Part:
+    async def download(self, url: str, limits: DownloadLimits) -> Part:
         from acc.bootstrap.a2a_client import fetch_guarded
 
-        return await fetch_guarded(url, terms, allow=allow)
-
-    return fetch
+        return await fetch_guarded(url, limits, allow=self._allow)
 
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:
     """Return stores in memory, or in the SQLite file at a path."""
-    if not isinstance(store, str | os.PathLike):
-        raise InvalidInput(
-            f'store is "memory", the path of a SQLite file, or a pair of stores, not {store!r}'
-        )
-    if store in ("memory", ":memory:"):
+    from acc.adapters.storage.location import parse_location
+
+    path = parse_location(store)
+    if path is None:
         from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 
         files = InMemoryArtifactStore()
         return InMemorySessionStore(clock=clock, artifacts=files), files
     from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 
-    path = Path(os.fspath(store).removeprefix("sqlite:///").removeprefix("sqlite:"))
     sessions = SqliteSessionStore(path, clock=clock)
     return sessions, SqliteArtifactStore(sessions.database)
 
@@ -224,97 +189,49 @@ def make_conversation_memory(
     compressor: str = "",
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> "MemoryPort":
-    """Return a memory for an agent by its name."""
-    if name == "oracle" or not is_memory(name):
-        raise InvalidInput(_unknown_memory(name))
+    """Return the memory of an agent by its name."""
+    _check_agent_memory(name)
     return make_memory(name, window=window, budget=budget, compressor=compressor, models=models)
+
+
+def _check_agent_memory(name: str) -> None:
+    if name == "oracle" or not is_memory_name(name):
+        raise InvalidInput(
+            f"unknown memory {name!r}: choose one of {', '.join(AGENT_MEMORIES)}, or acc:MODEL"
+        )
 
 
 @lru_cache(maxsize=1)
 def threads() -> ThreadsPort:
-    """Return the process's threads for functions that block."""
+    """Return the threads of this process for blocking functions."""
     from acc.adapters.system.threads import DaemonThreads
 
     return DaemonThreads()
 
 
 def load_agent(reference: str) -> BaseAgent:
-    """Return the agent that `MODULE:NAME` names; a function or class is called to make it."""
-    from acc.adapters.system.object_loader import load_object
+    """Return the agent that `MODULE:AGENT` or `FILE.py:AGENT` refers to."""
+    from acc.adapters.system import agent_loader
 
-    found: Any = load_object(reference)
-    if isinstance(found, Tool):
-        raise InvalidInput(f"{reference} is a tool, not an agent; an agent may have it in tools")
-    if not isinstance(found, BaseAgent) and callable(found):
-        _check_takes_nothing(reference, found)
-        found = found()
-    if not isinstance(found, BaseAgent):
-        raise InvalidInput(f"{reference} is a {type(found).__name__}, not an agent of acc")
-    return found
+    return agent_loader.load_agent(reference)
 
 
-def _check_takes_nothing(reference: str, maker: Callable[..., Any]) -> None:
-    try:
-        inspect.signature(maker).bind()
-    except TypeError as error:
-        raise InvalidInput(
-            f"{reference} cannot be called to make an agent: {error}; name an agent, or a function "
-            "that makes one and takes no arguments"
-        ) from None
-    except ValueError:  # a class or function of another language, which cannot be asked
-        return
-
-
-FORMATS = ("mermaid", "svg")
-
-
-def load_tree(reference: str) -> BaseAgent:
-    """Return the agent that `MODULE:AGENT` or `FILE.py:AGENT` names.
-
-    Whatever goes wrong in the module is told in one line, with its place.
-    """
-    module, colon, name = reference.rpartition(":")
-    if not colon or not module or not name:
-        raise InvalidInput(
-            f"{reference!r} names no agent: write MODULE:AGENT, as in shop.agents:root, or "
-            "FILE.py:AGENT"
-        )
-    if module.endswith(".py"):
-        module = _importable(Path(module))
-    try:
-        agent = load_agent(f"{module}:{name}")
-    except InvalidTree as error:
-        raise InvalidTree(f"{reference} cannot be built: {error}") from error
-    except AccError as error:
-        raise InvalidInput(f"{error}{_agents_in(module)}") from error
-    except Exception as error:
-        from acc.adapters.system.object_loader import describe_import_error
-
-        raise InvalidInput(f"cannot load {reference}: {describe_import_error(error)}") from error
-    return agent
-
-
-def _importable(path: Path) -> str:
-    if not path.is_file():
-        raise InvalidInput(f"there is no file {path}")
-    folder = str(path.parent.resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return path.stem
-
-
-def _agents_in(module: str) -> str:
-    loaded = sys.modules.get(module)
-    found = [n for n, v in vars(loaded).items() if isinstance(v, BaseAgent)] if loaded else []
-    return f"; the agents in it are {', '.join(found)}" if found else ""
-
-
-def draw_tree(agent: BaseAgent, form: str) -> str:
-    """Return a drawing of a tree as Mermaid text or as SVG."""
-    if form == "svg":
+def draw_graph(agent: BaseAgent, graph_format: GraphFormat) -> str:
+    """Return an agent tree as Mermaid text or as SVG."""
+    if graph_format == "svg":
         from acc.adapters.diagrams.svg import svg
 
         return svg(agent)
     from acc.adapters.diagrams.graph import mermaid
 
     return mermaid(agent)
+
+
+def log_runs(stream: TextIO) -> None:
+    """Write the log of runs to a stream as JSON lines."""
+    from acc.adapters.system.logs import log_runs_to
+
+    log_runs_to(stream)
+
+
+load_tree = load_agent

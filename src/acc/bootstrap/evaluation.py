@@ -361,7 +361,7 @@ def evaluation_sources() -> EvaluationSources:
 def make_planner(configuration: EvaluationConfig) -> "EvaluationPlanner":
     """Return the planner of an evaluation."""
     from acc.adapters.evaluation.judge_prompts import prompt_sizes
-    from acc.adapters.memory.model_compressor import instruction_of
+    from acc.adapters.memory.model_compressor import compressor_instruction
     from acc.application.evaluation.plan import EvaluationPlanner
     from acc.domain.ccs import json_schema
 
@@ -373,7 +373,7 @@ def make_planner(configuration: EvaluationConfig) -> "EvaluationPlanner":
         sizes=prompt_sizes(
             tokens,
             instruction=AGENT_INSTRUCTION,
-            compressor=(instruction_of(configuration.budget), json_schema()),
+            compressor=(compressor_instruction(configuration.budget), json_schema()),
             window=configuration.window,
             budget=configuration.budget,
         ),

@@ -1,4 +1,4 @@
-"""The parts that everything is made of: version, token counter, models and memories."""
+"""Construct memories, their compressors and embedders, and the token counter."""
 
 import os
 from collections.abc import Callable
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 MEMORIES = ("transcript", "retrieval", "acc", "oracle")
-#: The compressor that needs no model.
+#: Name of the rule-based compressor.
 RULES = "rules"
-#: The variable that names the model of the memory `acc`, where nothing else does.
+#: Environment variable with the default compressor of the memory `acc`.
 COMPRESSOR_VARIABLE = "ACC_COMPRESSOR_MODEL"
 
 
 def version() -> str:
     """Return the installed version."""
-    from importlib.metadata import version as installed
+    from importlib.metadata import version as distribution_version
 
-    return installed("acc-agents")
+    return distribution_version("acc-agents")
 
 
 @lru_cache(maxsize=1)
 def token_counter() -> TokenCounterPort:
-    """Return the process's token counter; its vocabulary takes a while to load."""
+    """Return the token counter of the process; the first call loads its vocabulary."""
     from acc.adapters.models.tokens import BpeTokenCounter
 
     return BpeTokenCounter()
 
 
-class LateTokenCounter:
-    """Counts as the process's token counter does, and loads its vocabulary at the first count."""
+class LazyTokenCounter:
+    """Token counter that loads its vocabulary at the first count."""
 
     def count(self, text: str) -> int:
-        """Return how many tokens `text` has."""
+        """Return the number of tokens of `text`."""
         return token_counter().count(text)
 
 
@@ -53,30 +53,31 @@ def acc_memory(
 ) -> "AccMemory":
     """Return an ACC memory.
 
-    `embeddings` lets recall go by meaning too: none, static, PROVIDER:MODEL such as
-    openai:text-embedding-3-small, or an embedder of your own. `compressor` says who writes the
-    state: the rules, or a model, by its name or as it is. What is named is opened for this memory,
-    and closed by its `aclose`; a memory that a runner has made shares what its others have.
+    `embeddings` adds semantic recall: none, static, PROVIDER:MODEL such as
+    openai:text-embedding-3-small, or an embedder object. `compressor` writes the state: rules, the
+    name of a model, or a model object. Models and embedders given by name are opened for this
+    memory and closed by its `aclose`; memories that a runner creates share them.
     """
     from acc.adapters.memory.qualifier import RuleQualifier
     from acc.application.memory.acc import AccMemory
 
     embedder, model = _embedder(embeddings), _compressor_model(compressor)
-    memory = AccMemory(
+    resources: list[object] = []
+    if _run_services() is None:
+        named = ((embeddings, embedder), (compressor, model))
+        resources = [item for choice, item in named if isinstance(choice, str) and item]
+    return AccMemory(
         evidence=_evidence(embedder),
         qualifier=RuleQualifier(),
         compressor=_compressor(model, budget),
         tokens=token_counter(),
         budget=budget,
+        owned_resources=resources,
     )
-    if _sharing() is None:
-        named = ((embeddings, embedder), (compressor, model))
-        memory.opened += [thing for choice, thing in named if isinstance(choice, str) and thing]
-    return memory
 
 
-def _sharing() -> "Services | None":
-    """Return the services of the run that a memory is made for, if it is."""
+def _run_services() -> "Services | None":
+    """Return the services of the run that the memory is created for, or None."""
     from acc.application.runtime.run import making_for
 
     return making_for.get()
@@ -86,11 +87,11 @@ def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:
     if choice == "none":
         return None
     if isinstance(choice, str):
-        services = _sharing()
+        services = _run_services()
         return services.embedder(choice, _named_embedder) if services else _named_embedder(choice)
     if isinstance(choice, type) or not callable(getattr(choice, "embed", None)):
         raise InvalidInput(
-            f"embeddings={choice!r}: a name is wanted, or an object with `async embed(texts)`"
+            f"embeddings must be a name or an object with `async embed(texts)`, got {choice!r}"
         )
     return choice
 
@@ -106,7 +107,7 @@ def _evidence(embedder: EmbedderPort | None) -> EvidenceStorePort:
 
 
 def make_embedder(name: str) -> EmbedderPort | None:
-    """Return an embedder by its name: static, PROVIDER:MODEL, or none for none."""
+    """Return the embedder static or PROVIDER:MODEL, or None for none."""
     return None if name == "none" else _named_embedder(name)
 
 
@@ -118,10 +119,14 @@ def _named_embedder(name: str) -> EmbedderPort:
     from importlib.util import find_spec
 
     if find_spec("httpx2") is None:
-        raise InvalidInput(f"embeddings {name!r} need httpx2: pip install 'acc-agents[models]'")
+        raise InvalidInput(
+            f"embeddings {name!r} require httpx2; run: pip install 'acc-agents[models]'"
+        )
     from acc.adapters.models.embeddings import HostedEmbedder, parse_embeddings_name
+    from acc.bootstrap.settings import read_variable
 
-    return HostedEmbedder(parse_embeddings_name(name))
+    embeddings = parse_embeddings_name(name, read_variable=read_variable)
+    return HostedEmbedder(embeddings, read_variable=read_variable)
 
 
 def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | None:
@@ -129,7 +134,7 @@ def _compressor_model(choice: str | LanguageModelPort) -> LanguageModelPort | No
         return None
     if not isinstance(choice, str):
         return choice
-    services = _sharing()
+    services = _run_services()
     if services is not None:
         return services.model(choice)
     from acc.bootstrap.models import make_model
@@ -147,23 +152,23 @@ def _compressor(model: LanguageModelPort | None, budget: int) -> CompressorPort:
     return ModelCompressor(model, RuleCompressor(), tokens=token_counter(), budget=budget)
 
 
-def compressor_of(kind: str, default: str = "") -> str:
-    """Return who writes the state of the memory `acc` or `acc:MODEL`: "rules", or a model's name.
+def compressor_name(kind: str, default: str = "") -> str:
+    """Return the compressor of `acc` or `acc:MODEL`: "rules" or a model name.
 
-    What the memory's name does not say is said by `default`, or else by the environment.
+    Without a model in the name it is `default`, or else the one that the environment names.
     """
     named = kind.partition(":")[2].strip()
     return named or default or os.environ.get(COMPRESSOR_VARIABLE, "").strip() or RULES
 
 
-def is_memory(kind: str) -> bool:
-    """Tell whether a memory answers to a name; whether its model does is another question."""
+def is_memory_name(kind: str) -> bool:
+    """Return True if a name is the name of a memory; its model is not checked."""
     return kind in MEMORIES or (kind.startswith("acc:") and bool(kind.partition(":")[2].strip()))
 
 
 @lru_cache(maxsize=1)
 def _transcript_memory() -> "type[TranscriptMemory]":
-    """Return the memory that every agent has if it asks for no other; each session makes one."""
+    """Return the class of the default memory, cached for each session."""
     from acc.application.memory.baselines import TranscriptMemory
 
     return TranscriptMemory
@@ -177,23 +182,25 @@ def make_memory(
     compressor: str = "",
     models: Callable[[str], LanguageModelPort] | None = None,
 ) -> MemoryPort:
-    """Return a memory by its name: transcript, retrieval, acc, acc:MODEL or oracle.
+    """Return the memory transcript, retrieval, acc, acc:MODEL or oracle.
 
-    `compressor` is who writes the state of a plain `acc`; without it ACC_COMPRESSOR_MODEL is.
-    `models` turns the names of models into models.
+    `compressor` is the compressor of a plain `acc`; the default is ACC_COMPRESSOR_MODEL. `models`
+    returns the model of a name.
     """
     if kind == "transcript":
-        return _transcript_memory()(tokens=LateTokenCounter(), window=window)
+        return _transcript_memory()(tokens=LazyTokenCounter(), window=window)
     from acc.adapters.memory.bm25 import Bm25EvidenceStore
     from acc.application.memory.baselines import OracleMemory, RetrievalMemory
 
     if kind == "retrieval":
         return RetrievalMemory(evidence=Bm25EvidenceStore(), tokens=token_counter())
     if kind == "acc" or kind.startswith("acc:"):
-        named = compressor_of(kind, compressor)
+        named = compressor_name(kind, compressor)
         if models is None or named == RULES:
             return acc_memory(budget=budget, compressor=named)
         return acc_memory(budget=budget, compressor=models(named))
     if kind == "oracle":
         return OracleMemory(tokens=token_counter())
-    raise InvalidInput(f"no memory {kind!r}: choose one of {', '.join(MEMORIES)}, or acc:MODEL")
+    raise InvalidInput(
+        f"unknown memory {kind!r}; expected one of {', '.join(MEMORIES)}, or acc:MODEL"
+    )

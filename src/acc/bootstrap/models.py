@@ -1,6 +1,5 @@
 """Models by name. Client libraries are imported with the first request."""
 
-import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -17,6 +16,12 @@ from acc.adapters.models.names import (
     parse_model_name,
     split_alternatives,
 )
+from acc.bootstrap.settings import (
+    REFERENCE_PREFIX,
+    model_cache,
+    read_variable,
+    runtime_directory,
+)
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
@@ -27,16 +32,6 @@ if TYPE_CHECKING:
     from acc.adapters.models.wrappers import RateLimiter
 
 MODELS = ("embedded", "local")
-#: The variable that names the model of agents if a command does not.
-AGENT_VARIABLE = "ACC_AGENT_MODEL"
-#: The variable that names the folder of the answer cache.
-CACHE_VARIABLE = "ACC_MODEL_CACHE"
-_BY_VARIABLE = "env:"
-
-
-def agent_model() -> str:
-    """Return the name of the model that the environment chooses for agents."""
-    return os.environ.get(AGENT_VARIABLE, "").strip() or "embedded"
 
 
 def unknown_model(name: str) -> str:
@@ -69,7 +64,7 @@ def check_model_ready(name: str) -> None:
             make_local_model(one)
         elif one not in MODELS:
             model_name = _parse(one)
-            model_name.key()
+            model_name.key(read_variable)
             _check_installed(model_name)
 
 
@@ -172,11 +167,11 @@ def names_of(name: str) -> tuple[str, ...]:
     """Return the models that a name means: alternatives, and the value of a variable."""
     found: list[str] = []
     for one in split_alternatives(name):
-        if not one.startswith(_BY_VARIABLE):
+        if not one.startswith(REFERENCE_PREFIX):
             found.append(one)
             continue
-        variable = one.removeprefix(_BY_VARIABLE)
-        value = os.environ.get(variable, "").strip()
+        variable = one.removeprefix(REFERENCE_PREFIX)
+        value = read_variable(variable)
         if not value:
             raise InvalidInput(f"{one}: the environment variable {variable} is not set to a model")
         found += split_alternatives(value)
@@ -188,7 +183,7 @@ def names_of(name: str) -> tuple[str, ...]:
 def _parse(name: str, **settings: Any) -> ModelName:
     if not is_provider_name(name):
         raise InvalidInput(unknown_model(name))
-    return parse_model_name(name, **settings)
+    return parse_model_name(name, read_variable=read_variable, **settings)
 
 
 def plain_name(name: str) -> str:
@@ -273,13 +268,13 @@ def _check_installed(name: ModelName) -> None:
 
 def _hosted_model(name: ModelName) -> LanguageModelPort:
     """Return a provider's model with its rate limits and retries."""
-    name.key()
+    key = name.key(read_variable)
     _check_installed(name)
     from acc.adapters.models.provider import PydanticAiModel
     from acc.adapters.models.retry import RetryingModel
     from acc.adapters.models.wrappers import LimitedModel
 
-    model: LanguageModelPort = PydanticAiModel(name)
+    model: LanguageModelPort = PydanticAiModel(name, key=key, url=name.address(read_variable))
     limiter = _limiter(name)
     if limiter is not None:
         model = LimitedModel(model, limiter)
@@ -311,7 +306,7 @@ def make_local_model(name: str) -> LanguageModelPort:
     from acc.adapters.models.local import LocalModel
     from acc.bootstrap.agents import threads
 
-    return LocalModel(local, threads=threads())
+    return LocalModel(local, threads=threads(), runtime_base=runtime_directory())
 
 
 def check_cache(folder: Path) -> None:
@@ -319,9 +314,3 @@ def check_cache(folder: Path) -> None:
     from acc.adapters.models.cache import check_folder
 
     check_folder(folder)
-
-
-def model_cache() -> Path | None:
-    """Return the folder of the answer cache that the environment names."""
-    folder = os.environ.get(CACHE_VARIABLE, "").strip()
-    return Path(folder) if folder else None

@@ -1,8 +1,8 @@
-"""The command line: parses, calls, prints.
+"""The command line: parses arguments, calls use cases, prints results.
 
-Exit status: 0; 1 where a gate fails, an episode or a run ends in an error, or a check finds a
-problem; 2 for bad use; 3 where a run waits for a person; 4 where an evaluation has spent what it
-may; 130 on Ctrl-C, for an evaluation on SIGTERM too.
+Exit status: 0 for success; 1 if a gate or check fails or a run ends in an error; 2 for invalid
+usage; 3 if a run waits for input; 4 if an evaluation reached its cost limit; 130 after Ctrl-C, for
+an evaluation also after SIGTERM.
 """
 
 import sys
@@ -11,46 +11,58 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from acc.bootstrap.memory import version
-from acc.cli import agents, call, card, chat, doctor, scenarios, serve, tokens
-from acc.cli import eval as evaluate
-from acc.cli.judge import app as judge_app
+from acc.cli import eval as eval_commands
+from acc.cli import judge, scenarios, tokens
+from acc.cli.call import call
+from acc.cli.card import card
+from acc.cli.chat import chat
+from acc.cli.check import check
+from acc.cli.doctor import doctor
+from acc.cli.graph import graph
 from acc.cli.output import print_error
+from acc.cli.run import run
+from acc.cli.serve import mcp, serve
 from acc.domain.errors import AccError, InvalidInput, RunMismatch
+
+_USAGE_ERRORS = (InvalidInput, RunMismatch)
+
+_EVALUATE = "Evaluate agents"
+_BUILD = "Build agents"
+_CONNECT = "Connect agents"
 
 app = App(
     name="acc",
-    help="Evaluate agents over long conversations, and build ones whose memory stays bounded.",
-    version=version,
-    help_epilogue="Start with: acc eval. With an agent of your own: acc check MODULE:AGENT, then "
-    "acc chat MODULE:AGENT",
-)
-app.command(evaluate.run, name="eval")
-app.command(evaluate.report)
-app.command(evaluate.compare)
-app.command(scenarios.app)
-app.command(judge_app)
-app.command(agents.run)
-app.command(chat.chat)
-app.command(agents.graph)
-app.command(agents.check)
-app.command(serve.serve)
-app.command(serve.mcp)
-app.command(tokens.app)
-app.command(call.call)
-app.command(card.card)
-app.command(doctor.doctor)
-app.register_install_completion_command()
+    help="""Evaluate, build and connect agents whose memory stays bounded.
 
-_BAD_USE = (InvalidInput, RunMismatch)
+Start with: acc eval. With your own agent: acc check MODULE:AGENT, then acc chat MODULE:AGENT
+""",
+    version=version,
+)
+app.command(eval_commands.run, name="eval", group=_EVALUATE)
+app.command(eval_commands.report, group=_EVALUATE)
+app.command(eval_commands.compare, group=_EVALUATE)
+app.command(scenarios.app)
+app.command(judge.app)
+app.command(run, group=_BUILD)
+app.command(chat, group=_BUILD)
+app.command(graph, group=_BUILD)
+app.command(check, group=_BUILD)
+app.command(serve, group=_CONNECT)
+app.command(mcp, group=_CONNECT)
+app.command(tokens.app)
+app.command(call, group=_CONNECT)
+app.command(card, group=_CONNECT)
+app.command(doctor, group=_CONNECT)
+app.register_install_completion_command()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit status."""
-    sys.exit(run(arguments))
+    """Execute a command and exit with its status."""
+    sys.exit(execute(arguments))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
+def execute(arguments: Sequence[str] | None = None) -> int:
+    """Execute a command and return its exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         status = app(words, exit_on_error=False, result_action="return_value")
@@ -58,7 +70,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     except AccError as error:
         print_error(f"error: {error}")
-        return 2 if isinstance(error, _BAD_USE) else 1
+        return 2 if isinstance(error, _USAGE_ERRORS) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -1,92 +1,103 @@
-"""Asking the person at the terminal, and telling how to answer from elsewhere."""
+"""Answers to input requests: asked at the terminal, or given by a later command."""
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 from rich.console import Console
 
-from acc.cli.event_view import show_request, shown
+from acc.cli.event_view import safe_text, show_request
 from acc.domain.errors import InvalidInput, NothingPending
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny
 
 try:
     import readline
-except ImportError:  # Windows has none; lines can still be typed
+except ImportError:  # not available on Windows, where lines can be typed but not edited
     readline = None  # type: ignore[assignment]
 
-#: Returns a line that a person typed, given the prompt and what to begin with.
-Ask = Callable[[str, str], str]
+
+def is_interactive(output: TextIO) -> bool:
+    """Return True if a person can be asked at a terminal."""
+    return sys.stdin.isatty() and output.isatty()
 
 
-def typed(prompt: str, begin: str = "") -> str:
-    """Return a line from the terminal, or from a pipe without showing a prompt.
+def prompt_answers(console: Console, requests: Sequence[InputRequest]) -> list[InputAnswer]:
+    """Ask for an answer to each request; postponed requests have none."""
+    answers: list[InputAnswer] = []
+    for request in requests:
+        try:
+            answer = prompt_answer(console, request)
+        except (EOFError, KeyboardInterrupt):
+            console.print()
+            break
+        if answer is not None:
+            answers.append(answer)
+    return answers
 
-    Raises EOFError where the input has ended.
+
+def read_line(prompt: str, initial: str = "") -> str:
+    """Return a line from the terminal, or from a pipe without a prompt.
+
+    Raises EOFError at the end of the input.
     """
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         if not line:
             raise EOFError
         return line.rstrip("\r\n")
-    # Lines can be edited only where Python finds its own terminal at both ends.
+    # Python enables line editing only if both stdin and sys.stdout are its own terminal streams.
     with redirect_stdout(sys.__stdout__):
-        if readline is None or not begin:
+        if readline is None or not initial:
             return input(prompt)
-        readline.set_startup_hook(lambda: readline.insert_text(begin))
+        readline.set_startup_hook(lambda: readline.insert_text(initial))
         try:
             return input(prompt)
         finally:
             readline.set_startup_hook(None)
 
 
-def answer_to(console: Console, request: InputRequest, ask: Ask = typed) -> InputAnswer | None:
-    """Return what a person decides about a request, or None to leave it for later."""
+def prompt_answer(console: Console, request: InputRequest) -> InputAnswer | None:
+    """Ask for the answer to a request; return None to postpone it."""
     show_request(console, request)
     if request.kind is RequestKind.CONFIRMATION:
-        return _confirmation(console, request, ask)
+        return _prompt_confirmation(console, request)
     while True:
-        said = ask("  answer (empty: later) › ", "")
-        if not said.strip():
+        line = read_line("  answer (empty: later) › ")
+        if not line.strip():
             return None
         try:
-            return approve(request.id, value=value_for(request, said))
+            return approve(request.id, value=parse_value(request, line))
         except InvalidInput as error:
-            console.print(shown(f"  {error}", "red"))
+            console.print(safe_text(f"  {error}", "red"))
 
 
-def _confirmation(console: Console, request: InputRequest, ask: Ask) -> InputAnswer | None:
+def _prompt_confirmation(console: Console, request: InputRequest) -> InputAnswer | None:
     editable = bool(request.tool)
     choices = "[a]pprove, [d]eny, [e]dit, [l]ater" if editable else "[a]pprove, [d]eny, [l]ater"
     while True:
-        said, _, rest = ask(f"  {choices} › ", "").strip().partition(" ")
-        match said.casefold():
+        choice, _, rest = read_line(f"  {choices} › ").strip().partition(" ")
+        match choice.casefold():
             case "a" | "approve" | "y" | "yes" | "はい" | "承認":
                 return approve(request.id)
             case "d" | "deny" | "n" | "no" | "いいえ" | "却下" | "拒否":
-                return deny(request.id, rest or ask("  reason (may be empty) › ", ""))
+                return deny(request.id, rest or read_line("  reason (optional) › "))
             case "e" | "edit" | "編集" if editable:
-                edited = rest or ask("  arguments › ", encoded(request.arguments))
+                edited = rest or read_line("  arguments › ", to_json(request.arguments))
                 try:
-                    return approve(request.id, arguments=arguments_of(edited))
+                    return approve(request.id, arguments=parse_arguments(edited))
                 except InvalidInput as error:
-                    console.print(shown(f"  {error}", "red"))
+                    console.print(safe_text(f"  {error}", "red"))
             case "l" | "later" | "後で":
                 return None
             case _:
-                console.print(shown(f"  type one of: {choices}", "dim"))
+                console.print(safe_text(f"  type one of: {choices}", "dim"))
 
 
-def encoded(value: object) -> str:
-    """Return plain data as JSON text."""
-    return msgspec.json.encode(value).decode()
-
-
-def arguments_of(text: str) -> Mapping[str, Any]:
-    """Return arguments that were written as a JSON object."""
+def parse_arguments(text: str) -> Mapping[str, Any]:
+    """Return tool arguments from a JSON object."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -95,8 +106,8 @@ def arguments_of(text: str) -> Mapping[str, Any]:
         ) from None
 
 
-def value_for(request: InputRequest, text: str) -> Any:
-    """Return an answer in the form that is asked for: JSON if there is a schema, else text."""
+def parse_value(request: InputRequest, text: str) -> Any:
+    """Return the value of an answer: text, or JSON if the request has another schema."""
     if request.kind is RequestKind.INPUT and request.schema.get("type", "string") == "string":
         return text
     try:
@@ -107,23 +118,31 @@ def value_for(request: InputRequest, text: str) -> Any:
         return text
 
 
-def find(requests: Sequence[InputRequest], request_id: str) -> InputRequest:
-    """Return the request of that id, or say which there are."""
-    found = next((request for request in requests if request.id == request_id), None)
-    if found is None:
-        known = ", ".join(request.id for request in requests)
-        waits = f"it waits for {known}" if known else "it waits for nothing"
-        raise NothingPending(f"the session has no open request {request_id!r}; {waits}")
-    return found
+def find_request(requests: Sequence[InputRequest], request_id: str) -> InputRequest:
+    """Return the pending request with an id, or raise NothingPending."""
+    for request in requests:
+        if request.id == request_id:
+            return request
+    pending = ", ".join(request.id for request in requests) or "none"
+    raise NothingPending(f"request {request_id!r} is not pending; pending requests: {pending}")
 
 
-def commands(request: InputRequest, prefix: Sequence[str]) -> list[str]:
+def answer_commands(request: InputRequest, command: Sequence[str]) -> list[str]:
     """Return the commands that answer a request from another process."""
-    lines: list[list[str]] = []
-    if request.kind is RequestKind.CONFIRMATION:
-        lines = [["--approve", request.id], ["--deny", request.id, "--reason", "WHY"]]
-        if request.tool:
-            lines.append(["--edit", request.id, "--arguments", encoded(request.arguments)])
+    if request.kind is not RequestKind.CONFIRMATION:
+        options = [["--approve", request.id, "--value", "VALUE"], ["--deny", request.id]]
     else:
-        lines = [["--approve", request.id, "--value", "VALUE"], ["--deny", request.id]]
-    return [shlex.join([*prefix, *line]) for line in lines]
+        options = [["--approve", request.id], ["--deny", request.id, "--reason", "WHY"]]
+        if request.tool:
+            options.append(["--edit", request.id, "--arguments", to_json(request.arguments)])
+    return [shlex.join([*command, *line]) for line in options]
+
+
+def to_json(value: object) -> str:
+    """Return plain data as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+answer_to = prompt_answer
+arguments_of = parse_arguments
+can_ask = is_interactive

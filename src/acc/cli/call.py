@@ -25,8 +25,7 @@ from acc.application.agents.remote_content import (
     status_text,
 )
 from acc.bootstrap.a2a_client import make_remote, new_id, typed_loopback
-from acc.cli.agents import can_ask
-from acc.cli.approval import answer_to, arguments_of
+from acc.cli.approval import answer_to, arguments_of, can_ask
 from acc.cli.event_view import console_on, shown, write_json
 from acc.cli.output import print_error
 from acc.cli.session import WAITING

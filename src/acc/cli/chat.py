@@ -1,4 +1,4 @@
-"""`acc chat`: a conversation with an agent in the terminal, or through a pipe."""
+"""`acc chat`: talk with an agent at the terminal or through a pipe."""
 
 import asyncio
 import sys
@@ -8,183 +8,184 @@ from typing import Annotated, TextIO
 
 from cyclopts import Parameter
 
-from acc.bootstrap.agents import load_tree
-from acc.cli.agents import ask_all
-from acc.cli.approval import encoded, typed
-from acc.cli.event_view import EventPrinter, console_on, show_events, show_memory, shown
+from acc.bootstrap.agents import load_agent
+from acc.cli.approval import is_interactive, prompt_answers, read_line, to_json
+from acc.cli.event_view import EventPrinter, make_console, safe_text, show_events, show_memory
 from acc.cli.output import print_error
-from acc.cli.session import WAITING, AgentName, Conversation, SessionOptions
+from acc.cli.session import EXIT_INPUT_REQUIRED, AgentReference, AgentSession, SessionOptions
 from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.approval import InputAnswer
 from acc.domain.value_objects.run import RunStatus
 
 _SESSION = SessionOptions()
 _COMMANDS = {
-    "/ccs": "what the agents remember: their Compressed Cognitive State, and how it came about",
-    "/state": "the session's state",
-    "/events": "everything on record",
-    "/abandon": "give up a run that waits for you",
-    "/help": "this list",
-    "/quit": "leave; so does Ctrl-D",
+    "/ccs": "show what the agents remember: Compressed Cognitive State and its origin",
+    "/state": "show the state of the session",
+    "/events": "show all stored events",
+    "/abandon": "abandon the run that waits for input",
+    "/help": "show this list",
+    "/quit": "leave, as does Ctrl-D",
 }
 
 
 def chat(
-    agent: AgentName,
+    agent: AgentReference,
     /,
     *,
     events: Annotated[
-        bool, Parameter(help="Show each event of a turn.", negative=(), show_default=False)
+        bool, Parameter(help="Print all events of a turn.", negative=(), show_default=False)
     ] = False,
     ccs: Annotated[
         bool,
         Parameter(
-            help="Show the Compressed Cognitive State after each answer.",
+            help="Print the Compressed Cognitive State after each answer.",
             negative=(),
             show_default=False,
         ),
     ] = False,
-    options: SessionOptions = _SESSION,
+    session: SessionOptions = _SESSION,
 ) -> int:
     """Talk with an agent, turn by turn.
 
-    Type /help for commands: /ccs shows what it remembers, /state and /events what happened. Ctrl-C
-    breaks a turn off and the conversation goes on. Lines may also come through a pipe.
+    Type /help for commands: /ccs shows what the agent remembers, /state and /events what happened.
+    Ctrl-C cancels the current turn; the session continues. Lines can also come from a pipe.
 
     Example: acc chat shop.agents:root --store shop.db --session s1
     """
-    out = sys.stdout
+    stdout = sys.stdout
+    # Text that the agent's module prints is not output of the command.
     with asyncio.Runner() as loop, redirect_stdout(sys.stderr):
-        conversation = Conversation(load_tree(agent), agent, options, loop)
+        agent_session = AgentSession(load_agent(agent), agent, session, loop)
         try:
-            return _Chat(conversation, out, events=events, ccs=ccs).run()
+            return _ChatCommand(agent_session, stdout, events=events, ccs=ccs).run()
         finally:
-            conversation.close()
+            agent_session.close()
 
 
-class _Chat:
-    """A conversation until someone leaves."""
+class _ChatCommand:
+    """Reads lines until the input ends or the person leaves."""
 
-    def __init__(self, conversation: Conversation, out: TextIO, *, events: bool, ccs: bool) -> None:
-        self._conversation = conversation
-        self._out = out
-        self._console = console_on(out)
-        self._seen = sys.stdin.isatty() and out.isatty()
+    def __init__(self, session: AgentSession, stdout: TextIO, *, events: bool, ccs: bool) -> None:
+        self._session = session
+        self._stdout = stdout
+        self._console = make_console(stdout)
+        self._interactive = is_interactive(stdout)
         self._ccs = ccs
         self._failed = False
-        self._speaker = EventPrinter(
-            self._console, stream=conversation.options.streams(out), events=events
+        self._printer = EventPrinter(
+            self._console, stream=session.options.should_stream(stdout), events=events
         )
 
     def run(self) -> int:
-        if self._seen:
+        if self._interactive:
             self._greet()
-        if not self._settle():
-            return WAITING
+        if not self._answer_pending():
+            return EXIT_INPUT_REQUIRED
         while True:
             try:
-                line = typed(self._prompt()).strip()
+                line = read_line(self._prompt()).strip()
             except EOFError:
-                if self._seen:
+                if self._interactive:
                     self._console.print()
                 break
             except KeyboardInterrupt:
-                self._console.print(shown("\n(Ctrl-D or /quit leaves)", "dim"))
+                self._console.print(safe_text("\n(Ctrl-D or /quit leaves)", "dim"))
                 continue
             if line == "/quit":
                 break
             if line.startswith("/"):
-                self._command(line)
-            elif line and not self._say(line):
-                return WAITING
-        return 1 if self._failed and not self._seen else 0
+                self._execute(line.split()[0])
+            elif line and not self._send(line):
+                return EXIT_INPUT_REQUIRED
+        return 1 if self._failed and not self._interactive else 0
 
     def _greet(self) -> None:
-        options, agent = self._conversation.options, self._conversation.agent
-        where = options.store or "memory"
+        options = self._session.options
         self._console.print(
-            shown(agent.name, "bold")
-            + shown(f" · session {options.session} in {where} · /help for commands", "dim")
+            safe_text(self._session.agent.name, "bold")
+            + safe_text(
+                f" · session {options.session} in {options.store} · /help for commands", "dim"
+            )
         )
 
     def _prompt(self) -> str:
-        # The marks tell readline which signs take no room on the line.
-        plain = self._console.no_color or not self._seen
+        # \001 and \002 enclose characters that have no width, for readline.
+        plain = self._console.no_color or not self._interactive
         return "you › " if plain else "\001\033[1;33m\002you\001\033[0;2m\002 › \001\033[0m\002"
 
-    def _say(self, line: str) -> bool:
-        """Run a turn, and tell whether the conversation can go on; Ctrl-C breaks off the turn."""
+    def _send(self, message: str) -> bool:
+        """Run a turn; return True if the session can continue."""
         try:
-            return self._answered(line)
+            try:
+                if self._session.pending():
+                    text = "not sent: answer the request first, or /abandon the run"
+                    self._console.print(safe_text(text, "yellow"))
+                else:
+                    self._run_turn(message=message)
+            except SessionWaiting:
+                # All requests are answered, but the process ended before the run was resumed.
+                text = "not sent: an interrupted run is resumed first"
+                self._console.print(safe_text(text, "yellow"))
+                self._run_turn()
+            except AccError as error:
+                self._report(error)
+            return self._answer_pending()
         except KeyboardInterrupt:
-            self._speaker.interrupted()
-            self._console.print(shown("canceled; the conversation goes on", "yellow"))
+            self._printer.reset()
+            self._console.print(safe_text("canceled; the session continues", "yellow"))
             return True
 
-    def _answered(self, line: str) -> bool:
-        try:
-            if self._conversation.pending():
-                self._console.print(shown("not sent: first answer this, or /abandon it", "yellow"))
-            else:
-                self._turn(message=line)
-        except SessionWaiting:
-            # All is answered: the process was interrupted while it went on.
-            self._console.print(shown("not sent: first an interrupted run goes on", "yellow"))
-            self._turn()
-        except AccError as error:
-            self._fail(error)
-        return self._settle()
-
-    def _settle(self) -> bool:
-        """Have the person answer what a run waits for; without an answer there is no going on."""
-        while requests := self._conversation.pending():
-            given = ask_all(self._console, requests)
-            if given:
+    def _answer_pending(self) -> bool:
+        """Ask for the answers to pending requests; return True if the session can continue."""
+        while requests := self._session.pending():
+            answers = prompt_answers(self._console, requests)
+            if answers:
                 try:
-                    self._turn(answers=given)
+                    self._run_turn(answers=answers)
                 except InvalidInput as error:
                     print_error(f"error: {error}")
-            elif self._seen:
-                self._console.print(shown("the run waits; /abandon gives it up", "dim"))
+            elif self._interactive:
+                text = "the run waits for input; /abandon abandons it"
+                self._console.print(safe_text(text, "dim"))
                 return True
             else:
-                self._conversation.say_waiting(requests, self._out)
+                self._session.show_pending(requests, self._stdout)
                 return False
         return True
 
-    def _turn(self, *, message: str | None = None, answers: Sequence[InputAnswer] = ()) -> None:
-        turn = self._conversation.turn(self._speaker.show, message=message, answers=answers)
+    def _run_turn(self, *, message: str | None = None, answers: Sequence[InputAnswer] = ()) -> None:
+        turn = self._session.run_turn(self._printer, message=message, answers=answers)
         self._failed = turn.status is RunStatus.FAILED
         if turn.error is not None:
-            self._fail(turn.error)
+            self._report(turn.error)
         elif self._ccs:
             show_memory(self._console, turn.events, trace=False)
 
-    def _fail(self, error: AccError) -> None:
+    def _report(self, error: AccError) -> None:
         self._failed = True
         print_error(f"error: {error}")
 
-    def _command(self, line: str) -> None:
-        conversation, screen = self._conversation, self._console
-        match line.split()[0]:
+    def _execute(self, command: str) -> None:
+        session, console = self._session, self._console
+        match command:
             case "/ccs" | "/memory":
-                show_memory(screen, conversation.events(), trace=True)
+                show_memory(console, session.events(), trace=True)
             case "/state":
-                state = conversation.state()
+                state = session.state()
                 for key, value in state.items():
-                    screen.print(shown(f"  {key} = {encoded(value)}"))
+                    console.print(safe_text(f"  {key} = {to_json(value)}"))
                 if not state:
-                    screen.print(shown("  the state is empty", "dim"))
+                    console.print(safe_text("  the state is empty", "dim"))
             case "/events":
-                show_events(screen, conversation.events())
+                show_events(console, session.events())
             case "/abandon":
                 try:
-                    conversation.abandon()
-                    screen.print(shown("  given up", "dim"))
+                    session.abandon()
+                    console.print(safe_text("  abandoned", "dim"))
                 except NothingPending:
-                    screen.print(shown("  nothing waits", "dim"))
+                    console.print(safe_text("  no run waits for input", "dim"))
             case "/help":
                 for name, text in _COMMANDS.items():
-                    screen.print(shown(f"  {name:<9} ", "bold") + shown(text))
-            case other:
-                screen.print(shown(f"  no command {other}; /help lists them", "red"))
+                    console.print(safe_text(f"  {name:<9} ", "bold") + safe_text(text))
+            case _:
+                console.print(safe_text(f"  unknown command {command}; see /help", "red"))

@@ -24,8 +24,8 @@ from acc.application.evaluation.plan import Plan, RecordedRun
 from acc.application.use_cases.run_evaluation import EvaluationOutcome
 from acc.bootstrap import evaluation, reports
 from acc.bootstrap.a2a_client import check_allow, check_remotes
-from acc.bootstrap.memory import compressor_of
-from acc.bootstrap.models import agent_model, model_cache
+from acc.bootstrap.memory import compressor_name
+from acc.bootstrap.settings import agent_model, model_cache
 from acc.cli.eval_view import (
     COST_LIMIT_STATUS,
     ProgressView,
@@ -36,7 +36,7 @@ from acc.cli.eval_view import (
     result_table,
     summary_cost_table,
 )
-from acc.cli.event_view import shown
+from acc.cli.event_view import safe_text
 from acc.cli.output import console, print_error, print_json
 from acc.domain.cost import Price
 from acc.domain.errors import InvalidInput
@@ -267,7 +267,7 @@ def configure(options: EvaluationOptions) -> EvaluationConfig:
         scenario=options.scenario,
         agents=options.agents,
         model=options.model or agent_model(),
-        compressor=compressor_of("acc", options.compressor),
+        compressor=compressor_name("acc", options.compressor),
         judge=options.judge,
         judge_options=JudgeOptions(
             votes=options.judge_votes,
@@ -366,7 +366,7 @@ def _has_scores(results: "RunResults") -> bool:
 
 
 def _print_failures(results: "RunResults", *, table_printed: bool) -> None:
-    """Print failed gates and agents with failed turns; agents only if the table was not shown.
+    """Print failed gates and agents with failed turns; agents only if the table was not safe_text.
 
     An agent whose turns all failed is always printed.
     """
@@ -379,7 +379,7 @@ def _print_failures(results: "RunResults", *, table_printed: bool) -> None:
         if failed >= turns or (failed and not table_printed):
             error = results.first_errors.get(name, "")
             message = f"agent {name} failed in {failed} of {turns} turns; first error: {error}"
-            print_error(shown(message).plain)
+            print_error(safe_text(message).plain)
 
 
 def _print_results(results: "RunResults") -> None:

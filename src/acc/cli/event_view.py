@@ -1,4 +1,4 @@
-"""What a conversation looks like: who speaks, what they do, and what they remember."""
+"""Events, requests and memories as text for a terminal."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -15,243 +15,29 @@ from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.run import RunStatus
 
-_COLOURS = ("cyan", "green", "magenta", "blue", "bright_cyan", "bright_green", "bright_magenta")
-_MOST_SHOWN = 300
-_FILE_WIDTH = 160
-
-
-def console_on(stream: TextIO) -> Console:
-    """Return a console for a stream that stays the same when prints are turned aside."""
-    seen = stream.isatty()
-    return Console(
-        file=stream,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=True,
-        width=None if seen else _FILE_WIDTH,
-    )
-
-
-def compact(value: Any) -> Any:
-    """Return an event or a part of it as plain data, without the fields that hold nothing."""
-    if isinstance(value, msgspec.Struct):
-        plain = msgspec.to_builtins(value)  # which leaves out what is at its default
-        return {name: compact(getattr(value, name)) for name in plain}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            item.name: compact(found)
-            for item in dataclasses.fields(value)
-            if not _is_default(found := getattr(value, item.name), item)
-        }
-    if isinstance(value, tuple):
-        return [compact(item) for item in value]
-    return msgspec.to_builtins(value)
-
-
-def _is_default(value: Any, item: "dataclasses.Field[Any]") -> bool:
-    if item.default_factory is not dataclasses.MISSING:
-        return bool(value == item.default_factory())
-    return item.default is not dataclasses.MISSING and bool(value == item.default)
-
-
-def shown(text: str, style: str = "") -> Text:
-    """Return text for a terminal; signs that would steer it are shown, not sent."""
-    return Text().append(show_controls(text), style)
-
-
-def one_line(value: Any, most: int = _MOST_SHOWN) -> str:
-    """Return plain data as a single line, cut where it is very long."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    text = "⏎".join(text.splitlines())
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
-def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """Return arguments as they would be written in a call."""
-    return ", ".join(f"{name}={one_line(_quoted(value))}" for name, value in arguments.items())
-
-
-def _quoted(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def doing(event: Event) -> str:
-    """Return in a few words what an event tells, for everything that is not speech."""
-    detail = event.detail
-    match event.kind:
-        case EventKind.TOOL_CALLS:
-            return "; ".join(f"{c.name}({arguments_text(c.arguments)})" for c in event.calls)
-        case EventKind.TRANSFER:
-            return f"hands over to {event.actions.transfer_to_agent}"
-        case EventKind.ROUTE:
-            return _chosen(detail)
-        case EventKind.FAULT:
-            return f"unusable: {one_line(detail.get('fault') or event.text)}"
-        case EventKind.ARTIFACT:
-            return f"saves {detail.get('name')}, version {detail.get('version')}"
-        case EventKind.MEMORY:
-            return f"memory of {detail.get('tokens')} tokens"
-        case _:
-            return _held(event)
-
-
-def _chosen(detail: Mapping[str, Any]) -> str:
-    """Return whom a router chose, or where a graph goes on."""
-    if "from" not in detail:
-        return f"chooses {detail.get('to', '')} ({detail.get('reason', '')})"
-    return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
-
-
-def _held(event: Event) -> str:
-    if event.result is not None:
-        mark = "failed: " if event.result.is_error else ""
-        return f"{event.result.name} → {mark}{one_line(event.result.content)}"
-    if event.request is not None:
-        return f"asks: {one_line(event.request.message)}"
-    if event.answer is not None:
-        return f"{event.answer.verdict.value} {event.answer.request_id}"
-    return event.status.value if event.status is not None else one_line(event.text)
-
-
-def state_text(event: Event) -> str:
-    """Return what an event writes to the state."""
-    written = {**event.actions.state_delta, **event.actions.branch_delta}
-    gone = (*event.actions.state_removed, *event.actions.branch_removed)
-    told = [f"{key} = {one_line(value, 80)}" for key, value in written.items()]
-    return "; ".join([*told, *(f"without {key}" for key in gone)])
-
-
-class EventPrinter:
-    """Shows the events of a turn to a person as they happen.
-
-    With `alone` only the answer is shown, as befits a pipe. Text of a parallel branch appears once
-    it is complete, for several of them are written at the same time.
-    """
-
-    def __init__(
-        self,
-        console: Console,
-        *,
-        stream: bool,
-        events: bool = False,
-        alone: bool = False,
-    ) -> None:
-        self._console = console
-        self._stream = stream
-        self._events = events
-        self._alone = alone
-        self._open: tuple[str, str] | None = None
-        self._streamed = ""
-        self._said: list[str] = []
-        self._colours: dict[str, str] = {}
-
-    def show(self, event: Event) -> None:
-        """Show one event."""
-        if event.kind is EventKind.DELTA:
-            self._delta(event)
-            return
-        if self._events and not event.partial:
-            self._close()
-            self.line(event)
-        elif event.kind is EventKind.MESSAGE:
-            self._message(event)
-        elif event.kind is EventKind.ENDED:
-            self._ended(event)
-        elif not self._alone and event.kind not in _SILENT and not _hands_over(event):
-            self._close()
-            self._console.print(self._did(event))
-        if self._events and event.kind is EventKind.ENDED:
-            self._answer(event)
-
-    def interrupted(self) -> None:
-        """Begin a new line after a turn that was broken off."""
-        self._open = None
-        self._streamed = ""
-        self._console.print()
-        self._said.clear()
-
-    def _delta(self, event: Event) -> None:
-        if not self._stream or self._alone or self._events or event.branch:
-            return
-        author = (event.author, event.branch)
-        if self._open != author:
-            self._close()
-            self._console.print(self._name(event), end="")
-            self._open = author
-        self._streamed += event.text
-        self._console.print(shown(event.text), end="")
-        self._console.file.flush()
-
-    def _message(self, event: Event) -> None:
-        if event.author == "user":
-            return
-        self._said.append(event.text)
-        if self._open == (event.author, event.branch) and self._streamed == event.text:
-            self._close()
-            return
-        self._close()
-        if not self._alone:
-            self._console.print(self._name(event) + shown(event.text))
-
-    def _ended(self, event: Event) -> None:
-        self._close()
-        if self._alone:
-            self._answer(event)
-        elif event.status is RunStatus.COMPLETED and event.text and not self._was_said(event.text):
-            self._console.print(self._name(event) + shown(event.text))
-        elif event.status is RunStatus.REJECTED:
-            self._console.print(shown(event.text, style="yellow"))
-        self._said.clear()
-
-    def _answer(self, event: Event) -> None:
-        if event.text and event.status in (RunStatus.COMPLETED, RunStatus.REJECTED):
-            self._console.print(shown(event.text))
-
-    def _was_said(self, text: str) -> bool:
-        return any(said and said in text for said in self._said)
-
-    def _close(self) -> None:
-        if self._open is not None:
-            self._console.print()
-        self._open = None
-        self._streamed = ""
-
-    def _name(self, event: Event) -> Text:
-        colour = self._colours.setdefault(
-            event.author, _COLOURS[len(self._colours) % len(_COLOURS)]
-        )
-        name = shown(event.author, style=f"bold {colour}")
-        if event.branch:
-            name.append(f" [{event.branch}]", style="dim")
-        return name.append(" › ", style="dim")
-
-    def _did(self, event: Event) -> Text:
-        where = f"{event.author} [{event.branch}]" if event.branch else event.author
-        style = "dim red" if event.kind is EventKind.FAULT else "dim"
-        return shown(f"  {where}: {doing(event)}", style=style)
-
-    def line(self, event: Event) -> None:
-        """Show an event as one line: number, kind, who, what, and what it wrote."""
-        line = shown(f"{event.seq:>4} ", style="dim")
-        line.append(f"{event.kind.value:<15}", style=_STYLES.get(event.kind, ""))
-        line.append(f"{event.author}", style="bold")
-        if event.branch:
-            line.append(f" [{event.branch}]", style="dim")
-        line.append(shown(f"  {doing(event)}"))
-        written = state_text(event)
-        if written:
-            line.append(shown(f"  {{{written}}}", "dim"))
-        self._console.print(line)
-
-
-def _hands_over(event: Event) -> bool:
-    """Tell whether an event is the call behind a transfer, which is told by an event of its own."""
-    named = [call.name for call in event.calls] + ([event.result.name] if event.result else [])
-    return bool(named) and all(name == TRANSFER_TOOL_NAME for name in named)
-
-
-_SILENT = frozenset(
+MAX_VALUE_LENGTH = 300
+MAX_STATE_VALUE_LENGTH = 80
+FILE_WIDTH = 160
+_AUTHOR_COLOURS = (
+    "cyan",
+    "green",
+    "magenta",
+    "blue",
+    "bright_cyan",
+    "bright_green",
+    "bright_magenta",
+)
+_KIND_STYLES = {
+    EventKind.TOOL_CALLS: "yellow",
+    EventKind.TOOL_RESULT: "yellow",
+    EventKind.TRANSFER: "magenta",
+    EventKind.ROUTE: "magenta",
+    EventKind.INPUT_REQUIRED: "bold yellow",
+    EventKind.FAULT: "red",
+    EventKind.MEMORY: "cyan",
+}
+#: Events that are shown only with --events.
+_DETAIL_KINDS = frozenset(
     {
         EventKind.DRAFT,
         EventKind.STATE,
@@ -261,97 +47,311 @@ _SILENT = frozenset(
         EventKind.SNAPSHOT,
     }
 )
-_STYLES = {
-    EventKind.TOOL_CALLS: "yellow",
-    EventKind.TOOL_RESULT: "yellow",
-    EventKind.TRANSFER: "magenta",
-    EventKind.ROUTE: "magenta",
-    EventKind.INPUT_REQUIRED: "bold yellow",
-    EventKind.FAULT: "red",
-    EventKind.MEMORY: "cyan",
-}
+
+
+class EventPrinter:
+    """Prints the events of a turn as they happen.
+
+    With `answer_only`, which is meant for pipes, only the final answer is printed. The text of a
+    parallel branch is printed when it is complete, because branches write at the same time.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        stream: bool,
+        events: bool = False,
+        answer_only: bool = False,
+    ) -> None:
+        self._console = console
+        self._stream = stream
+        self._events = events
+        self._answer_only = answer_only
+        self._open_author = ""
+        self._streamed = ""
+        self._messages: list[str] = []
+        self._colours: dict[str, str] = {}
+
+    def show(self, event: Event) -> None:
+        """Print one event."""
+        if event.kind is EventKind.DELTA:
+            self._show_delta(event)
+            return
+        if self._events and not event.partial:
+            self._end_stream()
+            self.show_line(event)
+        elif event.kind is EventKind.MESSAGE:
+            self._show_message(event)
+        elif event.kind is EventKind.ENDED:
+            self._show_end(event)
+        elif not self._answer_only and event.kind not in _DETAIL_KINDS and not _is_transfer(event):
+            self._end_stream()
+            where = f"{event.author} [{event.branch}]" if event.branch else event.author
+            style = "dim red" if event.kind is EventKind.FAULT else "dim"
+            self._console.print(safe_text(f"  {where}: {describe(event)}", style=style))
+        if self._events and event.kind is EventKind.ENDED:
+            self._show_answer(event)
+
+    def show_line(self, event: Event) -> None:
+        """Print an event as one line: number, kind, author, content, state changes."""
+        line = safe_text(f"{event.seq:>4} ", style="dim")
+        line.append(f"{event.kind.value:<15}", style=_KIND_STYLES.get(event.kind, ""))
+        line.append(safe_text(event.author, style="bold"))
+        if event.branch:
+            line.append(safe_text(f" [{event.branch}]", style="dim"))
+        line.append(safe_text(f"  {describe(event)}"))
+        changes = format_state_changes(event)
+        if changes:
+            line.append(safe_text(f"  {{{changes}}}", "dim"))
+        self._console.print(line)
+
+    def reset(self) -> None:
+        """Start a new line after a canceled turn."""
+        self._open_author = ""
+        self._streamed = ""
+        self._messages.clear()
+        self._console.print()
+
+    def _show_delta(self, event: Event) -> None:
+        if not self._stream or self._answer_only or self._events or event.branch:
+            return
+        if self._open_author != event.author:
+            self._end_stream()
+            self._console.print(self._author(event), end="")
+            self._open_author = event.author
+        self._streamed += event.text
+        self._console.print(safe_text(event.text), end="")
+        self._console.file.flush()
+
+    def _show_message(self, event: Event) -> None:
+        if event.author == "user":
+            return
+        self._messages.append(event.text)
+        is_streamed = (
+            not event.branch and self._open_author == event.author and self._streamed == event.text
+        )
+        self._end_stream()
+        if not is_streamed and not self._answer_only:
+            self._console.print(self._author(event) + safe_text(event.text))
+
+    def _show_end(self, event: Event) -> None:
+        self._end_stream()
+        is_new = not any(message and message in event.text for message in self._messages)
+        if self._answer_only:
+            self._show_answer(event)
+        elif event.status is RunStatus.COMPLETED and event.text and is_new:
+            self._console.print(self._author(event) + safe_text(event.text))
+        elif event.status is RunStatus.REJECTED:
+            self._console.print(safe_text(event.text, style="yellow"))
+        self._messages.clear()
+
+    def _show_answer(self, event: Event) -> None:
+        if event.text and event.status in (RunStatus.COMPLETED, RunStatus.REJECTED):
+            self._console.print(safe_text(event.text))
+
+    def _end_stream(self) -> None:
+        if self._open_author:
+            self._console.print()
+        self._open_author = ""
+        self._streamed = ""
+
+    def _author(self, event: Event) -> Text:
+        colour = self._colours.setdefault(
+            event.author, _AUTHOR_COLOURS[len(self._colours) % len(_AUTHOR_COLOURS)]
+        )
+        author = safe_text(event.author, style=f"bold {colour}")
+        if event.branch:
+            author.append(safe_text(f" [{event.branch}]", style="dim"))
+        return author.append(" › ", style="dim")
+
+
+def _is_transfer(event: Event) -> bool:
+    """Return True for the tool call of a transfer, which has a TRANSFER event of its own."""
+    names = [call.name for call in event.calls] + ([event.result.name] if event.result else [])
+    return bool(names) and all(name == TRANSFER_TOOL_NAME for name in names)
+
+
+def describe(event: Event) -> str:
+    """Return the content of an event, except messages, in a few words."""
+    detail = event.detail
+    match event.kind:
+        case EventKind.TOOL_CALLS:
+            return "; ".join(f"{c.name}({format_arguments(c.arguments)})" for c in event.calls)
+        case EventKind.TRANSFER:
+            return f"transfers to {event.actions.transfer_to_agent}"
+        case EventKind.ROUTE:
+            return _describe_route(detail)
+        case EventKind.FAULT:
+            return f"unusable: {one_line(detail.get('fault') or event.text)}"
+        case EventKind.ARTIFACT:
+            return f"saves {detail.get('name')}, version {detail.get('version')}"
+        case EventKind.MEMORY:
+            return f"memory of {detail.get('tokens')} tokens"
+    if event.result is not None:
+        prefix = "failed: " if event.result.is_error else ""
+        return f"{event.result.name} → {prefix}{one_line(event.result.content)}"
+    if event.request is not None:
+        return f"asks: {one_line(event.request.message)}"
+    if event.answer is not None:
+        return f"{event.answer.verdict.value} {event.answer.request_id}"
+    return event.status.value if event.status is not None else one_line(event.text)
+
+
+def _describe_route(detail: Mapping[str, Any]) -> str:
+    if "from" in detail:  # an edge of a graph
+        return f"{detail['from']} → {', '.join(detail.get('to', ())) or 'nowhere'}"
+    return f"chooses {detail.get('to', '')} ({detail.get('reason', '')})"
+
+
+def format_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return arguments in the notation of a call."""
+    return ", ".join(
+        f"{name}={one_line(msgspec.json.encode(value).decode())}"
+        for name, value in arguments.items()
+    )
+
+
+def format_state_changes(event: Event) -> str:
+    """Return the keys that an event writes to the state or removes from it."""
+    actions = event.actions
+    written = {**actions.state_delta, **actions.branch_delta}
+    changes = [f"{k} = {one_line(v, MAX_STATE_VALUE_LENGTH)}" for k, v in written.items()]
+    changes += [f"removes {key}" for key in (*actions.state_removed, *actions.branch_removed)]
+    return "; ".join(changes)
 
 
 def show_events(console: Console, events: Sequence[Event]) -> None:
-    """Show stored events, a line each."""
-    speaker = EventPrinter(console, stream=False, events=True)
+    """Print stored events, one line each."""
+    printer = EventPrinter(console, stream=False, events=True)
     for event in events:
-        speaker.line(event)
+        printer.show_line(event)
 
 
 def show_memory(console: Console, events: Sequence[Event], *, trace: bool) -> None:
-    """Show the newest state of each agent's memory, and with `trace` what led to it."""
-    newest = {event.author: event for event in events if event.kind is EventKind.MEMORY}
-    if not newest:
+    """Print the latest memory state of each agent, with `trace` also its origin."""
+    latest = {event.author: event for event in events if event.kind is EventKind.MEMORY}
+    if not latest:
         console.print(
-            shown('no agent of this turn has a state to show: give one memory="acc"', style="dim")
+            safe_text('no agent of this turn has memory="acc": there is no state', style="dim")
         )
-    for author, event in newest.items():
+    for author, event in latest.items():
         detail = event.detail
         console.print(
-            shown(f"memory of {author}", style="bold cyan")
-            + shown(f"  {detail.get('tokens', 0)} tokens", style="dim")
+            safe_text(f"memory of {author}", style="bold cyan")
+            + safe_text(f"  {detail.get('tokens', 0)} tokens", style="dim")
         )
         for line in str(detail.get("ccs", "")).splitlines():
-            console.print(shown(f"  {line}"))
+            console.print(safe_text(f"  {line}"))
         if trace:
             _show_trace(console, detail)
 
 
 def _show_trace(console: Console, detail: Mapping[str, Any]) -> None:
-    console.print(shown(f"  recalled: {', '.join(detail.get('recalled', ())) or '-'}", style="dim"))
+    recalled = ", ".join(detail.get("recalled", ())) or "-"
+    console.print(safe_text(f"  recalled: {recalled}", style="dim"))
     for item in detail.get("qualified", ()):
-        console.print(shown(f"  qualified {item['id']}: {one_line(item['text'])}", style="green"))
-    for item in detail.get("refused", ()):
-        why = f"{item['reason']}, {item['why']}"
-        console.print(
-            shown(f"  refused {item['id']} ({why}): {one_line(item['text'])}", style="red")
-        )
+        text = f"  qualified {item['id']}: {one_line(item['text'])}"
+        console.print(safe_text(text, style="green"))
+    for item in detail.get("rejected", ()):
+        reason = f"{item['reason']}, {item['explanation']}"
+        text = f"  rejected {item['id']} ({reason}): {one_line(item['text'])}"
+        console.print(safe_text(text, style="red"))
     for item in detail.get("dropped", ()):
-        console.print(shown(f"  dropped: {one_line(item)}", style="dim"))
+        console.print(safe_text(f"  dropped: {one_line(item)}", style="dim"))
     for item in detail.get("notes", ()):
-        console.print(shown(f"  note: {one_line(item)}", style="dim"))
+        console.print(safe_text(f"  note: {one_line(item)}", style="dim"))
 
 
 def show_request(console: Console, request: InputRequest) -> None:
-    """Show what a person is asked, with the arguments one below the other."""
+    """Print a request for input, with one argument per line."""
     console.print(
-        shown("? ", style="bold yellow")
-        + shown(request.agent, style="bold")
-        + shown(f" › {request.message}")
+        safe_text("? ", style="bold yellow")
+        + safe_text(request.agent, style="bold")
+        + safe_text(f" › {request.message}")
     )
     if request.tool:
-        console.print(shown(f"  {request.tool}", style="bold"))
-    widest = max((len(name) for name in request.arguments), default=0)
+        console.print(safe_text(f"  {request.tool}", style="bold"))
+    width = max((len(name) for name in request.arguments), default=0)
     for name, value in request.arguments.items():
-        console.print(shown(f"    {name:<{widest}}  ", style="dim") + shown(one_line(value)))
+        label = safe_text(f"    {name:<{width}}  ", style="dim")
+        console.print(label + safe_text(one_line(value)))
     if request.schema and request.kind is not RequestKind.CONFIRMATION:
-        console.print(shown(f"  expected: {one_line(dict(request.schema))}", style="dim"))
+        console.print(safe_text(f"  expected: {one_line(dict(request.schema))}", style="dim"))
 
 
 def show_usage(console: Console, usage: Usage | None) -> None:
-    """Show what a turn cost."""
-    if usage is not None:
-        console.print(
-            shown(
-                f"  model calls: {usage.llm_calls}, tool calls: {usage.tool_calls}, tokens: "
-                f"{usage.input_tokens:,} in, {usage.output_tokens:,} out, "
-                f"{usage.memory_tokens:,} of memory{_money(usage)}",
-                style="dim",
-            )
+    """Print the calls, tokens and cost of a turn."""
+    if usage is None:
+        return
+    cost = ""
+    if usage.cost is not None:
+        unpriced = f" for {usage.priced_calls} of {usage.llm_calls} calls"
+        cost = f", ${usage.cost:.4f}{'' if usage.is_priced else unpriced}"
+    console.print(
+        safe_text(
+            f"  model calls: {usage.llm_calls}, tool calls: {usage.tool_calls}, tokens: "
+            f"{usage.input_tokens:,} in, {usage.output_tokens:,} out, "
+            f"{usage.memory_tokens:,} of memory{cost}",
+            style="dim",
         )
+    )
 
 
-def _money(usage: Usage) -> str:
-    """Return what a turn cost in money, if that is known, and of how many calls."""
-    if usage.cost is None:
-        return ""
-    some = "" if usage.is_priced else f" for {usage.priced_calls} of {usage.llm_calls} calls"
-    return f", ${usage.cost:.4f}{some}"
+def make_console(stream: TextIO) -> Console:
+    """Return a console that writes to this stream even while stdout is redirected."""
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+        width=None if stream.isatty() else FILE_WIDTH,
+    )
+
+
+def safe_text(text: str, style: str = "") -> Text:
+    """Return styled text in which terminal control characters are visible."""
+    return Text().append(show_controls(text), style)
+
+
+def one_line(value: Any, max_length: int = MAX_VALUE_LENGTH) -> str:
+    """Return plain data as one line, shortened to `max_length` characters."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = "⏎".join(text.splitlines())
+    if len(text) <= max_length:
+        return text
+    return f"{text[:max_length]}… ({len(text):,} characters)"
+
+
+def compact(value: Any) -> Any:
+    """Return a value object as plain data without the fields that have their default."""
+    if isinstance(value, msgspec.Struct):
+        names = msgspec.to_builtins(value)  # omits fields with their default
+        return {name: compact(getattr(value, name)) for name in names}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: compact(content)
+            for field in dataclasses.fields(value)
+            if not _is_default(content := getattr(value, field.name), field)
+        }
+    if isinstance(value, tuple):
+        return [compact(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+def _is_default(value: Any, field: "dataclasses.Field[Any]") -> bool:
+    if field.default_factory is not dataclasses.MISSING:
+        return bool(value == field.default_factory())
+    return field.default is not dataclasses.MISSING and bool(value == field.default)
 
 
 def write_json(stream: TextIO, line: Mapping[str, Any]) -> None:
-    """Write one line of JSON, and have it seen at once."""
+    """Write one line of JSON and flush the stream."""
     stream.write(msgspec.json.encode(line).decode())
     stream.write("\n")
     stream.flush()
+
+
+shown = safe_text
+console_on = make_console

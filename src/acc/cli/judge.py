@@ -21,9 +21,9 @@ from acc.application.use_cases.calibrate_judge import (
     summarize_calibration,
 )
 from acc.bootstrap import evaluation
-from acc.bootstrap.models import model_cache
+from acc.bootstrap.settings import model_cache
 from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost
-from acc.cli.event_view import shown
+from acc.cli.event_view import safe_text
 from acc.cli.output import console, error_console, print_error, print_json
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.evaluation_run import JudgeConfig
@@ -215,7 +215,7 @@ def _json_data(judge: str, results: Sequence[CalibrationResult]) -> dict[str, An
 
 def _print_results(judge: str, results: Sequence[CalibrationResult], show_wrong: int) -> None:
     output = console()
-    output.print(shown(f"judge: {judge}, examples: {len(results)}\n"))
+    output.print(safe_text(f"judge: {judge}, examples: {len(results)}\n"))
     for part, some in _by_part(results).items():
         output.print(_summary_table(part, some), "")
         output.print(_confusion_table(part, summarize_calibration(some)), "")
@@ -225,9 +225,9 @@ def _print_results(judge: str, results: Sequence[CalibrationResult], show_wrong:
     for result in wrong[:show_wrong]:
         verdict = result.verdict + (f": {result.reason}" if result.reason else "")
         item = result.item
-        output.print(shown(f"\n{item.id} ({item.kind}): {item.label}, judged {verdict}"))
-        output.print(shown(f"  context: {' / '.join(result.case.context)}"))
-        output.print(shown(f"  answer:  {item.answer}"))
+        output.print(safe_text(f"\n{item.id} ({item.kind}): {item.label}, judged {verdict}"))
+        output.print(safe_text(f"  context: {' / '.join(result.case.context)}"))
+        output.print(safe_text(f"  answer:  {item.answer}"))
     if len(wrong) > show_wrong:
         output.print(f"\n--show-wrong {len(wrong)} prints all of them", style="dim")
 
@@ -245,7 +245,7 @@ def _summary_table(part: str, results: Sequence[CalibrationResult]) -> Table:
     for group, values in _by_group(results).items():
         for value, some in sorted(values.items()):
             cells = _summary_cells(summarize_calibration(some))
-            table.add_row(shown(f"{group}: {value}"), *cells)
+            table.add_row(safe_text(f"{group}: {value}"), *cells)
     return table
 
 

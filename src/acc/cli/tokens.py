@@ -14,7 +14,11 @@ from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, read_e
 from acc.cli.output import console, print_error, print_json
 from acc.domain.errors import InvalidInput
 
-app = App(name="token", help="Make the tokens that callers of `acc serve --tokens FILE` send.")
+app = App(
+    name="token",
+    group="Connect agents",
+    help="Make the tokens that callers of `acc serve --tokens FILE` send.",
+)
 
 _DAY = 24 * 3600.0
 _File = Annotated[Path, Parameter(help="The file of callers and the hashes of their tokens.")]

@@ -1,4 +1,4 @@
-"""Reading rules, questions, goals and doubts out of plain sentences, English and Japanese."""
+"""Find format rules, questions and goals in sentences; check answers against rules."""
 
 import json
 import re
@@ -6,43 +6,36 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from acc.domain import rule_patterns as patterns
-from acc.domain.language import (
-    LONGEST_SENTENCE,
-    clean,
-    contains_text,
-    identifiers,
-    one_line,
-    sentences,
-    terms,
-)
-from acc.domain.value_objects.format_rule import WORDED, Rule, RuleKind
+from acc.domain.language import MAX_SENTENCE_LENGTH, contains_text, identifiers, sentences, terms
+from acc.domain.text import normalize_text, one_line
+from acc.domain.value_objects.format_rule import TEXT_KINDS, FormatRule, RuleKind
 
-_CACHE = 2_048
+_CACHE_SIZE = 2_048
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRule:
-    """A rule found in a sentence, and whether it holds for one answer only."""
+class StatedRule:
+    """A rule that a sentence states; `once` is True if it applies to one answer only."""
 
-    rule: Rule
+    rule: FormatRule
     text: str
     once: bool
 
 
-@lru_cache(maxsize=_CACHE)
-def read_rule(sentence: str) -> ReadRule | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def read_rule(sentence: str) -> StatedRule | None:
     """Return the rule that a sentence states, or None."""
-    sentence = one_line(sentence[:LONGEST_SENTENCE])
+    sentence = one_line(sentence[:MAX_SENTENCE_LENGTH])
     if patterns.ASKS_ABOUT.search(sentence) or patterns.HEARSAY.search(sentence):
         return None
     rule = _form_rule(sentence)
     if rule is None:
-        # A question may speak of rules without setting one; "could you always …?" sets one.
+        # A question may mention a rule without setting it; "could you always …?" sets one.
         asks = patterns.QUESTION.search(sentence) and not patterns.POLITE.match(sentence)
         if asks or not patterns.DIRECTIVE.search(sentence):
             return None
-        rule = Rule(kind=RuleKind.POLICY)
-    return ReadRule(rule=rule, text=sentence, once=_is_once(sentence))
+        rule = FormatRule(kind=RuleKind.POLICY)
+    return StatedRule(rule=rule, text=sentence, once=_is_once(sentence))
 
 
 def _is_once(sentence: str) -> bool:
@@ -63,8 +56,8 @@ _FORM_WORDS = terms(
 )
 
 
-@lru_cache(maxsize=_CACHE)
-def _form_rule(sentence: str) -> Rule | None:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _form_rule(sentence: str) -> FormatRule | None:
     if patterns.DESCRIPTION.search(sentence) and not (
         patterns.EVERY.search(sentence) or patterns.ONCE.search(sentence)
     ):
@@ -75,13 +68,13 @@ def _form_rule(sentence: str) -> Rule | None:
             return _counted_rule(kind, sentence, match)
     if patterns.JSON.search(sentence) and not patterns.NO_JSON.search(sentence):
         keys = patterns.JSON_KEYS.search(sentence)
-        return Rule(kind=RuleKind.JSON, words=_keys(keys[1]) if keys else ())
+        return FormatRule(kind=RuleKind.JSON, words=_keys(keys[1]) if keys else ())
     quoted = _quotations(sentence)
     found = _quoted_rule(sentence, quoted) if quoted else None
     return found or _secret_rule(sentence) or _code_rule(sentence)
 
 
-def _counted_rule(kind: RuleKind, sentence: str, match: re.Match[str]) -> Rule | None:
+def _counted_rule(kind: RuleKind, sentence: str, match: re.Match[str]) -> FormatRule | None:
     lead = sentence[: match.start()]
     if patterns.NEGATED.search(lead) or lead.casefold().endswith(("no ", "not ")):
         return None
@@ -90,17 +83,17 @@ def _counted_rule(kind: RuleKind, sentence: str, match: re.Match[str]) -> Rule |
     found = next(group for group in match.groups() if group).casefold()
     number = patterns.COUNT_WORDS.get(found) or int(found)
     exclusive = re.search(r"under|fewer than|less than|below|未満", match[0], re.I)
-    return Rule(kind=kind, number=max(1, number - 1 if exclusive else number))
+    return FormatRule(kind=kind, number=max(1, number - 1 if exclusive else number))
 
 
-def _secret_rule(sentence: str) -> Rule | None:
+def _secret_rule(sentence: str) -> FormatRule | None:
     if not patterns.SECRET.search(sentence):
         return None
-    return Rule(kind=RuleKind.REFUSE, words=(_secret(sentence),))
+    return FormatRule(kind=RuleKind.REFUSE, words=(_secret(sentence),))
 
 
-def _code_rule(sentence: str) -> Rule | None:
-    """Return the rule that every answer shall carry an identifier, or shall not."""
+def _code_rule(sentence: str) -> FormatRule | None:
+    """Return the rule that every answer must or must not contain an identifier."""
     if not (patterns.EVERY.search(sentence) and patterns.REQUIRE.search(sentence)):
         return None
     named = re.findall(r"[A-Za-z]+-[\w-]*\d\w*", sentence)
@@ -108,28 +101,28 @@ def _code_rule(sentence: str) -> Rule | None:
     if not codes:
         return None
     denied = patterns.NEGATED.search(sentence) or patterns.NEGATED_JAPANESE.search(sentence)
-    return Rule(kind=RuleKind.REFUSE if denied else RuleKind.REQUIRE, words=codes)
+    return FormatRule(kind=RuleKind.REFUSE if denied else RuleKind.REQUIRE, words=codes)
 
 
-def _quoted_rule(sentence: str, quoted: tuple[str, ...]) -> Rule | None:
+def _quoted_rule(sentence: str, quoted: tuple[str, ...]) -> FormatRule | None:
     quotation = patterns.QUOTED.search(sentence)
     lead = sentence[: quotation.start()] if quotation else ""
     denied = patterns.NEGATED.search(lead) or patterns.NEGATED_JAPANESE.search(sentence)
     if patterns.HEADING.search(sentence):
-        return None if denied else Rule(kind=RuleKind.HEADINGS, words=quoted)
+        return None if denied else FormatRule(kind=RuleKind.HEADINGS, words=quoted)
     if patterns.FORBID.search(sentence):
-        return Rule(kind=RuleKind.FORBID, words=quoted)
+        return FormatRule(kind=RuleKind.FORBID, words=quoted)
     if denied:
         about = patterns.REQUIRE.search(sentence) and patterns.EVERY.search(sentence)
-        return Rule(kind=RuleKind.FORBID, words=quoted) if about else None
+        return FormatRule(kind=RuleKind.FORBID, words=quoted) if about else None
     if patterns.ENDING.search(sentence):
-        return Rule(kind=RuleKind.ENDS_WITH, words=quoted[-1:])
+        return FormatRule(kind=RuleKind.ENDS_WITH, words=quoted[-1:])
     if patterns.OPENING.search(sentence):
-        return Rule(kind=RuleKind.STARTS_WITH, words=quoted[:1])
+        return FormatRule(kind=RuleKind.STARTS_WITH, words=quoted[:1])
     if patterns.REQUIRE.search(sentence) and (
         patterns.EVERY.search(sentence) or patterns.ONCE.search(sentence)
     ):
-        return Rule(kind=RuleKind.REQUIRE, words=quoted)
+        return FormatRule(kind=RuleKind.REQUIRE, words=quoted)
     return None
 
 
@@ -157,51 +150,55 @@ def _secret(sentence: str) -> str:
     return one_line(match[1]) if match and match[1].strip() else one_line(sentence)
 
 
-@lru_cache(maxsize=_CACHE)
-def lifts(sentence: str) -> bool:
-    """Tell whether a sentence ends a rule, and does not only speak of it."""
-    sentence = sentence[:LONGEST_SENTENCE]
+@lru_cache(maxsize=_CACHE_SIZE)
+def is_revocation(sentence: str) -> bool:
+    """Return True if a sentence revokes a rule rather than only mentioning it."""
+    sentence = sentence[:MAX_SENTENCE_LENGTH]
     if patterns.QUESTION.search(sentence) and not patterns.POLITE.match(sentence):
         return False
-    return patterns.LIFT.search(sentence) is not None and not patterns.NOT_LIFTED.search(sentence)
+    return patterns.REVOCATION.search(sentence) is not None and not patterns.NOT_REVOKED.search(
+        sentence
+    )
 
 
-@lru_cache(maxsize=_CACHE)
-def lifted_by(sentence: str, rule_text: str) -> bool:
-    """Tell whether a sentence that ends a rule means the rule stated by `rule_text`."""
-    sentence = sentence[:LONGEST_SENTENCE]
+@lru_cache(maxsize=_CACHE_SIZE)
+def revokes(sentence: str, rule_text: str) -> bool:
+    """Return True if a revocation applies to the rule stated by `rule_text`."""
+    sentence = sentence[:MAX_SENTENCE_LENGTH]
     if patterns.ALL_RULES.search(sentence):
         return True
     named = (*_quotations(sentence), *re.findall(r"\b[A-Za-z]+-\d[A-Za-z0-9]*", sentence))
     if named and not all(contains_text(rule_text, name) for name in named):
         return False
     read = read_rule(rule_text)
-    if named and read is not None and read.rule.kind in WORDED:
+    if named and read is not None and read.rule.kind in TEXT_KINDS:
         return True
     if read is not None and any(
         kind is read.rule.kind and hint.search(sentence) for kind, hint in patterns.KIND_HINTS
     ):
         return True
-    wanted = terms(sentence) - _LIFT_WORDS
+    wanted = terms(sentence) - _REVOCATION_WORDS
     return bool(wanted) and len(wanted & terms(rule_text)) * 2 >= len(wanted)
 
 
-@lru_cache(maxsize=_CACHE)
-def may_lift(sentence: str, rule_text: str) -> bool:
-    """Tell whether a sentence ends some rule and names anything that `rule_text` speaks of.
+@lru_cache(maxsize=_CACHE_SIZE)
+def may_revoke(sentence: str, rule_text: str) -> bool:
+    """Return True if a revocation shares a term with `rule_text`.
 
-    This is a weaker sign than `lifted_by`: it takes a reader to say that this rule is meant.
+    This is weaker evidence than `revokes`: a model has to confirm that this rule is meant.
     """
-    return lifts(sentence) and bool((terms(sentence) - _LIFT_WORDS) & terms(rule_text))
+    return is_revocation(sentence) and bool(
+        (terms(sentence) - _REVOCATION_WORDS) & terms(rule_text)
+    )
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def is_hearsay(sentence: str) -> bool:
-    """Tell whether a sentence passes on what somebody else says or wants."""
-    return patterns.HEARSAY.search(one_line(sentence[:LONGEST_SENTENCE])) is not None
+    """Return True if a sentence reports what somebody else says or wants."""
+    return patterns.HEARSAY.search(one_line(sentence[:MAX_SENTENCE_LENGTH])) is not None
 
 
-_LIFT_WORDS = terms(
+_REVOCATION_WORDS = terms(
     """
     lift lifted drop dropped remove removed cancel cancelled withdraw withdrawn retire retired
     forget scrap waive waived revoke revoked stop end ended rescinded rule rules limit constraint
@@ -212,16 +209,16 @@ _LIFT_WORDS = terms(
 )
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def is_question(sentence: str) -> bool:
-    """Tell whether a sentence asks for something.
+    """Return True if a sentence asks for an answer.
 
-    In Japanese the same polite ending asks for an answer and sets a rule; it is a rule where it
-    speaks of form, forbids something, or is meant to last.
+    In Japanese one polite ending serves requests and rules. It marks a rule if the sentence is
+    about the form of answers, forbids something, or is meant to last.
     """
-    if patterns.QUESTION.search(sentence[-LONGEST_SENTENCE:]):
+    if patterns.QUESTION.search(sentence[-MAX_SENTENCE_LENGTH:]):
         return True
-    sentence = sentence[:LONGEST_SENTENCE]
+    sentence = sentence[:MAX_SENTENCE_LENGTH]
     if patterns.REQUEST.match(sentence):
         return True
     return patterns.POLITE_JAPANESE.search(sentence) is not None and not (
@@ -237,10 +234,10 @@ def _is_about_form(sentence: str) -> bool:
     return _form_rule(sentence) is not None and not patterns.CONTENT_JAPANESE.search(sentence)
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def is_directive(sentence: str) -> bool:
-    """Tell whether a sentence orders or forbids something, or sets a goal."""
-    sentence = sentence[:LONGEST_SENTENCE]
+    """Return True if a sentence orders or forbids something, or sets a goal."""
+    sentence = sentence[:MAX_SENTENCE_LENGTH]
     return (
         patterns.DIRECTIVE.search(sentence) is not None
         or _form_rule(sentence) is not None
@@ -248,20 +245,20 @@ def is_directive(sentence: str) -> bool:
     )
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def states_goal(sentence: str) -> bool:
-    """Tell whether a sentence sets a lasting objective."""
-    return patterns.GOAL.search(sentence[:LONGEST_SENTENCE]) is not None
+    """Return True if a sentence sets a lasting objective."""
+    return patterns.GOAL.search(sentence[:MAX_SENTENCE_LENGTH]) is not None
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def is_doubtful(sentence: str) -> bool:
-    """Tell whether a sentence says of itself that it is not certain."""
-    return patterns.DOUBT.search(sentence[:LONGEST_SENTENCE]) is not None
+    """Return True if a sentence expresses uncertainty."""
+    return patterns.DOUBT.search(sentence[:MAX_SENTENCE_LENGTH]) is not None
 
 
-#: Broken by leaving something out, rather than by doing something.
-OMISSIONS = frozenset(
+#: Rules that an answer violates by omitting something.
+OMISSION_KINDS = frozenset(
     {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON, RuleKind.REQUIRE}
 )
 _WORD = re.compile(r"[^\W_]+(?:(?:['’.:/@_-]|(?<=\d),(?=\d))[^\W_]+)*")
@@ -269,18 +266,18 @@ _BULLET = re.compile(r"^[^\S\n]*(?:[-*•・]|\d{1,2}[.)])[^\S\n]+\S", re.M)
 
 
 def count_words(text: str) -> int:
-    """Return the words of a text."""
+    """Return the number of words of a text."""
     return len(_WORD.findall(text))
 
 
 def count_bullets(text: str) -> int:
-    """Return the bulleted lines of a text."""
+    """Return the number of bulleted lines of a text."""
     return len(_BULLET.findall(text))
 
 
 def count_characters(text: str) -> int:
-    """Return the characters of a text, spaces and line ends left out."""
-    return len("".join(clean(text).split()))
+    """Return the number of characters of a text without white space."""
+    return len("".join(normalize_text(text).split()))
 
 
 _COUNTED = {
@@ -293,31 +290,33 @@ _COUNTED = {
 
 
 @lru_cache(maxsize=4_096)
-def breach(rule: Rule, answer: str) -> str:
-    """Return how `answer` breaks `rule`, or nothing."""
+def violation(rule: FormatRule, answer: str) -> str:
+    """Return how `answer` violates `rule`, or an empty string."""
     counted = _COUNTED.get(rule.kind)
     if counted is not None:
         count, unit = counted[0](answer), counted[1]
         if rule.kind is RuleKind.EXACT_BULLETS:
             return "" if count == rule.number else f"{count} {unit}, not {rule.number}"
         return "" if count <= rule.number else f"{count} {unit}, the limit is {rule.number}"
-    return _worded_breach(rule, answer)
+    return _text_violation(rule, answer)
 
 
-def _worded_breach(rule: Rule, answer: str) -> str:
-    lines = [line.strip() for line in clean(answer).strip().splitlines() if line.strip()] or [""]
+def _text_violation(rule: FormatRule, answer: str) -> str:
+    lines = [
+        line.strip() for line in normalize_text(answer).strip().splitlines() if line.strip()
+    ] or [""]
     if rule.kind is RuleKind.ENDS_WITH:
-        kept = _bare(lines[-1]).endswith(_bare(rule.words[0]))
-        return "" if kept else f"does not end with {rule.words[0]!r}"
+        ok = _bare(lines[-1]).endswith(_bare(rule.words[0]))
+        return "" if ok else f"does not end with {rule.words[0]!r}"
     if rule.kind is RuleKind.STARTS_WITH:
-        kept = _bare(lines[0]).startswith(_bare(rule.words[0]))
-        return "" if kept else f"does not start with {rule.words[0]!r}"
+        ok = _bare(lines[0]).startswith(_bare(rule.words[0]))
+        return "" if ok else f"does not start with {rule.words[0]!r}"
     if rule.kind is RuleKind.HEADINGS:
         found = {_bare(line.strip("#*【】 ")) for line in lines}
         missing = [word for word in rule.words if _bare(word) not in found]
         return f"lacks the heading {', '.join(map(repr, missing))}" if missing else ""
     if rule.kind is RuleKind.JSON:
-        return _json_breach(rule, answer)
+        return _json_violation(rule, answer)
     if rule.kind is RuleKind.REQUIRE:
         missing = [word for word in rule.words if not contains_text(answer, word)]
         return f"lacks {', '.join(map(repr, missing))}" if missing else ""
@@ -326,16 +325,16 @@ def _worded_breach(rule: Rule, answer: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return clean(text).casefold().rstrip(".。:： \"'”’」』").lstrip("\"'“‘「『 ")
+    return normalize_text(text).casefold().rstrip(".。:： \"'”’」』").lstrip("\"'“‘「『 ")
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
-def _json_breach(rule: Rule, answer: str) -> str:
+def _json_violation(rule: FormatRule, answer: str) -> str:
     try:
-        value = json.loads(answer, parse_constant=_refuse_constant)
+        value = json.loads(answer, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return "is not valid JSON"
     if not isinstance(value, dict):

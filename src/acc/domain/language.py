@@ -1,34 +1,30 @@
-"""Reading plain text in English and Japanese: segments, sentences, terms and values.
+"""Split plain text, English or Japanese, into segments, sentences, terms and values.
 
-Everything here is lexical and deterministic. Japanese has no spaces, so its kanji are cut into
-overlapping pairs and its katakana into whole runs; hiragana, which mostly carries grammar, is left
-out. Other scripts fall back to whole words.
+All functions are lexical and deterministic. Japanese has no spaces: kanji are split into
+overlapping pairs and katakana into whole runs; hiragana mostly carries grammar and is skipped.
+Other scripts are split into words.
 """
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-_CACHE = 2_048
-#: In characters. What goes on without a stop for longer is data, and is not taken apart.
-LONGEST_SENTENCE = 1_000
+from acc.domain.text import normalize_text, one_line
+
+_CACHE_SIZE = 2_048
+#: In characters. A longer run without a full stop is data and is not analysed.
+MAX_SENTENCE_LENGTH = 1_000
 _KANJI = "\u3400-\u9fff々〆ヶ"
 _KATAKANA = "\u30a1-\u30fa\u30fc"
 _JAPANESE = re.compile(f"[\u3041-\u3096{_KATAKANA}{_KANJI}]")
-_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
 
 
-def _words(text: str) -> frozenset[str]:
+def _word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-STOPWORDS = _words(
+STOPWORDS = _word_set(
     """
     a about above after again all also am an and any are as at be because been before being below
     between both but by can could did do does doing down during each else ever every few for from
@@ -42,8 +38,9 @@ STOPWORDS = _words(
     right today thing things
     """
 )
-#: How many characters of a text are read, and how many of them at its end.
-_MOST_READ, _READ_AT_THE_END = 16_000, 4_000
+#: Longer texts are read without their middle, in characters.
+_MAX_READ_LENGTH = 16_000
+_READ_TAIL_LENGTH = 4_000
 _WORD = re.compile(r"\d+(?:,\d{3})+(?:\.\d+)?|[^\W_]+(?:[._:/@+'’%-]*[^\W_]+)*%?")
 _RUN = re.compile(
     f"[{_KANJI}]+|[{_KATAKANA}]+|[\u3041-\u3096]+|[^{_KANJI}{_KATAKANA}\u3041-\u3096]+"
@@ -66,45 +63,30 @@ _NEGATION = re.compile(
 
 
 class Origin(StrEnum):
-    """Whose words a piece of text is: the speaker's own, or something they show."""
+    """Whether a segment is the author's own words or text that the author quotes."""
 
-    SAID = "said"
+    DIRECT = "direct"
     QUOTED = "quoted"
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of text of one origin."""
+    """A part of a text with one origin."""
 
     text: str
     origin: Origin
 
 
-def clean(text: str) -> str:
-    """Return `text` normalised (NFKC), without control and direction characters."""
-    if text.isascii() and text.isprintable():
-        return text
-    encodable = _LINE_END.sub("\n", text.encode("utf-8", "replace").decode())
-    # Removed first, because what stood on both sides of such a character may then combine.
-    return unicodedata.normalize("NFKC", _CONTROL.sub("", encodable))
-
-
-@lru_cache(maxsize=_CACHE)
-def one_line(text: str) -> str:
-    """Return clean text on a single line."""
-    return " ".join(clean(text).split())
-
-
 def is_japanese(text: str) -> bool:
-    """Tell whether the text is mainly Japanese."""
+    """Return True if the text is mainly Japanese."""
     marks = len(_JAPANESE.findall(text))
     return marks * 4 >= sum(1 for character in text if character.isalpha()) and marks > 0
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of a text, without bullets, each on one line."""
-    pieces = (piece for line in clean(text).split("\n") for piece in _pieces(line))
+    """Return the sentences of a text without bullet marks, each on one line."""
+    pieces = (piece for line in normalize_text(text).split("\n") for piece in _pieces(line))
     lines = (one_line(piece) for piece in pieces)
     return tuple(line for line in lines if any(character.isalnum() for character in line))
 
@@ -120,7 +102,8 @@ def _pieces(line: str) -> list[str]:
     return pieces
 
 
-_KEPT = ("ss", "us", "is")
+#: Words with these endings are already stems.
+_STEM_ENDINGS = ("ss", "us", "is")
 
 
 def stem(word: str) -> str:
@@ -135,7 +118,11 @@ def stem(word: str) -> str:
         ("es", "e"),
         ("s", ""),
     ):
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith(_KEPT):
+        if (
+            word.endswith(ending)
+            and len(word) - len(ending) >= 3
+            and not word.endswith(_STEM_ENDINGS)
+        ):
             word = word[: -len(ending)] + rest
             break
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
@@ -143,16 +130,16 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def term_list(text: str) -> tuple[str, ...]:
-    """Return the content terms of a text in order, repeats included."""
+    """Return the content terms of a text in order, including repeats."""
     terms: list[str] = []
-    for word in _WORD.findall(clean(text).casefold()):
+    for word in _WORD.findall(normalize_text(text).casefold()):
         terms.extend(_terms_of_word(word))
     return tuple(terms)
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _terms_of_word(word: str) -> tuple[str, ...]:
     runs = (word,) if word.isascii() else _RUN.findall(word)
     return tuple(term for run in runs for term in _terms_of_run(run))
@@ -184,15 +171,15 @@ def _plain_number(word: str) -> str:
     return word.replace(",", "") if word[0].isdigit() else word
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def terms(text: str) -> frozenset[str]:
     """Return the set of content terms of a text."""
     return frozenset(term_list(text))
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def is_negated(text: str) -> bool:
-    """Tell whether the text denies something."""
+    """Return True if the text contains a negation."""
     return _NEGATION.search(text) is not None
 
 
@@ -231,53 +218,53 @@ _JAPANESE_NAME = re.compile(
 )
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def numbers(text: str) -> frozenset[str]:
-    """Return the numbers of a text: 1,200 as 1200, times and percentages as they stand."""
-    plain = _SPELLED.sub(lambda match: _SPELLED_OUT[match[0].casefold()], clean(text))
-    found = (match[0] for match in _NUMBER.finditer(_CODE.sub(" ", plain)))
-    return frozenset(number.replace(",", "") for number in found)
+    """Return the numbers of a text: 1,200 as 1200, times and percentages unchanged."""
+    plain = _SPELLED.sub(lambda match: _SPELLED_OUT[match[0].casefold()], normalize_text(text))
+    matches = (match[0] for match in _NUMBER.finditer(_CODE.sub(" ", plain)))
+    return frozenset(number.replace(",", "") for number in matches)
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def identifiers(text: str) -> frozenset[str]:
-    """Return the identifiers of a text, such as db-1, CVE-2026-1234 or ops@example.com."""
-    found = {match[0].casefold().strip(".:/") for match in _CODE.finditer(clean(text))}
+    """Return the identifiers of a text, such as db-1 or ops@example.com."""
+    codes = {match[0].casefold().strip(".:/") for match in _CODE.finditer(normalize_text(text))}
     return frozenset(
         code
-        for code in found
+        for code in codes
         if any(c.isdigit() or c in "_@/" for c in code) or not code.replace("-", "").isalpha()
     )
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def names(text: str) -> frozenset[str]:
     """Return the words that look like proper names, case-folded."""
-    plain = clean(text)
-    found: set[str] = set()
+    plain = normalize_text(text)
+    words: set[str] = set()
     for pattern in (_NAME, _LEADING_NAME):
         for match in pattern.finditer(plain):
-            found.update(
+            words.update(
                 word.strip("'’").removesuffix("'s").removesuffix("’s").casefold()
                 for word in match[0].split()
             )
-    found.update(match[1] for match in _JAPANESE_NAME.finditer(plain))
-    found.update(re.findall("[月火水木金土日]曜", plain))
-    return frozenset(word for word in found if word not in STOPWORDS)
+    words.update(match[1] for match in _JAPANESE_NAME.finditer(plain))
+    words.update(re.findall("[月火水木金土日]曜", plain))
+    return frozenset(word for word in words if word not in STOPWORDS)
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def values(text: str) -> frozenset[str]:
-    """Return everything a claim can get exactly wrong: numbers, identifiers and names."""
+    """Return the numbers, identifiers and names of a text."""
     return numbers(text) | identifiers(text) | names(text)
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _flat(text: str) -> str:
-    return " ".join(clean(text).casefold().replace("’", "'").split())
+    return " ".join(normalize_text(text).casefold().replace("’", "'").split())
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _tight(text: str) -> str:
     return _flat(text).replace(" ", "")
 
@@ -285,7 +272,7 @@ def _tight(text: str) -> str:
 @lru_cache(maxsize=1_024)
 def _needle(text: str) -> re.Pattern[str]:
     flat = _flat(text)
-    # Letters and digits must not continue on either side: 30 is not found in 300, 1.30 or 9:30.
+    # Match whole words and numbers only: 30 does not match in 300, 1.30 or 9:30.
     before = (
         r"(?<![\d.])(?<!\d[,:])"
         if flat[:1].isdigit()
@@ -300,8 +287,8 @@ def _needle(text: str) -> re.Pattern[str]:
 
 
 def contains_text(text: str, part: str) -> bool:
-    """Tell whether `part` stands in `text`, whatever the case, width and spacing."""
-    # Nearly every text can be told apart without a pattern.
+    """Return True if `text` contains `part`, ignoring case, width and spacing."""
+    # A plain substring test rejects nearly all texts before the pattern is compiled.
     tight = _tight(part)
     return bool(tight) and tight in _tight(text) and _needle(part).search(_flat(text)) is not None
 
@@ -317,8 +304,8 @@ _PASTE_START = re.compile(
 _PASTE_END = re.compile(
     r"^\s*(?:-{3,}|={3,}|>{3,}|\[)\s*(?:end\b.*|(?:引用)?(?:終わり|ここまで|以上).*)?\]?\s*$", re.I
 )
-#: Sources whose label alone says that what follows is theirs, and those that need a "from …".
-_SHOWN_NOUN = (
+#: Labels that mark quoted text by themselves, and labels that need "from …".
+_QUOTED_NOUN = (
     r"(?:tool|logs?|output|runbook|wiki|e-?mail|mail|ticket|snippet|excerpt|paste|banner|vendor"
     r"|attachment|transcript|scan|bulletin)"
 )
@@ -326,7 +313,7 @@ _SENT_NOUN = r"(?:note|memo|message|comment|alert|report|page|chat|post|document
 _NOT_A_SOURCE = r"(?!(?:please|kindly|i|we|you|take|for|in|to|on|every|each|all|any|important)\s)"
 _LABEL = re.compile(
     rf"^\s*{_NOT_A_SOURCE}(?:[\w.'’-]+\s+){{0,3}}?"
-    rf"(?:{_SHOWN_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry|lines?|note|result))?"
+    rf"(?:{_QUOTED_NOUN}(?:\s+(?:excerpt|snippet|output|text|body|entry|lines?|note|result))?"
     r"(?:\s+(?:from|of|by|for)(?:\s+[\w.@'’-]+){1,4})?"
     rf"|{_SENT_NOUN}\s+(?:from|by)(?:\s+[\w.@'’-]+){{1,4}})"
     r"(?:\s*\([^)]{0,40}\))?:\s+(?=[^\s\"“])"
@@ -343,7 +330,7 @@ _REPORTING = (
 _REPORTED = re.compile(
     rf"(?:{_REPORTING}[^\"“.]{{0,24}}[:,]?\s*|:\s*)[\"“]([^\"“”]{{12,}})[\"”]", re.I
 )
-#: "Close with this line: …" gives the answer a form; it reports nobody.
+#: "Close with this line: …" is a rule about the answer, not reported speech.
 _ABOUT_ANSWERS = re.compile(
     r"(?:^|[.!?,;]\s+|\b(?:please|always|must|never|not|and|then)\s+)"
     r"(?:end|close|finish|sign off|start|begin|open|include|use|add|put|write|say|state|answer"
@@ -357,8 +344,8 @@ _REPORTED_JAPANESE = re.compile(
     r"|明記|回答|答|返|言|述)[^。]{0,10}(?:ください|下さい|こと|よう)(?!と))"
     r"|という(?:記述|記載|指示|文|メール|一文|連絡|書き込み|投稿))"
 )
-#: "The web page says: …" and "I got this e-mail:" hand over to somebody else's words.
-_HANDS_OVER = re.compile(
+#: "The web page says: …" and "I got this e-mail:" introduce quoted text.
+_INTRODUCES_QUOTE = re.compile(
     r"^(?!.*\b(?:i|we|you)\s+(?:say|said|wrote|write|told)\b)[^:\n]{0,80}"
     r"\b(?:says|said|wrote|writes|reads|states|claims|replied|posted|(?:this|following) "
     r"(?:e-?mail|mail|message|note|text|paste|snippet)|translate this)\s*:"
@@ -368,16 +355,16 @@ _HANDS_OVER = re.compile(
 )
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def segments(text: str) -> tuple[Segment, ...]:
-    """Cut a text into what its author says and what they merely show.
+    """Split a text into the author's own words and quoted text.
 
-    Shown are quoted lines, fenced and marked blocks, a paragraph behind a source's label
-    ("Runbook: …") and speech behind a reporting verb (the vendor wrote: "…").
+    Quoted text is: quoted lines, fenced and marked blocks, a paragraph after the label of a source
+    ("Runbook: …") and speech after a reporting verb (the vendor wrote: "…").
     """
-    found: list[Segment] = []
-    fenced = pasted = labelled = awaited = False
-    for line in clean(text).split("\n"):
+    result: list[Segment] = []
+    fenced = pasted = labelled = quote_follows = False
+    for line in normalize_text(text).split("\n"):
         if _FENCE.match(line):
             fenced = not fenced
             continue
@@ -387,19 +374,19 @@ def segments(text: str) -> tuple[Segment, ...]:
         if pasted and _PASTE_END.match(line):
             pasted = False
             continue
-        if line.strip() and awaited:
-            labelled, awaited = True, False
+        if line.strip() and quote_follows:
+            labelled, quote_follows = True, False
         labelled = bool(line.strip()) and (labelled or _LABEL.match(line) is not None)
         if fenced or pasted or labelled or _QUOTE_LINE.match(line):
-            found.append(Segment(line.lstrip(" >|"), Origin.QUOTED))
-        elif (handed := _HANDS_OVER.match(line)) is not None:
-            rest = handed["rest"] or ""
-            found.append(Segment(line[: len(line) - len(rest)], Origin.SAID))
-            found.append(Segment(rest, Origin.QUOTED))
-            labelled, awaited = bool(rest), not rest
+            result.append(Segment(line.lstrip(" >|"), Origin.QUOTED))
+        elif (introduction := _INTRODUCES_QUOTE.match(line)) is not None:
+            rest = introduction["rest"] or ""
+            result.append(Segment(line[: len(line) - len(rest)], Origin.DIRECT))
+            result.append(Segment(rest, Origin.QUOTED))
+            labelled, quote_follows = bool(rest), not rest
         elif line.strip():
-            found.extend(_inline(line))
-    return tuple(segment for segment in found if segment.text.strip())
+            result.extend(_inline(line))
+    return tuple(segment for segment in result if segment.text.strip())
 
 
 def _inline(line: str) -> list[Segment]:
@@ -415,11 +402,11 @@ def _inline(line: str) -> list[Segment]:
         if start < position:
             continue
         between = line[position:start].rstrip('"“「『')
-        pieces.append(Segment(between.lstrip('"”」』') if pieces else between, Origin.SAID))
+        pieces.append(Segment(between.lstrip('"”」』') if pieces else between, Origin.DIRECT))
         pieces.append(Segment(line[start:end], Origin.QUOTED))
         position = end
     rest = line[position:].lstrip('"”」』') if spans else line
-    return [*pieces, Segment(rest, Origin.SAID)]
+    return [*pieces, Segment(rest, Origin.DIRECT)]
 
 
 def _is_about_answers(lead: str) -> bool:
@@ -427,27 +414,27 @@ def _is_about_answers(lead: str) -> bool:
     return _ABOUT_ANSWERS.search(near) is not None and not re.search(_REPORTING, near, re.I)
 
 
-def within_reach(text: str) -> str:
-    """Return what is read of a text: of one that is very long, the beginning and the end."""
-    if len(text) <= _MOST_READ:
+def omit_middle(text: str) -> str:
+    """Return a text without its middle if it is too long to be read in full."""
+    if len(text) <= _MAX_READ_LENGTH:
         return text
-    return f"{text[: _MOST_READ - _READ_AT_THE_END]}\n{text[-_READ_AT_THE_END:]}"
+    return f"{text[: _MAX_READ_LENGTH - _READ_TAIL_LENGTH]}\n{text[-_READ_TAIL_LENGTH:]}"
 
 
-def said(text: str) -> tuple[str, ...]:
-    """Return the sentences that the author of a text says in their own name."""
-    return _sentences_of(text, Origin.SAID)
+def direct_sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text that are its author's own words."""
+    return _sentences_of(text, Origin.DIRECT)
 
 
-def shown(text: str) -> tuple[str, ...]:
-    """Return the sentences that the author of a text merely shows."""
+def quoted_sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text that its author quotes."""
     return _sentences_of(text, Origin.QUOTED)
 
 
 def _sentences_of(text: str, origin: Origin) -> tuple[str, ...]:
     return tuple(
         sentence
-        for segment in segments(within_reach(text))
+        for segment in segments(omit_middle(text))
         if segment.origin is origin
         for sentence in sentences(segment.text)
     )

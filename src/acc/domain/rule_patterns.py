@@ -1,6 +1,6 @@
-"""The patterns by which rules, questions, goals and doubts are known in English and Japanese.
+"""Patterns that identify rules, questions, goals and doubts in English and Japanese.
 
-Kept apart from the functions that use them, so that a phrase that is missed is one line to add.
+They are separate from the functions that use them: supporting one more phrase is one more line.
 """
 
 import re
@@ -177,7 +177,7 @@ SECRET_SUBJECT = re.compile(
     r"|fully)\s+)*(?:confidential|secret|private|off the record|undisclosed)\b",
     re.I,
 )
-#: Where an order can begin. "They never answered" tells something; "never answer" orders it.
+#: Where an order can begin: "they never answered" is a statement, "never answer" is an order.
 _BEGIN = (
     r"(?:^|[.:;,—–-]\s+|\b(?:please|kindly|and|but|so|also|then|just|you|should|shall|must|to)\s+)"
 )
@@ -209,14 +209,14 @@ DIRECTIVE = re.compile(
     r"|徹底(?:して(?:ください|下さい)|すること|をお願い)|無視し(?:て(?:ください|下さい)|ないで)",
     re.I,
 )
-#: What someone else wants or says is no rule of the one who tells it.
+#: Reports of what others want or say are not rules of the author.
 HEARSAY = re.compile(
     r"^(?!.*\b(?:i|we) (?:say|said))[^,.;\"“]*\b(?:says|said|wrote|writes|states|claims|insists"
     r"|told (?:me|us))\b|\baccording to\b|^(?:please )?(?:translate|proofread)\b"
     r"|と(?:言|話|述べ|主張|要求|希望)(?:って|して|しており|っており)?(?:い|お)|によると",
     re.I,
 )
-#: "Do not end with …" asks for the opposite of what it names.
+#: "Do not end with …" negates the rule that it names.
 NEGATED = re.compile(
     r"\b(?:do not|never|must not|not to|no need to|avoid|without|refrain from|stop)\b|n['’]t\b",
     re.I,
@@ -224,7 +224,7 @@ NEGATED = re.compile(
 NEGATED_JAPANESE = re.compile(
     r"ないで|しないこと|不要|要りません|いりません|必要は?(?:ない|ありません)|やめ"
 )
-#: A sentence that describes a thing of its own: "The abstract is limited to 250 words."
+#: Describes another object than the answer: "The abstract is limited to 250 words."
 DESCRIPTION = re.compile(
     r"^(?:the|an?|our|this|that|its|their|my)\s+(?!(?:\w+\s+)?(?:answers?|repl(?:y|ies)|responses?"
     r"|messages?|updates?|last|closing|first|final|opening|template|format|length|limit|words?"
@@ -248,16 +248,16 @@ _RULE_NOUN = (
     r"(?:rules?|limits?|constraints?|requirements?|restrictions?|caps?|bans?|closing|sign-off"
     r"|ending|headings?|format|freeze|instructions?|line)"
 )
-_LIFTED = (
+_ENDED = (
     r"(?:lifted|dropped|removed|cancell?ed|withdrawn|retired|waived|revoked|over|gone|rescinded)"
 )
-LIFT = re.compile(
+REVOCATION = re.compile(
     r"\b(?:lift(?:ing|s)?|drop(?:ping)?|remov(?:e|ing)|cancel(?:ling)?|withdraw(?:ing)?"
     rf"|retir(?:e|ing)|forget|scrap|waiv(?:e|ing)|revoke|rescind|ignore)\b[^.]{{0,60}}\b{_RULE_NOUN}\b"
     rf"|\b(?:lifted|dropped|removed|withdrew|waived|revoked)\b[^.]{{0,60}}\b{_RULE_NOUN}\b"
     rf"|\b(?:end|stop) (?:the|this|that)\b[^.]{{0,40}}\b{_RULE_NOUN}\b"
     r"|\bstop (?:using|ending|closing|starting|adding|including|citing|writing|quoting)\b"
-    rf"|\b{_RULE_NOUN}\b[^.]{{0,60}}\b(?:{_LIFTED}|no longer (?:\w+ ){{0,2}}(?:applies|apply|needed"
+    rf"|\b{_RULE_NOUN}\b[^.]{{0,60}}\b(?:{_ENDED}|no longer (?:\w+ ){{0,2}}(?:applies|apply|needed"
     r"|required|holds?|in force|stands?))\b"
     r"|\bno longer (?:needs?|wants?|have to|wanted)\b"
     r"|\bneed not\b[^.]{0,60}\b(?:any ?more|any longer)\b"
@@ -281,8 +281,8 @@ LIFT = re.compile(
     r"|(?:制限|規則|ルール|指定|運用|凍結)[^。]{0,8}終了(?:します|しました|とします)",
     re.I,
 )
-#: Speaks of ending a rule without doing it.
-NOT_LIFTED = re.compile(
+#: Mentions the end of a rule without revoking it.
+NOT_REVOKED = re.compile(
     r"\b(?:not|never)\s+(?:yet\s+|been\s+|be\s+|to\s+)*(?:lift|drop|remov|cancel|withdr|retir|waiv"
     r"|revok|rescind|forget)|n['’]t\s+(?:been\s+|be\s+)?(?:lift|drop|remov|cancel|withdr|forget)"
     r"|\b(?:will|would|might|could|may) be\b"
@@ -300,7 +300,7 @@ ALL_RULES = re.compile(
 QUESTION = re.compile(
     r"(?<!, right)(?<!, correct)(?<!, ok)(?<!, yes)[?？]\s*[\"'”」』)]*$|か[。.]?$", re.I
 )
-#: A question about a rule or about what was done; it asks for no form.
+#: A question about a rule or about past actions; it does not set a format.
 ASKS_ABOUT = re.compile(
     r"^(?:(?:so|and|but|ok|wait)[,:]?\s+)?(?:(?:is|are|was|were|did|do|does|has|have|had)\b"
     r"|(?:must|should|shall|may)\s+(?:we|i|they|he|she|it|the)\b).*[?]\W*$"
@@ -325,7 +325,7 @@ REQUEST = re.compile(
     r"|cover)\b(?! (?:\w+ ){0,2}(?:is|are|was|were)\b)",
     re.I,
 )
-#: Asks to remember something; that is neither a question nor a rule.
+#: Requests to remember something are neither questions nor rules.
 REMEMBER_JAPANESE = re.compile(r"(?:覚えて|記録|控えて|記憶|メモして|承知おき|ご留意)")
 GOAL = re.compile(
     r"\b(?:(?:our|the|my|main|overall|primary) (?:\w+ )?(?:goals?|objectives?|aim|mission"

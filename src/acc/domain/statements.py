@@ -1,10 +1,11 @@
-"""What a sentence says of what, so that a newer one can replace it."""
+"""Parse sentences into subject and value; decide which statement supersedes which."""
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain.language import LONGEST_SENTENCE, is_negated, numbers, one_line, terms, values
+from acc.domain.language import MAX_SENTENCE_LENGTH, is_negated, numbers, terms, values
+from acc.domain.text import one_line
 
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|remains?|stays?|becomes?|became|equals?|stands? at|sits? at|will be"
@@ -73,7 +74,7 @@ _ARTICLE = re.compile(r"^(?:the|our|a|an|its|their|your)\s", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A sentence taken apart. `exact` says that the value is a number, name or identifier."""
+    """A parsed sentence; an `exact` value is a number, name or identifier."""
 
     subject: frozenset[str]
     predicate: frozenset[str]
@@ -86,8 +87,8 @@ class Frame:
 
 @lru_cache(maxsize=4_096)
 def frame(sentence: str) -> Frame | None:
-    """Return what the sentence says of what, or None where that cannot be told."""
-    if len(sentence) > LONGEST_SENTENCE:
+    """Return the subject and value of a sentence, or None if it has none."""
+    if len(sentence) > MAX_SENTENCE_LENGTH:
         return None
     sentence = one_line(sentence)
     update = _UPDATE.search(sentence) is not None
@@ -115,7 +116,7 @@ def frame(sentence: str) -> Frame | None:
 
 
 def _is_value(text: str) -> bool:
-    # A leading name such as "Mara Lindqvist" is a value only if nothing else stands there.
+    # A leading name such as "Mara Lindqvist" is a value only if it is the whole text.
     return bool(text.strip()) and terms(text) <= frozenset(
         term for value in values(f". {text}") | values(text) for term in terms(value)
     )
@@ -128,7 +129,7 @@ def _build(left: str, verb: str, right: str, *, update: bool, text: str) -> Fram
     value_terms = frozenset(term for value in exact for term in terms(value))
     rest = terms(_UPDATE.sub(" ", right)) - value_terms
     if not subject and verb:
-        # "We have 3 servers" speaks of the servers.
+        # The subject of "We have 3 servers" is the servers.
         subject, rest = rest, frozenset()
     if not subject:
         return None
@@ -163,7 +164,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
 
 @lru_cache(maxsize=4_096)
 def same_subject(newer: str, older: str) -> bool:
-    """Tell whether two sentences speak of the same thing in the same respect."""
+    """Return True if two sentences are about the same attribute of the same subject."""
     one, other = frame(newer), frame(older)
     return one is not None and other is not None and _same_subject(one, other)
 
@@ -181,17 +182,17 @@ def _same_subject(one: Frame, other: Frame) -> bool:
 
 
 def supersedes(newer: str, older: str) -> bool:
-    """Tell whether `newer`, said later, replaces what `older` says.
+    """Return True if the later statement `newer` replaces `older`.
 
-    A number, name or identifier is replaced by another one of the same subject; anything vaguer
-    only by a sentence that says of itself that something changed.
+    A number, name or identifier is replaced by another one of the same subject. Other values are
+    replaced only by a sentence that announces a change.
     """
     one, other = frame(newer), frame(older)
     if one is None or other is None or newer == older or not _same_subject(one, other):
         return False
     if one.value == other.value and one.negated == other.negated:
         return False
-    # A place does not replace an hour, nor an age a room: that is another respect.
+    # A place does not replace a time: these are different attributes.
     if not one.update and one.measured != other.measured:
         return False
     return (one.exact and other.exact) or one.update

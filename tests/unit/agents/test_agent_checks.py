@@ -481,7 +481,7 @@ INVALID_OPTIONS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no store": (
         lambda: Runner(says("a"), store=None),  # type: ignore[arg-type]
-        'store is "memory", the path of a SQLite file, or a pair of stores, not None',
+        'store must be "memory", the path of a SQLite file, or a pair of stores, got NoneType',
     ),
 }
 

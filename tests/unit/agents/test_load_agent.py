@@ -20,10 +20,10 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (exit_loop, "is a tool, not an agent; an agent may have it in tools"),
-        (lambda name: Agent(name=name), "cannot be called to make an agent: missing a required"),
-        (dict, "is a dict, not an agent of acc"),
-        (3, "is a int, not an agent of acc"),
+        (exit_loop, "is a tool, not an agent; add it to the tools of an agent"),
+        (lambda name: Agent(name=name), "cannot be called to create an agent: missing a required"),
+        (dict, "is of type dict; expected an agent of acc"),
+        (3, "is of type int; expected an agent of acc"),
     ],
 )
 def test_load_agent_rejects_other_objects(module: ModuleType, value: object, expected: str) -> None:

@@ -1,9 +1,9 @@
-"""Valid states and awkward texts for the property tests of the domain."""
+"""Hypothesis strategies for valid states and unusual texts."""
 
 from hypothesis import strategies as st
 
 from acc.domain.ccs import LIMITS
-from acc.domain.language import one_line
+from acc.domain.text import one_line
 from acc.domain.value_objects.ccs import (
     ArtifactReference,
     CompressedCognitiveState,
@@ -28,14 +28,14 @@ _PIECES = st.sampled_from(
         "「禁止」",
     ]
 )
-#: Any text at all: control characters, lone surrogates, right-to-left marks included.
+#: Any text, including control characters, unpaired surrogates and direction marks.
 ANY_TEXT = st.text(st.characters(), max_size=60) | st.lists(
     st.text(max_size=8) | _PIECES, max_size=8
 ).map("".join)
 
 
 def lines(field: str, *, least: int = 1) -> st.SearchStrategy[str]:
-    """Return clean single lines that fit into a field."""
+    """Return normalised single lines that fit into a field."""
     most = LIMITS[field].characters
     return ANY_TEXT.map(lambda text: one_line(one_line(text)[:most])).filter(
         lambda line: least <= len(line) <= most and line == one_line(line)

@@ -78,7 +78,7 @@ def test_cached_answer_is_free_and_counted_separately() -> None:
     assert account.known_cost == 0.0
 
 
-def test_a_price_that_is_not_known_is_never_nothing() -> None:
+def test_unknown_price_is_not_zero() -> None:
     account = Account()
     account.add(call(cost=None))
     assert account.cost is None
@@ -91,7 +91,7 @@ def test_a_price_that_is_not_known_is_never_nothing() -> None:
     assert account.known_cost == 0.25
 
 
-def test_the_unknown_price_of_one_agent_does_not_hide_the_known_one_of_another() -> None:
+def test_unknown_price_of_one_agent_does_not_hide_known_price_of_other() -> None:
     accounts = Accounts([call(agent="a", cost=None), call(agent="b", cost=0.5)])
     found = accounts.of(CostCategory.AGENT)
     assert found is not None
@@ -103,7 +103,7 @@ def test_the_unknown_price_of_one_agent_does_not_hide_the_known_one_of_another()
     assert unknown.cost_text == "price not known"
 
 
-def test_a_failed_call_is_counted_without_tokens_or_price() -> None:
+def test_failed_call_is_counted_without_tokens_or_price() -> None:
     account = Account()
     account.add(call(cost=None, failed=True))
     assert (account.calls, account.failed, account.unpriced, account.input_tokens) == (1, 1, 0, 0)
@@ -116,7 +116,7 @@ def test_a_failed_call_is_counted_without_tokens_or_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "shown"),
+    ("amount", "expected"),
     [
         (0, "$0.0000"),
         (0.00001, "under $0.0001"),
@@ -124,11 +124,11 @@ def test_a_failed_call_is_counted_without_tokens_or_price() -> None:
         (1234.5, "$1,234.50"),
     ],
 )
-def test_an_amount_is_written_so_that_little_is_not_nothing(amount: float, shown: str) -> None:
-    assert dollars(amount) == shown
+def test_small_amount_is_not_formatted_as_zero(amount: float, expected: str) -> None:
+    assert dollars(amount) == expected
 
 
-def test_a_price_is_for_a_million_tokens() -> None:
+def test_price_is_per_million_tokens() -> None:
     name, price = parse_price("openai-compatible:q@http://h/v1?a=b=0.5/2")
     assert name == "openai-compatible:q@http://h/v1?a=b"
     assert price.cost(1_000_000, 500_000) == 1.5

@@ -4,7 +4,7 @@ from acc.domain import errors
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (errors.AccError("x"), "internal", "x"),
         (errors.InvalidInput("x"), "invalid_input", "x"),
@@ -24,20 +24,18 @@ from acc.domain import errors
         (errors.RemoteRejected("shop", "no stock"), "remote_rejected", "is rejected: no stock"),
     ],
 )
-def test_error_has_a_stable_code_and_says_what_happened(
-    error: errors.AccError, code: str, said: str
-) -> None:
+def test_error_has_stable_code_and_message(error: errors.AccError, code: str, message: str) -> None:
     assert error.code == code
-    assert said in str(error)
+    assert message in str(error)
 
 
-def test_scenario_error_names_the_file_before_every_fault() -> None:
+def test_scenario_error_prefixes_every_fault_with_file() -> None:
     error = errors.InvalidScenario("a.toml", ["turn 1: x", "turn 2: y"])
     assert str(error).splitlines() == ["a.toml: turn 1: x", "a.toml: turn 2: y"]
     assert error.faults == ("turn 1: x", "turn 2: y")
 
 
-def test_a_failure_of_a_model_tells_whether_someone_must_mend_something_first() -> None:
+def test_model_failure_needs_fix_depends_on_reason() -> None:
     assert errors.ModelFailed("no", reason="key_refused").is_configuration_error
     assert not errors.ModelFailed("no", reason="rate_limit").is_configuration_error
     assert not errors.ModelFailed("no").is_configuration_error

@@ -23,7 +23,7 @@ MEASURES: Measures = {"acc": {"drift": 0.05, "outcome": None}, "base-line": {"dr
         ("2 > 1", True, "refers to no agent"),
     ],
 )
-def test_gate_fails_a_run_when_its_condition_holds_or_cannot_be_told(
+def test_gate_fails_if_condition_is_true_or_undefined(
     text: str, failed: bool, explanation: str
 ) -> None:
     result = Gate.parse(text).evaluate(MEASURES)
@@ -44,11 +44,11 @@ def test_unreadable_gate_is_refused_with_an_example(text: str) -> None:
         ("acc.drift > ghost.drift", "unknown agent 'ghost'"),
     ],
 )
-def test_gate_on_an_unknown_name_is_refused_with_the_known_ones(text: str, fault: str) -> None:
+def test_gate_with_unknown_name_lists_known_names(text: str, fault: str) -> None:
     with pytest.raises(InvalidGate, match=fault):
         Gate.parse(text).check_names(MEASURES, ("drift", "outcome"))
 
 
-def test_gate_on_known_names_and_numbers_is_accepted() -> None:
+def test_gate_with_known_names_is_accepted() -> None:
     Gate.parse("acc.drift > 0.05").check_names(MEASURES, ("drift",))
     Gate.parse("3 < base-line.drift").check_names(MEASURES, ("drift",))

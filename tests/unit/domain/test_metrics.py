@@ -60,14 +60,16 @@ def scored(turn_id: int, *, tokens: int | None = None) -> AgentTurnEvaluationRec
 
 
 @given(counts, counts)
-def test_hallucination_is_the_share_of_unsupported_claims(kept: int, made_up: int) -> None:
-    rate = hallucination_rate(HallucinationAudit(supported_claims=kept, unsupported_claims=made_up))
-    assert rate == made_up / max(1, kept + made_up)
+def test_hallucination_is_share_of_unsupported_claims(supported: int, unsupported: int) -> None:
+    rate = hallucination_rate(
+        HallucinationAudit(supported_claims=supported, unsupported_claims=unsupported)
+    )
+    assert rate == unsupported / max(1, supported + unsupported)
     assert 0 <= rate <= 1
 
 
 @given(counts, counts, counts)
-def test_drift_is_violations_and_omissions_per_active_constraint(
+def test_drift_is_violations_and_omissions_per_constraint(
     active: int, violations: int, omissions: int
 ) -> None:
     audit = DriftAudit(active_constraints=active, violations=violations, omissions=omissions)
@@ -85,20 +87,20 @@ def test_drift_is_violations_and_omissions_per_active_constraint(
         ("memory_tokens", 90.0),
     ],
 )
-def test_metric_of_a_scored_turn(name: str, expected: float) -> None:
+def test_metric_has_expected_value_for_scored_turn(name: str, expected: float) -> None:
     assert metric(scored(2, tokens=90), name) == expected
 
 
-def test_drift_is_not_defined_in_the_first_turn() -> None:
+def test_drift_is_undefined_in_first_turn() -> None:
     assert metric(scored(1), "drift") is None
 
 
-def test_memory_is_not_defined_where_an_agent_does_not_report_it() -> None:
+def test_memory_is_undefined_if_agent_does_not_report_it() -> None:
     assert metric(scored(2), "memory_tokens") is None
 
 
 @given(records(), st.sampled_from(METRIC_NAMES))
-def test_metric_is_within_bounds_and_none_of_a_turn_that_was_not_scored(
+def test_metric_is_bounded_and_none_for_unscored_turn(
     record: AgentTurnEvaluationRecord, name: str
 ) -> None:
     value = metric(record, name)
@@ -112,7 +114,7 @@ def test_metric_is_within_bounds_and_none_of_a_turn_that_was_not_scored(
 
 
 @given(st.lists(scores, max_size=20))
-def test_spread_has_a_mean_within_its_values_and_no_negative_deviation(values: list[float]) -> None:
+def test_spread_mean_is_within_values_and_deviation_not_negative(values: list[float]) -> None:
     found = spread(values)
     if not values:
         assert found is None
@@ -123,14 +125,14 @@ def test_spread_has_a_mean_within_its_values_and_no_negative_deviation(values: l
     assert found.count == len(values)
 
 
-def test_spread_uses_the_sample_deviation() -> None:
+def test_spread_uses_sample_deviation() -> None:
     found = spread([1.0, 3.0])
     assert found is not None
     assert (found.mean, found.deviation) == (2.0, math.sqrt(2))
 
 
 @given(st.lists(records(), max_size=12))
-def test_summary_averages_scored_turns_only_and_counts_the_rest(
+def test_summary_averages_scored_turns_and_counts_others(
     everything: list[AgentTurnEvaluationRecord],
 ) -> None:
     summary = summarize("acc", everything)
@@ -145,12 +147,12 @@ def test_summary_averages_scored_turns_only_and_counts_the_rest(
     assert summary.memory_tokens == alone.memory_tokens
 
 
-def test_summary_of_nothing_has_no_measure_rather_than_zero() -> None:
+def test_empty_summary_has_none_instead_of_zero() -> None:
     summary = summarize("acc", [])
     assert set(summary.outcome.values()) == {None}
     assert (summary.hallucination, summary.drift, summary.memory_tokens) == (None, None, None)
     assert summary.last_memory_tokens is None
 
 
-def test_last_memory_is_the_last_one_reported() -> None:
+def test_last_memory_is_last_reported_value() -> None:
     assert summarize("acc", [scored(1, tokens=5), scored(2, tokens=9)]).last_memory_tokens == 9

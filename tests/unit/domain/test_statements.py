@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from state_strategies import ANY_TEXT
 
-from acc.domain.language import LONGEST_SENTENCE
+from acc.domain.language import MAX_SENTENCE_LENGTH
 from acc.domain.statements import frame, same_subject, supersedes
 
 BUDGET = "The error budget is 30 minutes."
@@ -39,9 +39,7 @@ LIMIT = "上限は30分です。"
         ("db-1の容量は80GBです。", "db-1の容量は60GBです。"),
     ],
 )
-def test_newer_statement_replaces_an_older_value_of_the_same_subject(
-    newer: str, older: str
-) -> None:
+def test_newer_statement_supersedes_value_of_same_subject(newer: str, older: str) -> None:
     assert supersedes(newer, older)
     assert same_subject(newer, older)
 
@@ -70,7 +68,7 @@ def test_newer_statement_replaces_an_older_value_of_the_same_subject(
         ("承知しました。", LIMIT),
     ],
 )
-def test_statement_about_something_else_replaces_nothing(newer: str, older: str) -> None:
+def test_statement_about_other_subject_supersedes_nothing(newer: str, older: str) -> None:
     assert not supersedes(newer, older)
 
 
@@ -92,7 +90,7 @@ def test_statement_about_something_else_replaces_nothing(newer: str, older: str)
         ("上限を30分から40分に変更します。", {"上限"}, set(), {"40"}, True),
     ],
 )
-def test_sentence_is_taken_apart(
+def test_frame_has_subject_and_value(
     sentence: str, subject: set[str], predicate: set[str], value: set[str], exact: bool
 ) -> None:
     found = frame(sentence)
@@ -111,9 +109,7 @@ def test_sentence_is_taken_apart(
         ("上限は40ではありません。", False, True),
     ],
 )
-def test_frame_says_whether_something_changed_or_is_denied(
-    sentence: str, update: bool, negated: bool
-) -> None:
+def test_frame_marks_update_and_negation(sentence: str, update: bool, negated: bool) -> None:
     found = frame(sentence)
     assert found is not None
     assert (found.update, found.negated) == (update, negated)
@@ -124,8 +120,8 @@ def test_sentence_without_a_subject_has_no_frame(sentence: str) -> None:
     assert frame(sentence) is None
 
 
-def test_endless_sentence_has_no_frame() -> None:
-    assert frame("The limit is " + "4" * LONGEST_SENTENCE) is None
+def test_too_long_sentence_has_no_frame() -> None:
+    assert frame("The limit is " + "4" * MAX_SENTENCE_LENGTH) is None
 
 
 @given(ANY_TEXT, ANY_TEXT)

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from acc.domain.value_objects.ccs import CompressedCognitiveState, body
+from acc.domain.value_objects.ccs import CompressedCognitiveState, item_content
 from acc.domain.value_objects.evaluation import (
     AgentTurnEvaluationRecord,
     ClaimVerdict,
@@ -18,7 +18,13 @@ from acc.domain.value_objects.evaluation_run import (
     ScenarioChoice,
     jobs_of,
 )
-from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, WORDED, Rule, RuleKind
+from acc.domain.value_objects.format_rule import (
+    EXCLUSIVE_KINDS,
+    NUMERIC_KINDS,
+    TEXT_KINDS,
+    FormatRule,
+    RuleKind,
+)
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
 from acc.domain.value_objects.memory import Evidence, Source
 from acc.domain.value_objects.scenario import Expectation
@@ -68,13 +74,13 @@ def _scores(score: float) -> OutcomeScores:
             lambda: AgentTurnResponse(agent_name="a", response_text="", memory_tokens=-1),
             "memory_tokens must not be negative",
         ),
-        (lambda: Rule(kind=RuleKind.MAX_WORDS), "at least 1"),
-        (lambda: Rule(kind=RuleKind.FORBID, words=(" ",)), "not blank"),
+        (lambda: FormatRule(kind=RuleKind.MAX_WORDS), ">= 1"),
+        (lambda: FormatRule(kind=RuleKind.FORBID, words=(" ",)), "not blank"),
         (lambda: Expectation(any_of=()), "any_of must contain"),
         (lambda: Expectation(any_of=("x", " ")), "any_of must contain"),
     ],
 )
-def test_value_object_refuses_to_be_built_wrong(build: Callable[[], object], fault: str) -> None:
+def test_invalid_value_object_is_rejected(build: Callable[[], object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault.replace("(", r"\(")):
         build()
 
@@ -103,24 +109,24 @@ def _unjudged(*, error: str) -> AgentTurnEvaluationRecord:
     )
 
 
-def test_listed_claims_and_findings_may_stand_behind_the_counts() -> None:
+def test_audit_accepts_listed_claims_and_findings() -> None:
     claims = HallucinationAudit(supported_claims=1, unsupported_claims=0, claims=(CLAIM,))
     findings = DriftAudit(active_constraints=1, violations=1, omissions=0, findings=(FINDING,))
     assert (claims.claims, findings.findings) == ((CLAIM,), (FINDING,))
 
 
-def test_outcome_mean_is_the_plain_mean_of_the_four() -> None:
+def test_outcome_mean_is_mean_of_four_scores() -> None:
     assert FULL.mean == 7
 
 
-def test_turn_may_be_asked_and_answered_without_a_token_count() -> None:
+def test_response_without_token_count_is_valid() -> None:
     assert EvaluationTurnQuery(turn_id=1, query="状況は？").query == "状況は？"
     assert AgentTurnResponse(agent_name="a", response_text="復旧").memory_tokens is None
     assert AgentTurnResponse(agent_name="a", response_text="up", memory_tokens=0).trace == {}
     assert Expectation(any_of=("db-1", "１号機")).any_of == ("db-1", "１号機")
 
 
-def test_unjudged_turn_carries_its_error() -> None:
+def test_unjudged_turn_has_error() -> None:
     assert _unjudged(error="judge timed out").outcome is None
 
 
@@ -134,8 +140,8 @@ def test_unjudged_turn_carries_its_error() -> None:
         ("plain", "plain"),
     ],
 )
-def test_body_is_the_content_of_a_typed_item(item: str, content: str) -> None:
-    assert body(item) == content
+def test_item_content_returns_content_of_typed_item(item: str, content: str) -> None:
+    assert item_content(item) == content
 
 
 @pytest.mark.parametrize(
@@ -147,14 +153,14 @@ def test_body_is_the_content_of_a_typed_item(item: str, content: str) -> None:
         (Source.AGENT, False, False, "agent turn 3"),
     ],
 )
-def test_only_a_users_own_words_are_trusted(
+def test_evidence_is_trusted_only_if_direct_and_from_user(
     source: Source, quoted: bool, trusted: bool, provenance: str
 ) -> None:
     artifact = Evidence(id="a1", turn_id=3, text="x", source=source, quoted=quoted)
     assert (artifact.trusted, artifact.provenance) == (trusted, provenance)
 
 
-def test_run_has_one_episode_per_scenario_and_seed_in_order() -> None:
+def test_jobs_have_one_episode_per_scenario_and_seed() -> None:
     scenarios = tuple(
         ScenarioChoice(reference=name, id=name, domain="d", language="en", digest="0")
         for name in ("one", "two")
@@ -175,7 +181,7 @@ def test_run_has_one_episode_per_scenario_and_seed_in_order() -> None:
     assert names == ["one.000007", "one.000008", "two.000007", "two.000008"]
 
 
-def test_every_rule_kind_is_numbered_worded_or_neither() -> None:
-    assert not NUMBERED & WORDED
-    assert NUMBERED < SINGULAR
-    assert RuleKind.FORBID not in SINGULAR
+def test_rule_kind_sets_are_disjoint() -> None:
+    assert not NUMERIC_KINDS & TEXT_KINDS
+    assert NUMERIC_KINDS < EXCLUSIVE_KINDS
+    assert RuleKind.FORBID not in EXCLUSIVE_KINDS

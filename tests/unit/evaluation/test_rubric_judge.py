@@ -8,7 +8,7 @@ from acc.adapters.evaluation.blinding import BlindedJudge
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.domain.errors import JudgeContractBroken
 from acc.domain.metrics import drift_rate, hallucination_rate
-from acc.domain.value_objects.format_rule import Rule, RuleKind
+from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -29,12 +29,12 @@ from acc.testing import ScriptedJudge
 LENGTH = Constraint(
     id="length",
     text="At most 8 words per answer.",
-    rule=Rule(kind=RuleKind.MAX_WORDS, number=8),
+    rule=FormatRule(kind=RuleKind.MAX_WORDS, number=8),
 )
 ENDING = Constraint(
     id="ending",
     text='End every answer with "Desk out."',
-    rule=Rule(kind=RuleKind.ENDS_WITH, words=("Desk out.",)),
+    rule=FormatRule(kind=RuleKind.ENDS_WITH, words=("Desk out.",)),
 )
 
 

@@ -58,11 +58,11 @@ def test_valid_scenario_has_no_errors() -> None:
         ),
         (
             scenario(plain() + "once = [{ kind = 'max_words' }]\n"),
-            "turn 1: once: max_words needs a number of at least 1",
+            "turn 1: once: number of a max_words rule must be >= 1",
         ),
         (
             scenario(plain() + "once = [{ kind = 'forbid' }]\n"),
-            "turn 1: once: forbid needs at least one word",
+            "turn 1: once: words of a forbid rule",
         ),
         (
             scenario(plain(), head=HEAD + "[variables]\nx = { pool = 'p' }\n"),

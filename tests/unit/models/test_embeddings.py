@@ -18,6 +18,7 @@ from acc.adapters.models.embeddings import (
 )
 from acc.adapters.models.names import COMPATIBLE_KEY
 from acc.bootstrap.memory import make_embedder
+from acc.bootstrap.settings import read_variable
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.memory import Decision, Evidence, TurnSignal
 
@@ -46,7 +47,7 @@ async def asking(
     waits = Waits()
     async with serving(*answers) as server:
         choice = parse_embeddings_name(f"openai-compatible:small@{server.url}")
-        embedder = HostedEmbedder(choice, sleep=waits.sleep, **how)
+        embedder = HostedEmbedder(choice, read_variable=read_variable, sleep=waits.sleep, **how)
         try:
             yield embedder, server, waits
         finally:
@@ -161,7 +162,7 @@ async def test_unreachable_server_error_names_the_address() -> None:
         pass
     choice = parse_embeddings_name(f"openai-compatible:small@{server.url}")
     with pytest.raises(ModelFailed, match=r"127\.0\.0\.1:\d+ cannot be reached: ConnectError"):
-        await HostedEmbedder(choice, attempts=1).embed(["x"])
+        await HostedEmbedder(choice, read_variable=read_variable, attempts=1).embed(["x"])
 
 
 @pytest.mark.parametrize(
@@ -232,21 +233,26 @@ def test_unencrypted_server_receives_only_a_named_key(monkeypatch: pytest.Monkey
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "k1")
     monkeypatch.setenv("TEAM_KEY", "k2")
     plain = "openai-compatible:m@http://192.168.0.7/v1"
-    assert parse_embeddings_name(plain).key() == ""
-    assert parse_embeddings_name(f"{plain}?key=TEAM_KEY").key() == "k2"
-    assert parse_embeddings_name("openai-compatible:m@http://127.0.0.1/v1").key() == "k1"
-    assert parse_embeddings_name("openai-compatible:m@https://me.example/v1").key() == "k1"
+    assert parse_embeddings_name(plain).key(read_variable) == ""
+    assert parse_embeddings_name(f"{plain}?key=TEAM_KEY").key(read_variable) == "k2"
+    assert (
+        parse_embeddings_name("openai-compatible:m@http://127.0.0.1/v1").key(read_variable) == "k1"
+    )
+    assert (
+        parse_embeddings_name("openai-compatible:m@https://me.example/v1").key(read_variable)
+        == "k1"
+    )
     with pytest.raises(InvalidInput, match="not the key itself"):
         parse_embeddings_name(f"{plain}?key=sk-abcdefghijklmnop")
     monkeypatch.setenv("TEAM_KEY", "two words")
     with pytest.raises(InvalidInput, match="TEAM_KEY does not hold a valid key"):
-        parse_embeddings_name(f"{plain}?key=TEAM_KEY").key()
+        parse_embeddings_name(f"{plain}?key=TEAM_KEY").key(read_variable)
 
 
 def test_zero_attempts_are_rejected() -> None:
     choice = parse_embeddings_name("ollama:nomic-embed-text")
     with pytest.raises(InvalidInput, match="attempts"):
-        HostedEmbedder(choice, attempts=0)
+        HostedEmbedder(choice, read_variable=read_variable, attempts=0)
 
 
 # --- a memory on it -----------------------------------------------------------------------------
@@ -257,12 +263,12 @@ async def test_memory_recalls_by_words_while_the_server_fails() -> None:
         memory = acc_memory(embeddings=embedder)
         signal = TurnSignal(turn_id=1, text="The lead is Bo.")
         await memory.view(signal)
-        await memory.keep(signal, Decision(turn_id=1, text="Noted."))
+        await memory.record(signal, Decision(turn_id=1, text="Noted."))
         assert server.asked == []
         view = await memory.view(TurnSignal(turn_id=2, text="Who is the lead?"))
         assert view.trace is not None
-        assert view.trace.recalled[0].artifact.text == "The lead is Bo."
-        assert "recall went by words alone" in view.trace.notes[-1]
+        assert view.trace.recalled[0].evidence.text == "The lead is Bo."
+        assert "recall used words only" in view.trace.notes[-1]
         again = await memory.view(TurnSignal(turn_id=3, text="Who is the lead?"))
         assert again.trace is not None
         assert again.trace.notes == ()
@@ -275,7 +281,7 @@ async def test_one_turn_makes_one_request() -> None:
             text = " ".join(f"Item i-{turn}-{n} costs {n} EUR." for n in range(8))
             signal = TurnSignal(turn_id=turn, text=f"{text} What costs item i-1-3?")
             await memory.view(signal)
-            await memory.keep(signal, Decision(turn_id=turn, text="Noted."))
+            await memory.record(signal, Decision(turn_id=turn, text="Noted."))
         assert len(server.asked) == 4
 
 
@@ -299,7 +305,7 @@ async def test_memory_recalls_by_meaning() -> None:
     for turn, text in enumerate(texts, start=1):
         signal = TurnSignal(turn_id=turn, text=text)
         await memory.view(signal)
-        await memory.keep(signal, Decision(turn_id=turn, text=""))
+        await memory.record(signal, Decision(turn_id=turn, text=""))
     for turn in range(20, 26):  # the state forgets it
         await memory.view(TurnSignal(turn_id=turn, text=f"Room r-{turn} is on floor {turn}."))
     memory.restore({**memory.snapshot(), "relational_map": []})
@@ -327,6 +333,6 @@ async def test_recall_by_words_requests_no_vectors() -> None:
     store = HybridEvidenceStore(embedder=embedder)
     assert await store.recall("revert", limit=3) == ()
     await store.add([Evidence(id="1", turn_id=1, text="The rollback window is 30 minutes.")])
-    assert len(await store.recall("rollback", limit=3, by_words=True)) == 1
+    assert len(await store.recall("rollback", limit=3, lexical_only=True)) == 1
     assert await store.recall("rollback", limit=0) == ()
     assert embedder.asked == []

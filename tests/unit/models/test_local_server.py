@@ -16,28 +16,27 @@ from acc.adapters.models.local_server import (
 )
 
 
-def test_runtime_directory_must_be_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    folder = runtime_directory()
+def test_runtime_directory_must_be_private(tmp_path: Path) -> None:
+    base = str(tmp_path)
+    folder = runtime_directory(base)
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert runtime_directory() == folder
+    assert runtime_directory(base) == folder
     folder.chmod(0o755)
     with pytest.raises(ModelFailed, match="mode 700"):
-        runtime_directory()
+        runtime_directory(base)
     folder.rmdir()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(0o700)
     folder.symlink_to(elsewhere)
     with pytest.raises(ModelFailed, match="mode 700"):
-        runtime_directory()
+        runtime_directory(base)
 
 
-def test_runtime_directory_is_temporary_without_xdg_runtime_dir(
+def test_runtime_directory_is_temporary_when_base_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "none"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert runtime_directory() == tmp_path / f"acc-local-{os.getuid()}"
+    assert runtime_directory(str(tmp_path / "none")) == tmp_path / f"acc-local-{os.getuid()}"
 
 
 def test_server_lock_is_exclusive_and_address_ends_with_it(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from acc.adapters.models.names import (
 )
 from acc.bootstrap.agents import check_models
 from acc.bootstrap.models import (
-    agent_model,
     check_model_name,
     check_model_ready,
     make_local_model,
     make_model,
 )
+from acc.bootstrap.settings import agent_model, read_variable
 
 
 def test_name_has_provider_model_url_and_settings() -> None:
@@ -180,7 +180,10 @@ def test_provider_model_rejects_other_models_and_lists(name: str, message: str) 
 
 def test_key_variable_may_have_any_name_if_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("team_key", " k\n")
-    assert parse_model_name("openai:m?key=team_key").key() == "k"
+    assert (
+        parse_model_name("openai:m?key=team_key", read_variable=read_variable).key(read_variable)
+        == "k"
+    )
     with pytest.raises(InvalidInput, match="no model 'opnai:m'"):
         check_model_name("opnai:m?key=sk-abcdefghijkl")
 
@@ -227,9 +230,9 @@ def test_unencrypted_server_receives_only_a_named_key(
 ) -> None:
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "theirs")
     name = "openai-compatible:m@http://192.168.0.7:8080/v1"
-    assert parse_model_name(name).key() == ""
-    assert parse_model_name(f"{name}?key=OPENAI_COMPATIBLE_API_KEY").key() == "theirs"
-    assert parse_model_name(name.replace("http:", "https:")).key() == "theirs"
+    assert parse_model_name(name).key(read_variable) == ""
+    assert parse_model_name(f"{name}?key=OPENAI_COMPATIBLE_API_KEY").key(read_variable) == "theirs"
+    assert parse_model_name(name.replace("http:", "https:")).key(read_variable) == "theirs"
     error = ModelErrors(parse_model_name(name), "").create("key_refused", status=401)
     assert "only a named key is sent: ?key=OPENAI_COMPATIBLE_API_KEY (401)" in str(error)
 
@@ -265,9 +268,9 @@ def test_missing_key_error_names_its_variable(
 def test_key_of_openai_is_not_used_for_a_compatible_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary")
     found = parse_model_name("openai-compatible:m@http://127.0.0.1:1/v1")
-    assert found.key() == ""
+    assert found.key(read_variable) == ""
     monkeypatch.setenv("OPENAI_COMPATIBLE_API_KEY", "theirs")
-    assert found.key() == "theirs"
+    assert found.key(read_variable) == "theirs"
 
 
 def test_names_are_checked_without_key_and_library(

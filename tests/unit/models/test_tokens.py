@@ -1,4 +1,4 @@
-"""Token counts are those of the reference implementation, whole or in parts."""
+"""Token counts compared with a reference implementation."""
 
 import bpe_openai
 import pytest
@@ -15,14 +15,14 @@ COUNTER = token_counter()
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(PARTS + SEAMS), min_size=250, max_size=350))
-def test_a_long_text_has_as_many_tokens_as_its_parts(pieces: list[str]) -> None:
+def test_long_text_has_reference_count(pieces: list[str]) -> None:
     text = "".join([*pieces, "x" * 200])
     assert COUNTER.count(text) == len(REFERENCE.encode_ordinary(text))
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.text(max_size=120))
-def test_any_text_has_as_many_tokens_as_the_reference_counts(text: str) -> None:
+def test_any_text_has_reference_count(text: str) -> None:
     assert COUNTER.count(text) == len(REFERENCE.encode_ordinary(text))
 
 
@@ -39,5 +39,5 @@ def test_any_text_has_as_many_tokens_as_the_reference_counts(text: str) -> None:
         "\ud83d\ude00 is a pair of surrogates",
     ],
 )
-def test_an_unusual_text_has_as_many_tokens_as_the_reference_counts(text: str) -> None:
+def test_unusual_text_has_reference_count(text: str) -> None:
     assert COUNTER.count(text) == len(REFERENCE.encode_ordinary(text))

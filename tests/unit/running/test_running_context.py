@@ -282,7 +282,7 @@ class Diary:
             turn_id=signal.turn_id,
             recalled=(),
             qualified=(),
-            refused=(),
+            rejected=(),
             committed=CompressedCognitiveState(),
             dropped=(),
             notes=(),
@@ -290,7 +290,7 @@ class Diary:
         )
         return MemoryView(text="|".join(self.kept), tokens=1, trace=trace)
 
-    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+    async def record(self, signal: TurnSignal, decision: Decision) -> None:
         self.kept.append(signal.text)
 
 

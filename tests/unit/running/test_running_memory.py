@@ -265,7 +265,7 @@ class Words:
     async def view(self, signal: TurnSignal) -> MemoryView:
         return MemoryView(text=" ".join(self.words), tokens=len(self.words))
 
-    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+    async def record(self, signal: TurnSignal, decision: Decision) -> None:
         await asyncio.sleep(0)
         if len(self.words) == Words.fail_at:
             raise OSError("memory is full")
@@ -341,7 +341,7 @@ async def test_a_run_that_is_canceled_while_its_memory_is_told_leaves_it_made_an
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Words, "keep", stop)
+        patch.setattr(Words, "record", stop)
         with pytest.raises(asyncio.CancelledError):
             await desk.say("one")
     assert (await desk.ends())[-1] is RunStatus.COMPLETED

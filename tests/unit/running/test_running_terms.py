@@ -246,7 +246,7 @@ def test_sub_agents_are_a_list(given: Any) -> None:
 
 @pytest.mark.parametrize("choice", [{"model": "gpt-none"}, {"memory": "elephant"}])
 def test_a_name_that_nothing_answers_to_is_refused_before_a_run(choice: dict[str, str]) -> None:
-    with pytest.raises(InvalidInput, match="agent 'a': no (?:model|memory)"):
+    with pytest.raises(InvalidInput, match="agent 'a': (?:no model|unknown memory)"):
         Runner(Agent(name="a", **choice))  # type: ignore[arg-type]
 
 

@@ -34,7 +34,7 @@ class NoteMemory:
     async def view(self, signal: TurnSignal) -> MemoryView:
         return MemoryView(text="\n".join(self.notes), tokens=len(self.notes))
 
-    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
+    async def record(self, signal: TurnSignal, decision: Decision) -> None:
         self.notes += [f"{signal.author}: {signal.text}", f"answer: {decision.text}"]
 
 
@@ -100,7 +100,7 @@ async def test_memory_can_be_named(memory: str) -> None:
 
 
 async def test_unknown_memory_error_lists_names() -> None:
-    with pytest.raises(InvalidInput, match="no memory 'elephant': choose one of transcript, retr"):
+    with pytest.raises(InvalidInput, match="unknown memory 'elephant': choose one of transc"):
         await turn(Agent(name="a", model=ScriptedModel("x"), memory="elephant"))
 
 
@@ -154,7 +154,7 @@ async def test_acc_memory_commits_are_recorded() -> None:
     result = await turn(agent, "The budget is 900 EUR.")
     committed = events_of_kind(result, EventKind.MEMORY)[0]
     assert committed.author == "a"
-    assert {"tokens", "ccs", "snapshot", "qualified", "refused"} <= committed.detail.keys()
+    assert {"tokens", "ccs", "snapshot", "qualified", "rejected"} <= committed.detail.keys()
     assert result.usage.memory_tokens == committed.detail["tokens"] > 0
 
 

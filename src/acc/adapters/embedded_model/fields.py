@@ -1,6 +1,6 @@
-"""Reading values for the fields of a JSON schema out of plain text, English and Japanese.
+"""Extract values for the fields of a JSON schema from English and Japanese text.
 
-Nothing is made up: a value stands in one of the texts, or it is not found.
+No value is invented: it is in one of the texts, or the field is missing.
 """
 
 import re
@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.adapters.embedded_model.schemas import Schema, accepts, resolved
-from acc.domain.language import clean, contains_text, is_japanese, term_list, terms
+from acc.adapters.embedded_model.schemas import Schema, accepts, resolve_schema
+from acc.domain.language import contains_text, is_japanese, term_list, terms
+from acc.domain.text import normalize_text
 
 EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+", re.ASCII)
 URL = re.compile(r"https?://[^\s\"'<>」』、。]+", re.ASCII)
@@ -39,7 +40,7 @@ _AFTER_PREPOSITION = re.compile(
 _NAME = r"\u3400-\u9fff々\u30a1-\u30faーA-Za-z"
 _TITLED = re.compile(rf"(?<![{_NAME}0-9])([{_NAME}0-9]+)(?:さん|様|氏|殿|御中)")
 _OWNER = re.compile(rf"(?:^|[、。\s」])([{_NAME}]+)の(?=[^\s、。])")
-#: What Japanese counters count, in the words that fields are called by.
+#: English field terms of Japanese counters.
 _COUNTERS = {
     "人": "guest people person",
     "名": "guest people person",
@@ -55,8 +56,8 @@ _COUNTERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """A number in a text: whether it is money, and what it counts."""
+class Quantity:
+    """A number in a text, whether it is money, and the terms of its unit."""
 
     digits: str
     money: bool
@@ -64,35 +65,35 @@ class Counted:
     start: int
 
 
-def numbers_of(text: str) -> list[Counted]:
-    """Return the numbers of a text that are no part of a date, an address or a code."""
+def _find_quantities(text: str) -> list[Quantity]:
+    """Return the numbers of a text outside of dates, addresses and codes."""
     for pattern in (URL, EMAIL, DATE_TIME, DATE, CODE):
         text = pattern.sub(lambda match: " x" + " " * (len(match[0]) - 2), text)
-    found: list[Counted] = []
+    matches: list[Quantity] = []
     for match in _NUMBER.finditer(text):
         unit = match["unit"] or ""
         counter = next((words for mark, words in _COUNTERS.items() if unit.startswith(mark)), unit)
-        found.append(
-            Counted(
+        matches.append(
+            Quantity(
                 match["sign"] + match["digits"].replace(",", ""),
                 bool(match["before"] or match["after"]),
                 terms(counter),
                 match.start(),
             )
         )
-    return found
+    return matches
 
 
-def as_number(digits: str, kind: str) -> int | float | None:
-    """Return a number of a JSON type, or None where it is none."""
+def _to_number(digits: str, kind: str) -> int | float | None:
+    """Return a number of a JSON type, or None if the type does not allow it."""
     number = float(digits)
     if number.is_integer():
         return int(number)
     return number if kind == "number" else None
 
 
-def as_text(match: re.Match[str]) -> str:
-    """Return what matched; a date is given as ISO 8601 does."""
+def _to_text(match: re.Match[str]) -> str:
+    """Return the matched text; a date in ISO 8601 format."""
     if match.re is not DATE:
         return match[0].rstrip(".")
     year, month, day = match[1], match[2] or match[4], match[3] or match[5]
@@ -101,23 +102,23 @@ def as_text(match: re.Match[str]) -> str:
 
 def quotations(text: str) -> list[str]:
     """Return the quoted strings of a text."""
-    found = (
+    matches = (
         next((g for g in match.groups() if g is not None), "") for match in QUOTED.finditer(text)
     )
-    return [quoted.strip() for quoted in found if quoted.strip()]
+    return [quoted.strip() for quoted in matches if quoted.strip()]
 
 
-def proper_names(text: str) -> list[str]:
-    """Return what looks like the names of people and places, in order, without repeats."""
+def _find_names(text: str) -> list[str]:
+    """Return likely names of people and places, in order, without duplicates."""
     bare = URL.sub(" x ", EMAIL.sub(" x ", text))
     bare = CODE.sub("x", bare)
     if is_japanese(bare):
-        found = [match[1] for match in _TITLED.finditer(bare)]
-        found = found or [match[1] for match in _OWNER.finditer(bare)]
+        matches = [match[1] for match in _TITLED.finditer(bare)]
+        matches = matches or [match[1] for match in _OWNER.finditer(bare)]
     else:
-        found = [match[0].rstrip("’-") for match in _PROPER.finditer(bare)]
-        found = found or [match[1] for match in _AFTER_PREPOSITION.finditer(bare)]
-    return [name for name in dict.fromkeys(found) if term_list(name)]
+        matches = [match[0].rstrip("’-") for match in _PROPER.finditer(bare)]
+        matches = matches or [match[1] for match in _AFTER_PREPOSITION.finditer(bare)]
+    return [name for name in dict.fromkeys(matches) if term_list(name)]
 
 
 _ITEMS = re.compile(r"\s*(?:,|、|・|;|\band\b)\s*")
@@ -153,14 +154,14 @@ _PLACE_NAMED = re.compile(
     r"|company|recipient)\b|都市|場所|氏名|顧客|名前|会社",
     re.I,
 )
-_MOST_TEXT = 20_000
-_MOST_VALUE = 1_000
-_MOST_NUMBER = 60
+_MAX_TEXT_LENGTH = 20_000
+_MAX_VALUE_LENGTH = 1_000
+_MAX_NUMBER_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What values may be read from: the query, results as data, and further texts, newest first."""
+    """Sources of values: the query, result objects and further texts, newest first."""
 
     query: str
     data: tuple[Mapping[str, Any], ...] = ()
@@ -168,13 +169,13 @@ class Sources:
 
 
 @dataclass(slots=True)
-class Reading:
-    """The values that were found, and the required fields that were not."""
+class ExtractedFields:
+    """Extracted values and the names of missing required fields."""
 
     values: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-    #: Whether a field holds the whole query because nothing smaller was meant.
-    whole_query: bool = False
+    #: True if a field contains the whole query.
+    took_query: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,27 +190,27 @@ class _Field:
 
     @property
     def words(self) -> str:
-        """Return how the field is called, in words."""
+        """Return the name and the description of the field as words."""
         spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", self.name).replace("_", " ")
         return f"{spaced} {self.schema.get('description', '')}"
 
     @property
     def labels(self) -> list[str]:
-        """Return the words that may stand before its value, longest first."""
+        """Return the labels that may precede its value, longest first."""
         spaced = self.name.replace("_", " ")
-        found = [self.name, spaced, _ID_SUFFIX.sub("", spaced)]
+        labels = [self.name, spaced, _ID_SUFFIX.sub("", spaced)]
         described = str(self.schema.get("description", "")).strip(" .。")
         described = _LEADING.sub("", described)
         if 0 < len(described) <= 40 and len(described.split()) <= 3:
-            found.append(described)
-        return sorted(dict.fromkeys(found), key=len, reverse=True)
+            labels.append(described)
+        return sorted(dict.fromkeys(labels), key=len, reverse=True)
 
     def is_named(self, pattern: re.Pattern[str]) -> bool:
         return pattern.search(self.words) is not None
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether it takes any text, so that nothing but its place says what it is."""
+        """Return True if the field accepts any text."""
         special = (_EMAIL_NAMED, _URL_NAMED, _DATE_NAMED, _ID_NAMED)
         return (
             self.kind == "string"
@@ -221,35 +222,35 @@ class _Field:
 
 def read_object(
     schema: Schema, sources: Sources, *, root: Schema | None = None, may_take_query: bool = False
-) -> Reading:
-    """Read the properties of an object schema.
+) -> ExtractedFields:
+    """Return the properties of an object schema that the sources contain.
 
-    `may_take_query` lets a single required text that nothing else stands for take the whole query.
+    If `may_take_query` is True, a single required text field may take the whole query.
     """
     root = schema if root is None else root
     required = set(schema.get("required", ()))
     fields = [
-        _Field(name, resolved(sub, root)[0], name in required)
+        _Field(name, resolve_schema(sub, root)[0], name in required)
         for name, sub in schema.get("properties", {}).items()
     ]
     reader = _Reader(fields, sources, root)
     reader.read()
     if may_take_query:
         reader.take_query()
-    found = {f.name: reader.values[f.name] for f in fields if f.name in reader.values}
-    missing = [f.name for f in fields if f.required and f.name not in found]
-    return Reading(found, missing, reader.took_query)
+    values = {f.name: reader.values[f.name] for f in fields if f.name in reader.values}
+    missing = [f.name for f in fields if f.required and f.name not in values]
+    return ExtractedFields(values, missing, reader.took_query)
 
 
 class _Reader:
-    """Fills the fields of one object, from the surest sign to the least."""
+    """Fills the fields of one object, from the most to the least reliable rule."""
 
     def __init__(self, fields: Sequence[_Field], sources: Sources, root: Schema) -> None:
         self._fields = fields
         self._sources = sources
         self._root = root
-        self._query = clean(sources.query[:_MOST_TEXT])
-        self._texts = [clean(text[:_MOST_TEXT]) for text in sources.texts]
+        self._query = normalize_text(sources.query[:_MAX_TEXT_LENGTH])
+        self._texts = [normalize_text(text[:_MAX_TEXT_LENGTH]) for text in sources.texts]
         self.values: dict[str, Any] = {}
         self.took_query = False
 
@@ -260,45 +261,45 @@ class _Reader:
         self._from_data()
         for text in self._texts:
             self._by_label(text)
-        self._leftovernumbers_of()
+        self._assign_remaining_numbers()
         for text in self._texts:
             self._by_kind(text)
         self._plain_strings()
 
-    def _open(self) -> list[_Field]:
+    def _missing(self) -> list[_Field]:
         return [f for f in self._fields if f.name not in self.values]
 
     def _by_label(self, text: str) -> None:
-        for item in self._open():
+        for item in self._missing():
             for label in item.labels:
-                value = _labelled(text, label, item, self._root)
+                value = _value_after_label(text, label, item, self._root)
                 if value is not None:
                     self.values[item.name] = value
                     break
 
     def _by_kind(self, text: str) -> None:
-        for item in self._open():
-            taken = [str(value) for value in self.values.values()]
-            value = _of_kind(text, item, taken)
+        for item in self._missing():
+            assigned = [str(value) for value in self.values.values()]
+            value = _value_by_form(text, item, assigned)
             if value is not None:
                 self.values[item.name] = value
 
     def _by_unit(self, text: str) -> None:
-        counted = numbers_of(text)
-        for item in self._open():
+        counted = _find_quantities(text)
+        for item in self._missing():
             if item.kind not in ("integer", "number"):
                 continue
             words = terms(item.words)
             for number in counted:
                 fits = number.money if item.is_named(_MONEY_NAMED) else bool(words & number.unit)
                 if fits and number not in self._used(counted):
-                    self.values[item.name] = as_number(number.digits, item.kind)
+                    self.values[item.name] = _to_number(number.digits, item.kind)
                     break
 
-    def _used(self, counted: Sequence[Counted]) -> list[Counted]:
-        taken = [str(v) for v in self.values.values() if not isinstance(v, bool)]
-        used: list[Counted] = []
-        for value in taken:
+    def _used(self, counted: Sequence[Quantity]) -> list[Quantity]:
+        assigned = [str(v) for v in self.values.values() if not isinstance(v, bool)]
+        used: list[Quantity] = []
+        for value in assigned:
             for number in counted:
                 same = number.digits == value or number.digits == value.removesuffix(".0")
                 if number not in used and same:
@@ -307,42 +308,42 @@ class _Reader:
         return used
 
     def _from_data(self) -> None:
-        for item in self._open():
+        for item in self._missing():
             for data in self._sources.data:
-                value = _looked_up(item, data)
+                value = _look_up(item, data)
                 if value is not None and accepts(item.schema, value, self._root):
                     self.values[item.name] = value
                     break
 
-    def _leftovernumbers_of(self) -> None:
-        wanted = [f for f in self._open() if f.required and f.kind in ("integer", "number")]
-        counted = numbers_of(self._query)
+    def _assign_remaining_numbers(self) -> None:
+        wanted = [f for f in self._missing() if f.required and f.kind in ("integer", "number")]
+        counted = _find_quantities(self._query)
         used = self._used(counted)
         left = [number for number in counted if number not in used]
         if wanted and len(left) == len(wanted):
             for item, number in zip(wanted, left, strict=True):
-                self.values[item.name] = as_number(number.digits, item.kind)
+                self.values[item.name] = _to_number(number.digits, item.kind)
 
     def _plain_strings(self) -> None:
-        wanted = [f for f in self._open() if f.required and f.is_plain]
+        wanted = [f for f in self._missing() if f.required and f.is_plain]
         if not wanted:
             return
-        taken = {value for value in self.values.values() if isinstance(value, str)}
-        quoted = [text for text in quotations(self._query) if text not in taken]
+        assigned = {value for value in self.values.values() if isinstance(value, str)}
+        quoted = [text for text in quotations(self._query) if text not in assigned]
         if len(quoted) == len(wanted):
             self._assign(wanted, quoted)
             return
         texts = [f for f in wanted if f.is_named(_TEXT_NAMED)]
         self._assign(texts, quoted)
-        names = [name for name in proper_names(self._query) if name not in {*taken, *quoted}]
+        names = [name for name in _find_names(self._query) if name not in {*assigned, *quoted}]
         self._assign([f for f in wanted if f not in texts], names)
 
-    def _assign(self, fields: Sequence[_Field], found: Sequence[str]) -> None:
-        if len(fields) == len(found):
-            self.values |= {f.name: text for f, text in zip(fields, found, strict=True)}
+    def _assign(self, fields: Sequence[_Field], texts: Sequence[str]) -> None:
+        if len(fields) == len(texts):
+            self.values |= {f.name: text for f, text in zip(fields, texts, strict=True)}
 
     def take_query(self) -> None:
-        left = [f for f in self._open() if f.required]
+        left = [f for f in self._missing() if f.required]
         needed = [f for f in self._fields if f.required]
         sole = len(left) == len(needed) == 1 or (len(left) == 1 and left[0].is_named(_TEXT_NAMED))
         item = left[0] if left else None
@@ -353,8 +354,8 @@ class _Reader:
             self.took_query = True
 
 
-def _labelled(text: str, label: str, item: _Field, root: Schema) -> Any:
-    """Return the value that stands behind a label, as `label: value` or 「label は value」."""
+def _value_after_label(text: str, label: str, item: _Field, root: Schema) -> Any:
+    """Return the value that follows a label, as `label: value` or 「label は value」."""
     flat = re.escape(label).replace(r"\ ", r"[\s_-]")
     edge = r"(?<![A-Za-z0-9_])" if label[:1].isascii() else ""
     after = r"(?![A-Za-z0-9_])" if label[-1:].isascii() else ""
@@ -365,7 +366,7 @@ def _labelled(text: str, label: str, item: _Field, root: Schema) -> Any:
     elif item.kind in ("array", "boolean"):
         loose = ""
     for match in re.finditer(f"{edge}{flat}{after}(?:{sure}{loose})", text, re.I):
-        rest = text[match.end() : match.end() + _MOST_VALUE]
+        rest = text[match.end() : match.end() + _MAX_VALUE_LENGTH]
         value = _value_at(rest, item, root, tight="=" in match[0])
         if value is not None:
             return value
@@ -373,14 +374,16 @@ def _labelled(text: str, label: str, item: _Field, root: Schema) -> Any:
 
 
 def _value_at(rest: str, item: _Field, root: Schema, *, tight: bool) -> Any:
-    """Return the value of a field's type that a text begins with."""
+    """Return the value of a field's type at the start of a text."""
     schema, kind = item.schema, item.kind
     if "enum" in schema:
         starts = [m for m in schema["enum"] if rest.casefold().startswith(str(m).casefold())]
         return max(starts, key=lambda member: len(str(member)), default=None)
     if kind in ("integer", "number"):
-        number = next((n for n in numbers_of(rest[:_MOST_NUMBER]) if n.start <= 1), None)
-        return None if number is None else as_number(number.digits, kind)
+        number = next(
+            (n for n in _find_quantities(rest[:_MAX_NUMBER_LENGTH]) if n.start <= 1), None
+        )
+        return None if number is None else _to_number(number.digits, kind)
     if kind == "boolean":
         return True if _YES.match(rest) else False if _NO.match(rest) else None
     if kind == "array":
@@ -390,7 +393,7 @@ def _value_at(rest: str, item: _Field, root: Schema, *, tight: bool) -> Any:
     special = _special(item)
     if special is not None:
         match = special.match(rest)
-        return None if match is None else as_text(match)
+        return None if match is None else _to_text(match)
     if item.is_plain:
         return _string_at(rest, tight=tight)
     code = re.match(r"#?(?=[\w-]*\d)([A-Za-z0-9][\w-]*)", rest, re.ASCII)
@@ -409,17 +412,17 @@ def _string_at(rest: str, *, tight: bool) -> str | None:
 def _items(rest: str, schema: Schema, root: Schema) -> list[Any] | None:
     end = _LIST_END.search(rest)
     listed = rest[: end.start()] if end is not None else rest
-    inner, _ = resolved(schema.get("items", {}), root)
+    inner, _ = resolve_schema(schema.get("items", {}), root)
     pieces = [piece.strip(" .\"'「」[]です") for piece in _ITEMS.split(listed)]
     kind = inner.get("type", "string")
     if kind == "string" and "enum" not in inner:
         return [piece for piece in pieces if piece] or None
-    found = [_value_at(piece, _Field("item", inner, False), root, tight=False) for piece in pieces]
-    return None if None in found or not found else found
+    items = [_value_at(piece, _Field("item", inner, False), root, tight=False) for piece in pieces]
+    return None if None in items or not items else items
 
 
 def _special(item: _Field) -> re.Pattern[str] | None:
-    """Return what a text of this field must look like, where its name or format says so."""
+    """Return the pattern that the name or format of a field requires, or None."""
     form = item.schema.get("format", "")
     if form == "date-time":
         return DATE_TIME
@@ -432,8 +435,8 @@ def _special(item: _Field) -> re.Pattern[str] | None:
     return None
 
 
-def _of_kind(text: str, item: _Field, taken: Sequence[str]) -> Any:
-    """Return a value that can be told by what it looks like."""
+def _value_by_form(text: str, item: _Field, assigned: Sequence[str]) -> Any:
+    """Return a value that is recognisable by its form."""
     if "enum" in item.schema:
         named = [m for m in item.schema["enum"] if contains_text(text, str(m))]
         return named[0] if len(named) == 1 else None
@@ -443,13 +446,13 @@ def _of_kind(text: str, item: _Field, taken: Sequence[str]) -> Any:
         return None
     special = _special(item)
     if special is not None:
-        found: Iterable[str] = map(as_text, special.finditer(text))
+        matches: Iterable[str] = map(_to_text, special.finditer(text))
     elif item.is_named(_ID_NAMED):
         bare = URL.sub(" ", EMAIL.sub(" ", DATE.sub(" ", text)))
-        found = [match[0] for match in CODE.finditer(bare)]
+        matches = [match[0] for match in CODE.finditer(bare)]
     else:
         return None
-    return next((value for value in found if value not in taken), None)
+    return next((value for value in matches if value not in assigned), None)
 
 
 def _flag(text: str, item: _Field) -> bool | None:
@@ -465,19 +468,19 @@ def _flag(text: str, item: _Field) -> bool | None:
     return None
 
 
-def _looked_up(item: _Field, data: Mapping[str, Any]) -> Any:
-    """Return what a result holds under the field's name, or under the only name like it."""
+def _look_up(item: _Field, data: Mapping[str, Any]) -> Any:
+    """Return the value of a result under the field's name or a similar unique name."""
     keys = {re.sub(r"[\W_]", "", key).casefold(): key for key in data if isinstance(key, str)}
     name = re.sub(r"[\W_]", "", item.name).casefold()
     if name in keys:
-        return _fitted(data[keys[name]], item)
+        return _convert(data[keys[name]], item)
     alike = [
         key for key in data if f"_{item.name}".endswith(f"_{key}") or key.endswith(f"_{item.name}")
     ]
-    return _fitted(data[alike[0]], item) if len(alike) == 1 else None
+    return _convert(data[alike[0]], item) if len(alike) == 1 else None
 
 
-def _fitted(value: Any, item: _Field) -> Any:
+def _convert(value: Any, item: _Field) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if item.kind == "string" and number:
         return str(value)

@@ -1,9 +1,9 @@
-"""The embedded model: a deterministic reader that answers with statements from its prompt.
+"""Deterministic model that answers with statements from its prompt, without an LLM.
 
-It is a fixed policy, not intelligence: it looks up the statements that share the question's rarer
-words, prefers the newest, and puts them into the form that the rules it can see ask for. It knows
-nothing but the prompt, treats every memory alike, and has no notion of whom to trust. Where it is
-offered tools, colleagues or a schema it uses them by rules as plain as these (see tool_use).
+It selects the statements that share the rarer terms of the question, prefers the newest, and
+formats them as the visible rules require. It uses nothing but the prompt, treats all memories alike
+and does not check whom a statement comes from. Tools, transfers and schemas are used by fixed rules
+too (see `tools` and `structured`).
 """
 
 import json
@@ -14,129 +14,32 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from acc.adapters.embedded_model.structured import answer_in_schema
-from acc.adapters.embedded_model.tools import Happened, choose_call, tell_results, what_happened
-from acc.domain.format_rules import breach, is_question, lifted_by, lifts, read_rule
+from acc.adapters.embedded_model.tools import (
+    TurnHistory,
+    choose_call,
+    describe_results,
+    turn_history,
+)
+from acc.domain.format_rules import is_question, is_revocation, read_rule, revokes, violation
 from acc.domain.language import (
     contains_text,
     identifiers,
     is_japanese,
     names,
     numbers,
+    omit_middle,
     sentences,
     terms,
-    within_reach,
 )
 from acc.domain.statements import frame
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, Rule, RuleKind
+from acc.domain.value_objects.format_rule import (
+    EXCLUSIVE_KINDS,
+    NUMERIC_KINDS,
+    FormatRule,
+    RuleKind,
+)
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
-
-_NOTHING = {False: "Nothing to report.", True: "特になし。"}
-
-
-def compose(statements: Sequence[str], rules: Sequence[Rule], *, japanese: bool) -> str:
-    """Return an answer of these statements that keeps the rules, fewer of them if it must."""
-    by_kind = {rule.kind: rule for rule in rules}
-    limits = [rule for rule in rules if rule.kind in NUMBERED]
-    kept = [tidy(statement) for statement in statements]
-    answer = _lay_out(kept, rules, by_kind, japanese=japanese)
-    while len(kept) > 1 and any(breach(rule, answer) for rule in limits):
-        kept.pop()
-        answer = _lay_out(kept, rules, by_kind, japanese=japanese)
-    over = [rule for rule in limits if breach(rule, answer)]
-    while over and len(kept[0]) > 12:
-        words = kept[0].split()
-        kept[0] = kept[0][:-6] if japanese or len(words) < 2 else " ".join(words[:-1])
-        answer = _lay_out(kept, rules, by_kind, japanese=japanese)
-        over = [rule for rule in over if breach(rule, answer)]
-    return answer
-
-
-def tidy(statement: str) -> str:
-    """Return a statement that starts and ends as a sentence does."""
-    first = statement.split(" ", 1)[0]
-    if first.isascii() and first.isalpha() and first.islower():
-        statement = statement[0].upper() + statement[1:]
-    if statement[-1:].isalnum() and not is_japanese(statement):
-        statement += "."
-    return statement
-
-
-def _lay_out(
-    statements: Sequence[str],
-    rules: Sequence[Rule],
-    by_kind: dict[RuleKind, Rule],
-    *,
-    japanese: bool,
-) -> str:
-    if RuleKind.JSON in by_kind:
-        return _as_json(statements, by_kind[RuleKind.JSON])
-    body = _body(statements, by_kind, japanese=japanese)
-    missing = [
-        word
-        for rule in rules
-        if rule.kind is RuleKind.REQUIRE
-        for word in rule.words
-        if not contains_text(body, word)
-    ]
-    lines = [body]
-    if missing:
-        lines += dict.fromkeys(missing)
-    if RuleKind.STARTS_WITH in by_kind:
-        lines.insert(0, by_kind[RuleKind.STARTS_WITH].words[0])
-    if RuleKind.ENDS_WITH in by_kind:
-        lines.append(by_kind[RuleKind.ENDS_WITH].words[0])
-    return "\n".join(lines)
-
-
-def _body(statements: Sequence[str], by_kind: dict[RuleKind, Rule], *, japanese: bool) -> str:
-    if RuleKind.HEADINGS in by_kind:
-        return _under_headings(statements, by_kind[RuleKind.HEADINGS], japanese=japanese)
-    if RuleKind.EXACT_BULLETS in by_kind:
-        wanted = by_kind[RuleKind.EXACT_BULLETS].number
-        listed = list(statements[:wanted])
-        listed += [_NOTHING[japanese]] * (wanted - len(listed))
-        return "\n".join(f"- {statement}" for statement in listed)
-    return ("" if japanese else " ").join(statements)
-
-
-def _under_headings(statements: Sequence[str], rule: Rule, *, japanese: bool) -> str:
-    sections: dict[str, list[str]] = {heading: [] for heading in rule.words}
-    for place, statement in enumerate(statements):
-        best = max(
-            rule.words,
-            key=lambda heading: (len(terms(heading) & terms(statement)), not sections[heading]),
-        )
-        if not terms(best) & terms(statement):
-            best = rule.words[min(place, len(rule.words) - 1)]
-        sections[best].append(statement)
-    gap = "" if japanese else " "
-    lines: list[str] = []
-    for heading, content in sections.items():
-        lines += [heading, gap.join(content) or _NOTHING[japanese]]
-    return "\n".join(lines)
-
-
-def _as_json(statements: Sequence[str], rule: Rule) -> str:
-    keys = rule.words or ("answer",)
-    values: dict[str, list[str]] = {key: [] for key in keys}
-    for place, statement in enumerate(statements):
-        named = [key for key in keys if terms(key.replace("_", " ")) & terms(statement)]
-        empty = [key for key in named or keys if not values[key]]
-        values[(empty or named or keys)[0 if empty or named else min(place, len(keys) - 1)]].append(
-            statement
-        )
-    return json.dumps({key: " ".join(found) for key, found in values.items()}, ensure_ascii=False)
-
-
-def pieces_of(text: str) -> list[str]:
-    """Cut a text into what is shown at a time: words, or a few characters of Japanese."""
-    pieces: list[str] = []
-    for word in re.findall(r"\s+|\S+\s*", text):
-        step = 4 if is_japanese(word) else len(word)
-        pieces += [word[start : start + step] for start in range(0, len(word), step)]
-    return pieces
-
 
 _LABEL = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Za-z][\w.-]{0,30}): ")
 _TYPED = re.compile(r"^(?:[a-z][a-z0-9_]*)\((.+)\)$")
@@ -189,154 +92,178 @@ _ITEMS_JAPANESE = re.compile(
     r"、|と(?=[^、。]{2,}(?:を|は|、))|および|並びに|ならびに|それから|また"
 )
 _KINDS = ((_WHO, names), (_NUMBER_ASKED, numbers), (_CODE_ASKED, identifiers))
-_MOST_STATEMENTS = 6
-_MOST_A_PART = 2
-_LEAST_COVERED = 0.4
-_LEAST_GAIN = 0.3
-_NEWNESS = 0.1
-_ON_SUBJECT = 1.25
+_MAX_STATEMENTS = 6
+_MAX_STATEMENTS_PER_PART = 2
+_MIN_COVERAGE = 0.4
+_MIN_GAIN = 0.3
+_RECENCY_BONUS = 0.1
+_SUBJECT_FACTOR = 1.25
 _UNKNOWN = {False: "That has not been stated.", True: "その情報は伺っていません。"}
 _REFUSAL = {False: "I cannot share that.", True: "その内容はお伝えできません。"}
 _NOTED = {False: "Noted.", True: "承知しました。"}
 #: A sentence and its terms.
-Statement = tuple[str, frozenset[str]]
+_Statement = tuple[str, frozenset[str]]
+_NOTHING = {False: "Nothing to report.", True: "特になし。"}
+
+
+class EmbeddedModel:
+    """Language model that answers from its prompt alone, in English and Japanese."""
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        """Return a tool call, or an answer in the required format."""
+        query = omit_middle(prompt.query)
+        if query is not prompt.query:
+            prompt = replace(prompt, query=query)
+        history = turn_history(prompt.messages)
+        call = choose_call(prompt, history)
+        if call is not None:
+            return ModelAnswer(calls=(call,))
+        answer = _answer(prompt, history)
+        if prompt.output_schema is not None:
+            answer = answer_in_schema(prompt, history, answer)
+        return ModelAnswer(text=answer)
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        """Yield the answer in pieces, then the complete response."""
+        answer = await self.complete(prompt)
+        for piece in _stream_pieces(answer.text):
+            yield piece
+        yield answer
+
+
+def _answer(prompt: Prompt, history: TurnHistory) -> str:
+    content = _PromptContent()
+    for sentence in sentences(prompt.instruction):
+        content.add(sentence)
+    for sentence in _memory_statements(prompt.memory):
+        content.add(sentence)
+    agent_sentences = [s for text in history.agent_texts for s in sentences(text)]
+    for sentence in agent_sentences:
+        content.add(sentence)
+    query_sentences = sentences(prompt.query)
+    for sentence in query_sentences:
+        content.add(sentence)
+    once = [r.rule for s in query_sentences if (r := read_rule(s)) is not None and r.once]
+    replaced = {rule.kind for rule in once if rule.kind in EXCLUSIVE_KINDS}
+    rules = [rule for _, rule in content.rules if rule.kind not in replaced] + once
+    japanese = is_japanese(prompt.query)
+    questions = [s for s in query_sentences if is_question(s) or _is_formatted_request(s)]
+    results = describe_results(history.results, japanese=japanese)
+    if results:
+        forbidden = [word for r in rules if r.kind is RuleKind.FORBID for word in r.words]
+        chosen = [_remove_words(sentence, forbidden) for sentence in results]
+    elif agent_sentences and not questions:
+        chosen = list(sentences(history.agent_texts[-1]))[:_MAX_STATEMENTS]
+    else:
+        chosen = _choose(questions, query_sentences, content, rules, japanese=japanese)
+        if agent_sentences and chosen == [_UNKNOWN[japanese]]:
+            chosen = list(sentences(history.agent_texts[-1]))[:_MAX_STATEMENTS]
+    return _compose(chosen, rules, japanese=japanese)
+
+
+def _choose(
+    questions: Sequence[str],
+    query_sentences: Sequence[str],
+    content: "_PromptContent",
+    rules: Sequence[FormatRule],
+    *,
+    japanese: bool,
+) -> list[str]:
+    """Return the statements that answer the questions, or a fixed sentence."""
+    if not questions:
+        statements = [s for s in query_sentences if read_rule(s) is None]
+        return statements[:2] or [_NOTED[japanese]]
+    wanted = terms(" ".join(questions)) - _REQUEST_WORDS
+    protected = [terms(word) for r in rules if r.kind is RuleKind.REFUSE for word in r.words]
+    if any(_covers(wanted, topic) for topic in protected):
+        return [_REFUSAL[japanese]]
+    about_rules = any(_RULES_ASKED.search(question) for question in questions)
+    usable = [
+        (sentence, sentence_terms)
+        for sentence_terms, sentence in content.statements.items()
+        if not (protected and any(_covers(sentence_terms, topic) for topic in protected))
+        and (about_rules or read_rule(sentence) is None)
+    ]
+    result = _select_all(questions, usable, japanese=japanese)
+    if not result:
+        # A request without a question: "Wanted on the slide: lead and ticket."
+        last = [s for s in query_sentences if read_rule(s) is None][-1:]
+        others = [entry for entry in usable if entry[0] not in last]
+        result = _select_all(last, others, japanese=japanese)
+    count = next((r.number for r in rules if r.kind is RuleKind.EXACT_BULLETS), 0)
+    if result and len(result) < count:
+        spare = [s for s, s_terms in reversed(usable) if s not in result and s_terms & wanted]
+        result += spare[: count - len(result)]
+    forbidden = [word for r in rules if r.kind is RuleKind.FORBID for word in r.words]
+    result = [_remove_words(sentence, forbidden) for sentence in result]
+    return [sentence for sentence in result if sentence] or [_UNKNOWN[japanese]]
+
+
+# --- content of a prompt
 
 
 @dataclass(slots=True)
-class _Reading:
-    """What a prompt holds: statements from oldest to newest, and the rules still in force."""
+class _PromptContent:
+    """Statements of a prompt, oldest first, and the rules in force."""
 
     statements: dict[frozenset[str], str] = field(default_factory=dict)
-    rules: list[tuple[str, Rule]] = field(default_factory=list)
+    rules: list[tuple[str, FormatRule]] = field(default_factory=list)
 
     def add(self, sentence: str) -> None:
-        key, states, ends_a_rule, rule = _understood(sentence)
-        if states:
+        key, is_statement, revocation, rule = _parse_sentence(sentence)
+        if is_statement:
             self.statements.pop(key, None)
             self.statements[key] = sentence
-        if ends_a_rule:
-            meant = [entry for entry in self.rules if lifted_by(sentence, entry[0])]
-            if meant:
-                self.rules = [entry for entry in self.rules if entry not in meant]
+        if revocation:
+            revoked = [entry for entry in self.rules if revokes(sentence, entry[0])]
+            if revoked:
+                self.rules = [entry for entry in self.rules if entry not in revoked]
                 return
-        if rule is not None and (not ends_a_rule or rule.kind in NUMBERED):
-            if rule.kind in SINGULAR:
+        if rule is not None and (not revocation or rule.kind in NUMERIC_KINDS):
+            if rule.kind in EXCLUSIVE_KINDS:
                 self.rules = [entry for entry in self.rules if entry[1].kind is not rule.kind]
             self.rules.append((sentence, rule))
 
 
 @lru_cache(maxsize=4_096)
-def _understood(sentence: str) -> tuple[frozenset[str], bool, bool, Rule | None]:
-    """Return a sentence's terms, whether it states something or ends a rule, and its rule.
+def _parse_sentence(sentence: str) -> tuple[frozenset[str], bool, bool, FormatRule | None]:
+    """Return terms, statement flag, revocation flag and rule of a sentence.
 
-    A transcript brings the same sentences back every turn.
+    Cached, because a transcript repeats the same sentences every turn.
     """
     key = terms(sentence)
     read = read_rule(sentence)
     lasting = read is not None and not read.once and read.rule.kind is not RuleKind.POLICY
     rule = read.rule if read is not None and lasting else None
-    return key, bool(key) and not is_question(sentence), lifts(sentence), rule
+    return key, bool(key) and not is_question(sentence), is_revocation(sentence), rule
 
 
-class EmbeddedModel:
-    """Answers from its prompt alone, in English and Japanese."""
-
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
-        """Return a call of the tool that fits, or what answers in the form that is asked for."""
-        query = within_reach(prompt.query)
-        if query is not prompt.query:
-            prompt = replace(prompt, query=query)
-        happened = what_happened(prompt.messages)
-        call = choose_call(prompt, happened)
-        if call is not None:
-            return ModelAnswer(calls=(call,))
-        answer = self._answer(prompt, happened)
-        if prompt.output_schema is not None:
-            answer = answer_in_schema(prompt, happened, answer)
-        return ModelAnswer(text=answer)
-
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
-        """Give the answer piece by piece, then as a whole."""
-        answer = await self.complete(prompt)
-        for piece in pieces_of(answer.text):
-            yield piece
-        yield answer
-
-    def _answer(self, prompt: Prompt, happened: Happened) -> str:
-        reading = _Reading()
-        for sentence in sentences(prompt.instruction):
-            reading.add(sentence)
-        for sentence in statements_of(prompt.memory):
-            reading.add(sentence)
-        heard = [sentence for words in happened.words for sentence in sentences(words)]
-        for sentence in heard:
-            reading.add(sentence)
-        spoken = sentences(prompt.query)
-        for sentence in spoken:
-            reading.add(sentence)
-        once = [read.rule for s in spoken if (read := read_rule(s)) is not None and read.once]
-        replaced = {rule.kind for rule in once if rule.kind in SINGULAR}
-        rules = [rule for _, rule in reading.rules if rule.kind not in replaced] + once
-        japanese = is_japanese(prompt.query)
-        questions = [s for s in spoken if is_question(s) or _asks_in_a_form(s)]
-        told = tell_results(happened.results, japanese=japanese)
-        if told:
-            forbidden = [word for r in rules if r.kind is RuleKind.FORBID for word in r.words]
-            chosen = [without(sentence, forbidden) for sentence in told]
-        elif heard and not questions:
-            chosen = list(sentences(happened.words[-1]))[:_MOST_STATEMENTS]
-        else:
-            chosen = self._choose(questions, spoken, reading, rules, japanese=japanese)
-            if heard and chosen == [_UNKNOWN[japanese]]:
-                chosen = list(sentences(happened.words[-1]))[:_MOST_STATEMENTS]
-        return compose(chosen, rules, japanese=japanese)
-
-    def _choose(
-        self,
-        questions: Sequence[str],
-        spoken: Sequence[str],
-        reading: _Reading,
-        rules: Sequence[Rule],
-        *,
-        japanese: bool,
-    ) -> list[str]:
-        if not questions:
-            stated = [s for s in spoken if read_rule(s) is None]
-            return stated[:2] or [_NOTED[japanese]]
-        asked = terms(" ".join(questions)) - _REQUEST_WORDS
-        protected = [terms(word) for r in rules if r.kind is RuleKind.REFUSE for word in r.words]
-        if any(_covers(asked, topic) for topic in protected):
-            return [_REFUSAL[japanese]]
-        about_rules = any(_RULES_ASKED.search(question) for question in questions)
-        open_to_use = [
-            (sentence, held)
-            for held, sentence in reading.statements.items()
-            if not (protected and any(_covers(held, topic) for topic in protected))
-            and (about_rules or read_rule(sentence) is None)
-        ]
-        found = pick_all(questions, open_to_use, japanese=japanese)
-        if not found:
-            # Some people ask without asking: "Wanted on the slide: lead and ticket."
-            last = [s for s in spoken if read_rule(s) is None][-1:]
-            others = [entry for entry in open_to_use if entry[0] not in last]
-            found = pick_all(last, others, japanese=japanese)
-        wanted = next((r.number for r in rules if r.kind is RuleKind.EXACT_BULLETS), 0)
-        if found and len(found) < wanted:
-            spare = [s for s, held in reversed(open_to_use) if s not in found and held & asked]
-            found += spare[: wanted - len(found)]
-        forbidden = [word for r in rules if r.kind is RuleKind.FORBID for word in r.words]
-        found = [without(sentence, forbidden) for sentence in found]
-        return [sentence for sentence in found if sentence] or [_UNKNOWN[japanese]]
+def _memory_statements(memory: str) -> list[str]:
+    """Return the statements of a memory view, either a transcript or a state."""
+    return [statement for line in memory.split("\n") for statement in _line_statements(line)]
 
 
-def _asks_in_a_form(sentence: str) -> bool:
-    """Tell whether a rule for this answer also says what to answer."""
+@lru_cache(maxsize=4_096)
+def _line_statements(line: str) -> tuple[str, ...]:
+    result: list[str] = []
+    for item in _LABEL.sub("", line).split(" | "):
+        bare = _TURN.sub("", _SUFFIX.sub("", item))
+        typed = _TYPED.match(bare)
+        result.extend(sentences(typed[1] if typed else bare))
+    return tuple(result)
+
+
+def _is_formatted_request(sentence: str) -> bool:
+    """Return True if a rule for this answer also asks for content."""
     read = read_rule(sentence)
     return read is not None and read.once and len(terms(sentence) - _REQUEST_WORDS) > 2
 
 
-def parts_of(question: str, *, japanese: bool) -> list[str]:
-    """Return the things that one question asks for."""
+# --- selection of statements
+
+
+def _split_question(question: str, *, japanese: bool) -> list[str]:
+    """Return the parts of a question, one for each requested item."""
     if japanese:
         return [part for part in _ITEMS_JAPANESE.split(question) if part and terms(part)]
     parts: list[str] = []
@@ -349,101 +276,197 @@ def parts_of(question: str, *, japanese: bool) -> list[str]:
     return [part for part in parts if terms(part) - _REQUEST_WORDS]
 
 
-def pick_all(
-    questions: Sequence[str], statements: Sequence[Statement], *, japanese: bool
+def _select_all(
+    questions: Sequence[str], statements: Sequence[_Statement], *, japanese: bool
 ) -> list[str]:
-    """Return the statements that answer the questions, part by part, without repeats."""
+    """Return the statements that answer the parts of the questions."""
     chosen: dict[str, None] = {}
     for question in questions:
         whole = terms(question) - _REQUEST_WORDS
-        parts = parts_of(question, japanese=japanese)
+        parts = _split_question(question, japanese=japanese)
         for part in parts:
-            asked = terms(part) - _REQUEST_WORDS
-            found = pick(part, asked, statements)
-            # A part such as "its owner" may say too little by itself.
-            if not found and len(parts) > 1 and len(asked) < 2:
-                found = pick(part, whole, statements)
-            chosen.update(dict.fromkeys(found))
-    return list(chosen)[:_MOST_STATEMENTS]
+            wanted = terms(part) - _REQUEST_WORDS
+            matches = _select(part, wanted, statements)
+            # A part such as "its owner" may contain too few terms.
+            if not matches and len(parts) > 1 and len(wanted) < 2:
+                matches = _select(part, whole, statements)
+            chosen.update(dict.fromkeys(matches))
+    return list(chosen)[:_MAX_STATEMENTS]
 
 
-def statements_of(memory: str) -> list[str]:
-    """Return the statements in a memory's view, whether it is a transcript or a typed state."""
-    return [statement for line in memory.split("\n") for statement in _statements_of_line(line)]
+def _select(question: str, wanted: frozenset[str], statements: Sequence[_Statement]) -> list[str]:
+    """Return the statements that cover the wanted terms, best first.
 
-
-@lru_cache(maxsize=4_096)
-def _statements_of_line(line: str) -> tuple[str, ...]:
-    found: list[str] = []
-    for item in _LABEL.sub("", line).split(" | "):
-        bare = _TURN.sub("", _SUFFIX.sub("", item))
-        typed = _TYPED.match(bare)
-        found.extend(sentences(typed[1] if typed else bare))
-    return tuple(found)
-
-
-def pick(question: str, asked: frozenset[str], statements: Sequence[Statement]) -> list[str]:
-    """Return the statements that cover what is asked, the most telling first.
-
-    A statement must add something to the question, and counts for more when its subject is what is
-    asked about. A further one is taken only for a good part that is not yet covered. Among equals
-    the newest wins.
+    A statement must add a term to the question, and has a higher score if its subject is wanted. A
+    further statement must cover a large enough part of the remaining terms. If scores are equal,
+    the newest statement is selected.
     """
     usable = [
-        (sentence, held)
-        for sentence, held in statements
-        if not held.isdisjoint(asked) and not held <= asked
+        (sentence, sentence_terms)
+        for sentence, sentence_terms in statements
+        if not sentence_terms.isdisjoint(wanted) and not sentence_terms <= wanted
     ]
-    weights = _weigh(asked, [held for _, held in usable])
+    weights = _weigh(wanted, [sentence_terms for _, sentence_terms in usable])
     total = sum(weights.values())
     kinds = [reader for pattern, reader in _KINDS if pattern.search(question)]
-    standing = [
-        _fits(kinds, asked, sentence) * (1 + _NEWNESS * (place + 1) / len(usable))
-        for place, (sentence, _) in enumerate(usable)
+    factors = [
+        _match_factor(kinds, wanted, sentence) * (1 + _RECENCY_BONUS * (index + 1) / len(usable))
+        for index, (sentence, _) in enumerate(usable)
     ]
     chosen: list[str] = []
     covered: set[str] = set()
-    while len(chosen) < _MOST_A_PART:
-        best, gain, value = -1, 0.0, 0.0
-        for place, (sentence, held) in enumerate(usable):
-            fresh = sum(weights[term] for term in held & asked if term not in covered)
-            score = standing[place] * fresh / (1 + 0.01 * len(held))
-            if score >= value and fresh and sentence not in chosen:
-                best, gain, value = place, fresh, score
-        if best < 0 or (chosen and gain < _LEAST_GAIN * total):
+    while len(chosen) < _MAX_STATEMENTS_PER_PART:
+        best, gain, best_score = -1, 0.0, 0.0
+        for index, (sentence, sentence_terms) in enumerate(usable):
+            fresh = sum(weights[term] for term in sentence_terms & wanted if term not in covered)
+            score = factors[index] * fresh / (1 + 0.01 * len(sentence_terms))
+            if score >= best_score and fresh and sentence not in chosen:
+                best, gain, best_score = index, fresh, score
+        if best < 0 or (chosen and gain < _MIN_GAIN * total):
             break
-        covered |= usable[best][1] & asked
+        covered |= usable[best][1] & wanted
         chosen.append(usable[best][0])
-    enough = sum(weights[term] for term in covered) >= _LEAST_COVERED * total
+    enough = sum(weights[term] for term in covered) >= _MIN_COVERAGE * total
     return chosen if enough else []
 
 
-def _weigh(asked: frozenset[str], held: Sequence[frozenset[str]]) -> dict[str, float]:
-    counts = {term: sum(term in entry for entry in held) for term in asked}
-    most = math.log(1 + 2 * (len(held) + 1))
-    # A word that stands nowhere may be a mere turn of phrase: it counts half.
+def _weigh(wanted: frozenset[str], statements: Sequence[frozenset[str]]) -> dict[str, float]:
+    """Return the weight of each wanted term; rarer terms weigh more."""
+    counts = {term: sum(term in entry for entry in statements) for term in wanted}
+    max_weight = math.log(1 + 2 * (len(statements) + 1))
+    # A term that no statement contains may be a figure of speech and has half the weight.
     return {
-        term: math.log(1 + (len(held) + 1) / (count + 0.5)) if count else most / 2
+        term: math.log(1 + (len(statements) + 1) / (count + 0.5)) if count else max_weight / 2
         for term, count in counts.items()
     }
 
 
-def _fits(
-    kinds: Sequence[Callable[[str], frozenset[str]]], asked: frozenset[str], sentence: str
+def _match_factor(
+    kinds: Sequence[Callable[[str], frozenset[str]]], wanted: frozenset[str], sentence: str
 ) -> float:
-    """Return more than 1 for a statement on the subject, or with the kind of thing, asked for."""
-    fitting = 1.0 + 0.2 * sum(bool(reader(sentence)) for reader in kinds)
-    taken = frame(sentence)
-    return fitting * _ON_SUBJECT if taken is not None and taken.subject <= asked else fitting
+    """Return a factor above 1 if a statement has the wanted subject or kind of value."""
+    factor = 1.0 + 0.2 * sum(bool(reader(sentence)) for reader in kinds)
+    parsed = frame(sentence)
+    return factor * _SUBJECT_FACTOR if parsed is not None and parsed.subject <= wanted else factor
 
 
-def _covers(held: frozenset[str], topic: frozenset[str]) -> bool:
-    return bool(topic) and len(held & topic) * 5 >= len(topic) * 3
+def _covers(sentence_terms: frozenset[str], topic: frozenset[str]) -> bool:
+    return bool(topic) and len(sentence_terms & topic) * 5 >= len(topic) * 3
 
 
-def without(sentence: str, forbidden: Sequence[str]) -> str:
-    """Return the sentence with forbidden words taken out."""
+# --- format of the answer
+
+
+def _compose(statements: Sequence[str], rules: Sequence[FormatRule], *, japanese: bool) -> str:
+    """Return an answer that follows the rules, shortened to fit their limits."""
+    by_kind = {rule.kind: rule for rule in rules}
+    limits = [rule for rule in rules if rule.kind in NUMERIC_KINDS]
+    remaining = [_tidy(statement) for statement in statements]
+    answer = _format(remaining, rules, by_kind, japanese=japanese)
+    while len(remaining) > 1 and any(violation(rule, answer) for rule in limits):
+        remaining.pop()
+        answer = _format(remaining, rules, by_kind, japanese=japanese)
+    violated = [rule for rule in limits if violation(rule, answer)]
+    while violated and len(remaining[0]) > 12:
+        words = remaining[0].split()
+        remaining[0] = remaining[0][:-6] if japanese or len(words) < 2 else " ".join(words[:-1])
+        answer = _format(remaining, rules, by_kind, japanese=japanese)
+        violated = [rule for rule in violated if violation(rule, answer)]
+    return answer
+
+
+def _tidy(statement: str) -> str:
+    """Return a statement with an initial capital and a full stop."""
+    first = statement.split(" ", 1)[0]
+    if first.isascii() and first.isalpha() and first.islower():
+        statement = statement[0].upper() + statement[1:]
+    if statement[-1:].isalnum() and not is_japanese(statement):
+        statement += "."
+    return statement
+
+
+def _format(
+    statements: Sequence[str],
+    rules: Sequence[FormatRule],
+    by_kind: dict[RuleKind, FormatRule],
+    *,
+    japanese: bool,
+) -> str:
+    if RuleKind.JSON in by_kind:
+        return _format_json(statements, by_kind[RuleKind.JSON])
+    body = _format_body(statements, by_kind, japanese=japanese)
+    missing = [
+        word
+        for rule in rules
+        if rule.kind is RuleKind.REQUIRE
+        for word in rule.words
+        if not contains_text(body, word)
+    ]
+    lines = [body]
+    if missing:
+        lines += dict.fromkeys(missing)
+    if RuleKind.STARTS_WITH in by_kind:
+        lines.insert(0, by_kind[RuleKind.STARTS_WITH].words[0])
+    if RuleKind.ENDS_WITH in by_kind:
+        lines.append(by_kind[RuleKind.ENDS_WITH].words[0])
+    return "\n".join(lines)
+
+
+def _format_body(
+    statements: Sequence[str], by_kind: dict[RuleKind, FormatRule], *, japanese: bool
+) -> str:
+    if RuleKind.HEADINGS in by_kind:
+        return _format_headings(statements, by_kind[RuleKind.HEADINGS], japanese=japanese)
+    if RuleKind.EXACT_BULLETS in by_kind:
+        wanted = by_kind[RuleKind.EXACT_BULLETS].number
+        listed = list(statements[:wanted])
+        listed += [_NOTHING[japanese]] * (wanted - len(listed))
+        return "\n".join(f"- {statement}" for statement in listed)
+    return ("" if japanese else " ").join(statements)
+
+
+def _format_headings(statements: Sequence[str], rule: FormatRule, *, japanese: bool) -> str:
+    sections: dict[str, list[str]] = {heading: [] for heading in rule.words}
+    for place, statement in enumerate(statements):
+        best = max(
+            rule.words,
+            key=lambda heading: (len(terms(heading) & terms(statement)), not sections[heading]),
+        )
+        if not terms(best) & terms(statement):
+            best = rule.words[min(place, len(rule.words) - 1)]
+        sections[best].append(statement)
+    gap = "" if japanese else " "
+    lines: list[str] = []
+    for heading, content in sections.items():
+        lines += [heading, gap.join(content) or _NOTHING[japanese]]
+    return "\n".join(lines)
+
+
+def _format_json(statements: Sequence[str], rule: FormatRule) -> str:
+    keys = rule.words or ("answer",)
+    values: dict[str, list[str]] = {key: [] for key in keys}
+    for place, statement in enumerate(statements):
+        named = [key for key in keys if terms(key.replace("_", " ")) & terms(statement)]
+        empty = [key for key in named or keys if not values[key]]
+        values[(empty or named or keys)[0 if empty or named else min(place, len(keys) - 1)]].append(
+            statement
+        )
+    joined = {key: " ".join(texts) for key, texts in values.items()}
+    return json.dumps(joined, ensure_ascii=False)
+
+
+def _remove_words(sentence: str, forbidden: Sequence[str]) -> str:
+    """Return a sentence without forbidden words."""
     for word in forbidden:
         if contains_text(sentence, word):
             sentence = re.sub(re.escape(word), "", sentence, flags=re.I)
     return re.sub(r"\s+([,.;:])", r"\1", " ".join(sentence.split())).strip(" ,;:")
+
+
+def _stream_pieces(text: str) -> list[str]:
+    """Split a text into words, or into a few characters of Japanese."""
+    pieces: list[str] = []
+    for word in re.findall(r"\s+|\S+\s*", text):
+        step = 4 if is_japanese(word) else len(word)
+        pieces += [word[start : start + step] for start in range(0, len(word), step)]
+    return pieces

@@ -1,27 +1,27 @@
-"""JSON schemas, as far as a reader of plain text needs them."""
+"""The parts of JSON schema that are needed to fill a schema from text."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Schema = Mapping[str, Any]
-_DEEPEST = 4
+_MAX_DEPTH = 4
 
 
-def resolved(schema: Schema, root: Schema) -> tuple[Schema, bool]:
-    """Return a schema without references and choices, and whether null will do."""
+def resolve_schema(schema: Schema, root: Schema) -> tuple[Schema, bool]:
+    """Return a schema without references and alternatives, and whether null is valid."""
     schema = schema if isinstance(schema, Mapping) else {}  # `true` is a schema too
     nullable = False
-    for _ in range(_DEEPEST * 2):
+    for _ in range(_MAX_DEPTH * 2):
         choices = schema.get("anyOf") or schema.get("oneOf")
         if "$ref" in schema:
             name = str(schema["$ref"]).rsplit("/", 1)[-1]
-            found = root.get("$defs", {}).get(name, {})
-            schema = {**found, **{k: v for k, v in schema.items() if k != "$ref"}}
+            definition = root.get("$defs", {}).get(name, {})
+            schema = {**definition, **{k: v for k, v in schema.items() if k != "$ref"}}
         elif choices:
             rest = [choice for choice in choices if choice.get("type") != "null"]
             nullable = nullable or len(rest) < len(choices)
-            kept = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf")}
-            schema = {**kept, **(rest[0] if rest else {"type": "null"})}
+            common = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf")}
+            schema = {**common, **(rest[0] if rest else {"type": "null"})}
         else:
             break
     kind = schema.get("type")
@@ -32,31 +32,31 @@ def resolved(schema: Schema, root: Schema) -> tuple[Schema, bool]:
     return schema, nullable or schema.get("type") == "null"
 
 
-def empty_of(schema: Schema, root: Schema, depth: int = 0) -> Any:
-    """Return the value of a schema's type that says nothing."""
-    schema, nullable = resolved(schema, root)
-    if nullable or depth > _DEEPEST:
+def empty_value(schema: Schema, root: Schema, depth: int = 0) -> Any:
+    """Return the empty value of a schema's type."""
+    schema, nullable = resolve_schema(schema, root)
+    if nullable or depth > _MAX_DEPTH:
         return None
     kind = schema.get("type", "string")
     if kind == "object":
-        wanted = schema.get("required", ())
+        required = schema.get("required", ())
         properties = schema.get("properties", {})
-        return {name: empty_of(properties.get(name, {}), root, depth + 1) for name in wanted}
+        return {name: empty_value(properties.get(name, {}), root, depth + 1) for name in required}
     if kind == "array":
-        least = schema.get("minItems", 0)
-        return [empty_of(schema.get("items", {}), root, depth + 1) for _ in range(least)]
+        min_items = schema.get("minItems", 0)
+        return [empty_value(schema.get("items", {}), root, depth + 1) for _ in range(min_items)]
     return {"integer": 0, "number": 0, "boolean": False}.get(kind, "")
 
 
 def accepts(schema: Schema, value: Any, root: Schema, depth: int = 0) -> bool:
-    """Tell whether a value is of a schema's type, as far as that is worth knowing here."""
-    schema, nullable = resolved(schema, root)
+    """Return True if a value has the type of a schema."""
+    schema, nullable = resolve_schema(schema, root)
     if value is None:
         return nullable
     if "enum" in schema:
         return value in schema["enum"]
     kind = schema.get("type")
-    if kind is None or depth > _DEEPEST:
+    if kind is None or depth > _MAX_DEPTH:
         return True
     if kind == "object":
         properties = schema.get("properties", {})

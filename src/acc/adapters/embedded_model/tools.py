@@ -1,8 +1,8 @@
-"""What the embedded model does with tools, colleagues and loops: fixed rules, no insight.
+"""Fixed rules by which the embedded model calls tools, transfers and leaves loops.
 
-A tool is chosen by the words that its name and description share with the query, or because query
-or instruction name it, and only if all that it needs can be read off. Each tool is called at most
-once in a turn.
+A tool is selected by the terms that its name and description share with the query, or because the
+query or the instruction names it, and only if all required arguments can be read from the prompt.
+Each tool is called at most once in a turn.
 """
 
 import json
@@ -11,61 +11,64 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acc.adapters.embedded_model.fields import Reading, Sources, quotations, read_object
+from acc.adapters.embedded_model.fields import Sources, quotations, read_object
 from acc.domain.format_rules import is_question
-from acc.domain.language import clean, contains_text, is_negated, sentences, term_list, terms
+from acc.domain.language import contains_text, is_negated, sentences, term_list, terms
+from acc.domain.text import normalize_text
 from acc.domain.value_objects.content import ToolCall, ToolResult
 from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
 
-_MOST_ITEMS = 8
-_MOST_VALUE = 400
+_MAX_ITEMS = 8
+_MAX_VALUE_LENGTH = 400
 
 
-def tell_results(results: Sequence[ToolResult], *, japanese: bool) -> list[str]:
-    """Return what tools gave back as sentences; what failed or was refused is told as such."""
-    told: list[str] = []
+def describe_results(results: Sequence[ToolResult], *, japanese: bool) -> list[str]:
+    """Return tool results as sentences, including failed and denied calls."""
+    described: list[str] = []
     for result in results:
         if result.is_error:
-            told.append(_told_error(result, japanese=japanese))
+            described.append(_describe_error(result, japanese=japanese))
             continue
-        lines = lines_of(result.content)
+        lines = _content_lines(result.content)
         if not lines:
-            told.append(
+            described.append(
                 f"{result.name} は完了しました。" if japanese else f"{result.name} is done."
             )
         elif isinstance(result.content, str | Mapping):
-            told += lines
+            described += lines
         else:
-            told.append(f"{result.name}: {', '.join(lines)}")
-    return told
+            described.append(f"{result.name}: {', '.join(lines)}")
+    return described
 
 
-def lines_of(content: Any) -> list[str]:
-    """Return plain data as short lines."""
+def _content_lines(content: Any) -> list[str]:
+    """Return JSON data as short lines."""
     if content is None:
         return []
     if isinstance(content, str):
         return [content.strip()] if content.strip() else []
     if isinstance(content, Mapping):
-        return [f"{key}: {_short(value)}" for key, value in list(content.items())[:_MOST_ITEMS]]
+        return [
+            f"{key}: {_format_value(value)}" for key, value in list(content.items())[:_MAX_ITEMS]
+        ]
     if isinstance(content, list | tuple):
-        return [_short(value) for value in content[:_MOST_ITEMS]]
-    return [_short(content)]
+        return [_format_value(value) for value in content[:_MAX_ITEMS]]
+    return [_format_value(content)]
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
         text = value
     elif isinstance(value, list | tuple) and all(
         isinstance(one, str | int | float) for one in value
     ):
-        text = ", ".join(_short(one) for one in value)
+        text = ", ".join(_format_value(one) for one in value)
     else:
         text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _MOST_VALUE else f"{text[:_MOST_VALUE]} …"
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]} …"
 
 
-def _told_error(result: ToolResult, *, japanese: bool) -> str:
+def _describe_error(result: ToolResult, *, japanese: bool) -> str:
     content = result.content if isinstance(result.content, Mapping) else {"error": result.content}
     if "status" in content:
         why = content.get("reason") or content["status"]
@@ -78,10 +81,10 @@ def _told_error(result: ToolResult, *, japanese: bool) -> str:
     return text if result.name in text else f"{result.name} failed: {text}"
 
 
-TRANSFER = "transfer_to_agent"
-EXIT = "exit_loop"
-LISTED = re.compile(r"^- ([\w-]+): ?(.*)$", re.M)
-_HANDED_OVER = "(has already handed over)"
+_TRANSFER = "transfer_to_agent"
+_EXIT = "exit_loop"
+AGENT_LIST_ITEM = re.compile(r"^- ([\w-]+): ?(.*)$", re.M)
+_ALREADY_TRANSFERRED = "(has already handed over)"
 _LEADING_VERB = re.compile(r"^(?:returns?|gets?|fetch(?:es)?|calls?)\s+", re.I | re.M)
 _CONDITION = re.compile(r"\b(?:if|when|whenever|once|unless)\b|場合|なら|たら|とき|時は", re.I)
 _SEQUENCE = re.compile(
@@ -110,127 +113,179 @@ _DONE = re.compile(
 _FLAWLESS = re.compile(r"問題(?:は)?(?:あり?ません|ない|なし)|\bno (?:issues?|problems?|errors?)\b")
 _FALSE = re.compile(r"\bfalse\b|いいえ|まだ|\byet\b", re.I)
 _CLAUSE = re.compile(r"[,;、。.\n]|\band\b", re.I)
-_LEAST_TERMS = 2
-_NAMED_IN_QUERY = 3.0
-_NAMED_IN_INSTRUCTION = 1.5
-_CLEARLY = 1.5
-_SHARED_PREFIX = 5
+_MIN_SHARED_TERMS = 2
+_NAMED_IN_QUERY_BONUS = 3.0
+_NAMED_IN_INSTRUCTION_BONUS = 1.5
+_TRANSFER_MARGIN = 1.5
+_MIN_SHARED_PREFIX = 5
 
 
 @dataclass(slots=True)
-class Happened:
-    """What has happened in this turn: calls, results, and the words of other agents."""
+class TurnHistory:
+    """Calls, results and messages of other agents in this turn."""
 
     calls: list[ToolCall] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-    handed_over: set[str] = field(default_factory=set)
+    agent_texts: list[str] = field(default_factory=list)
+    transferred: set[str] = field(default_factory=set)
 
     @property
     def data(self) -> tuple[Mapping[str, Any], ...]:
-        """Return the objects among the results, newest first, the inner ones after the outer."""
-        found: list[Mapping[str, Any]] = []
+        """Return the result objects, newest first, nested objects after their parents."""
+        objects: list[Mapping[str, Any]] = []
         for result in reversed(self.results):
-            held = result.content
-            if isinstance(held, list) and len(held) == 1:
-                held = held[0]
-            if isinstance(held, Mapping) and not result.is_error:
-                found.append(held)
-                found += [inner for inner in held.values() if isinstance(inner, Mapping)]
-        return tuple(found)
+            content = result.content
+            if isinstance(content, list) and len(content) == 1:
+                content = content[0]
+            if isinstance(content, Mapping) and not result.is_error:
+                objects.append(content)
+                objects += [inner for inner in content.values() if isinstance(inner, Mapping)]
+        return tuple(objects)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return what was said and what tools told in words, newest first."""
-        told = [r.content for r in self.results if isinstance(r.content, str) and not r.is_error]
-        return (*reversed(told), *reversed(self.words))
+        """Return text results and agent messages, newest first."""
+        results = [r.content for r in self.results if isinstance(r.content, str) and not r.is_error]
+        return (*reversed(results), *reversed(self.agent_texts))
 
 
-def what_happened(messages: Sequence[PromptMessage]) -> Happened:
-    """Return the turn so far; an answer that was sent back for repair does not count."""
-    happened = Happened()
-    for place, message in enumerate(messages):
-        following = messages[place + 1] if place + 1 < len(messages) else None
-        sent_back = following is not None and following.role == "user"
-        if message.role == "agent" and message.text.strip() and not sent_back:
-            happened.words.append(message.text)
+def turn_history(messages: Sequence[PromptMessage]) -> TurnHistory:
+    """Return the history of a turn without answers that were returned for correction."""
+    history = TurnHistory()
+    for index, message in enumerate(messages):
+        following = messages[index + 1] if index + 1 < len(messages) else None
+        returned = following is not None and following.role == "user"
+        if message.role == "agent" and message.text.strip() and not returned:
+            history.agent_texts.append(message.text)
         for part in message.parts:
             if part.call is not None:
-                happened.calls.append(part.call)
-                if part.call.name == TRANSFER:
-                    happened.handed_over.add(message.author)
+                history.calls.append(part.call)
+                if part.call.name == _TRANSFER:
+                    history.transferred.add(message.author)
             elif part.result is not None:
-                happened.results.append(part.result)
-    return happened
+                history.results.append(part.result)
+    return history
 
 
-def choose_call(prompt: Prompt, happened: Happened) -> ToolCall | None:
-    """Return the one call to make next, or None where it is time to answer."""
-    if not prompt.tools or (happened.results and happened.results[-1].is_error):
+def choose_call(prompt: Prompt, history: TurnHistory) -> ToolCall | None:
+    """Return the next tool call, or None if the model should answer."""
+    if not prompt.tools or (history.results and history.results[-1].is_error):
         return None
-    found: tuple[str, Mapping[str, Any]] | None = None
+    choice = _choose_tool(prompt, history)
+    if choice is None:
+        return None
+    name, arguments = choice
+    return ToolCall(id=f"call-{len(history.calls) + 1}", name=name, arguments=arguments)
+
+
+def _choose_tool(prompt: Prompt, history: TurnHistory) -> tuple[str, Mapping[str, Any]] | None:
     by_name = {tool.name: tool for tool in prompt.tools}
-    if EXIT in by_name and _may_stop(prompt, happened):
-        found = (EXIT, {})
-    if found is None:
-        found = _fitting_tool(prompt, happened)
-    if found is None and TRANSFER in by_name:
-        target = _target(prompt, happened, by_name[TRANSFER])
-        found = (TRANSFER, {"agent_name": target}) if target else None
-    if found is None:
-        return None
-    return ToolCall(id=f"call-{len(happened.calls) + 1}", name=found[0], arguments=found[1])
+    if _EXIT in by_name and _should_exit(prompt, history):
+        return _EXIT, {}
+    choice = _matching_tool(prompt, history)
+    if choice is None and _TRANSFER in by_name:
+        target = _transfer_target(prompt, history, by_name[_TRANSFER])
+        return (_TRANSFER, {"agent_name": target}) if target else None
+    return choice
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A tool and the query terms that its name or description shares."""
+
     tool: ToolSpec
     name_terms: frozenset[str]
-    terms: frozenset[str]
-    in_query: frozenset[str] = frozenset()
-    score: float = 0.0
-    named: bool = False
-    ordered: bool = False
-    place: int = 0
+    shared: frozenset[str]
+
+    @property
+    def matches(self) -> bool:
+        """Return True if the tool shares enough terms with the query."""
+        if any(_is_same_term(term, other) for term in self.shared for other in self.name_terms):
+            return True
+        japanese = [term for term in self.shared if not term.isascii() and len(term) > 1]
+        return len(self.shared) >= _MIN_SHARED_TERMS or bool(japanese)
 
 
-def _fitting_tool(prompt: Prompt, happened: Happened) -> tuple[str, Mapping[str, Any]] | None:
-    candidates = [_candidate(t) for t in prompt.tools if t.name not in (TRANSFER, EXIT)]
-    done = {call.name for call in happened.calls}
-    asked = frozenset(term_list(_plain(prompt.query)))
-    for candidate in candidates:
-        candidate.in_query = _shared(asked, candidate.terms)
-    for candidate in candidates:
-        _weigh(candidate, candidates, prompt, happened)
-    covered = {term for c in candidates if c.tool.name in done for term in c.in_query}
-    anyone = any(_matches(c) for c in candidates)
-    for candidate in sorted(candidates, key=lambda c: (-c.score, c.place)):
+@dataclass(frozen=True, slots=True)
+class _Mention:
+    """Whether query or instruction name a tool, require it, and how much that adds."""
+
+    named: bool
+    ordered: bool
+    bonus: float
+
+
+def _matching_tool(prompt: Prompt, history: TurnHistory) -> tuple[str, Mapping[str, Any]] | None:
+    query_terms = frozenset(term_list(_plain(prompt.query)))
+    tools = [tool for tool in prompt.tools if tool.name not in (_TRANSFER, _EXIT)]
+    candidates = [_candidate(tool, query_terms) for tool in tools]
+    mentions = {tool.name: _mention(tool.name, prompt, history) for tool in tools}
+    instruction = normalize_text(prompt.instruction)
+
+    def rank(candidate: _Candidate) -> tuple[float, int]:
+        name = candidate.tool.name
+        score = _score(candidate, candidates) + mentions[name].bonus
+        return -score, instruction.find(name)
+
+    done = {call.name for call in history.calls}
+    covered = {term for c in candidates if c.tool.name in done for term in c.shared}
+    any_match = any(candidate.matches for candidate in candidates)
+    for candidate in sorted(candidates, key=rank):
         name = candidate.tool.name
         if name in done or _is_forbidden(name, prompt):
             continue
-        fresh = _matches(candidate) and bool(candidate.in_query - covered)
-        wanted = candidate.named and (candidate.ordered or not anyone or fresh)
+        mention = mentions[name]
+        fresh = candidate.matches and bool(candidate.shared - covered)
+        wanted = mention.named and (mention.ordered or not any_match or fresh)
         if not (fresh or wanted):
             continue
-        reading = _arguments(candidate, prompt, happened)
-        # A greeting is nothing to look up, even where the instruction names the tool.
-        idle = reading.whole_query and not (fresh or candidate.ordered) and not _asks(prompt.query)
-        if not reading.missing and not idle:
-            return name, reading.values
+        sources = Sources(
+            query=prompt.query, data=history.data, texts=(*history.texts, prompt.instruction)
+        )
+        extracted = read_object(candidate.tool.parameters, sources, may_take_query=True)
+        # A greeting is not a query, even if the instruction names the tool.
+        idle = extracted.took_query and not (fresh or mention.ordered) and not _asks(prompt.query)
+        if not extracted.missing and not idle:
+            return name, extracted.values
     return None
 
 
-def _candidate(tool: ToolSpec) -> _Candidate:
+def _candidate(tool: ToolSpec, query_terms: frozenset[str]) -> _Candidate:
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", tool.name).replace("_", " ").replace("-", " ")
-    named = terms(_plain(spaced))
-    return _Candidate(tool, named, named | terms(_LEADING_VERB.sub("", _plain(tool.description))))
+    name_terms = terms(_plain(spaced))
+    tool_terms = name_terms | terms(_LEADING_VERB.sub("", _plain(tool.description)))
+    return _Candidate(tool, name_terms, _shared(query_terms, tool_terms))
+
+
+def _score(candidate: _Candidate, candidates: Sequence[_Candidate]) -> float:
+    """Return the weight of the shared terms; rare terms weigh more."""
+    score = 0.0
+    for term in candidate.shared:
+        frequency = sum(term in other.shared for other in candidates)
+        in_name = any(_is_same_term(term, other) for other in candidate.name_terms)
+        score += (2 if in_name else 1) / frequency
+    return score
+
+
+def _mention(name: str, prompt: Prompt, history: TurnHistory) -> _Mention:
+    in_query = any(_find_mention(name, sentence) for sentence in sentences(prompt.query))
+    bonus = _NAMED_IN_QUERY_BONUS if in_query else 0.0
+    for sentence in sentences(prompt.instruction.replace(";", ".\n")):
+        if _find_mention(name, sentence) is None:
+            continue
+        met_by_query, met_by_results = _conditions_met(sentence, name, prompt, history)
+        if met_by_query or met_by_results:
+            conditional = _CONDITION.search(sentence)
+            ordered = met_by_results if conditional else bool(_SEQUENCE.search(sentence))
+            return _Mention(True, in_query or ordered, bonus + _NAMED_IN_INSTRUCTION_BONUS)
+    return _Mention(in_query, in_query, bonus)
 
 
 def _plain(text: str) -> str:
     return re.sub(r"\be-mail", "email", text, flags=re.I)
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_term(one: str, other: str) -> bool:
     if one == other:
         return True
     if not (one.isascii() and other.isascii() and one.isalpha() and other.isalpha()):
@@ -240,42 +295,17 @@ def _same(one: str, other: str) -> bool:
         if left != right:
             break
         length += 1
-    return length >= _SHARED_PREFIX and length >= 0.6 * max(len(one), len(other))
+    return length >= _MIN_SHARED_PREFIX and length >= 0.6 * max(len(one), len(other))
 
 
-def _shared(asked: frozenset[str], held: frozenset[str]) -> frozenset[str]:
-    return frozenset(term for term in asked if any(_same(term, other) for other in held))
+def _shared(query_terms: frozenset[str], candidates: frozenset[str]) -> frozenset[str]:
+    return frozenset(
+        term for term in query_terms if any(_is_same_term(term, other) for other in candidates)
+    )
 
 
-def _weigh(
-    candidate: _Candidate, everyone: Sequence[_Candidate], prompt: Prompt, happened: Happened
-) -> None:
-    """Score a tool: words in common, rarer ones more, those of its name twice, being named most."""
-    for term in candidate.in_query:
-        known_by = sum(term in other.in_query for other in everyone)
-        in_name = any(_same(term, other) for other in candidate.name_terms)
-        candidate.score += (2 if in_name else 1) / known_by
-    name = candidate.tool.name
-    for sentence in sentences(prompt.query):
-        if _naming(name, sentence) is not None:
-            candidate.named = candidate.ordered = True
-            candidate.score += _NAMED_IN_QUERY
-            break
-    for sentence in sentences(prompt.instruction.replace(";", ".\n")):
-        if _naming(name, sentence) is None:
-            continue
-        asked, found = _conditions_met(sentence, name, prompt, happened)
-        if asked or found:
-            candidate.named = True
-            in_turn = found if _CONDITION.search(sentence) else _SEQUENCE.search(sentence)
-            candidate.ordered = candidate.ordered or bool(in_turn)
-            candidate.score += _NAMED_IN_INSTRUCTION
-            break
-    candidate.place = clean(prompt.instruction).find(name)
-
-
-def _naming(name: str, sentence: str) -> re.Match[str] | None:
-    """Return where a sentence names a tool, and does not merely use the same word."""
+def _find_mention(name: str, sentence: str) -> re.Match[str] | None:
+    """Return the match where a sentence names a tool rather than using the same word."""
     for match in re.finditer(
         rf"(?<![\w-]){re.escape(name)}(?![A-Za-z0-9_-])", sentence, re.I | re.A
     ):
@@ -289,7 +319,7 @@ def _naming(name: str, sentence: str) -> re.Match[str] | None:
 def _is_forbidden(name: str, prompt: Prompt) -> bool:
     for text in (prompt.query, prompt.instruction):
         for sentence in sentences(text):
-            match = _naming(name, sentence)
+            match = _find_mention(name, sentence)
             if match is None:
                 continue
             if _FORBIDDEN_BEFORE.search(sentence[: match.start()]):
@@ -300,48 +330,34 @@ def _is_forbidden(name: str, prompt: Prompt) -> bool:
 
 
 def _conditions_met(
-    sentence: str, name: str, prompt: Prompt, happened: Happened
+    sentence: str, name: str, prompt: Prompt, history: TurnHistory
 ) -> tuple[bool, bool]:
-    """Tell whether query and results say that what a call depends on is the case."""
+    """Return whether the query and the results satisfy the condition of a call."""
     if not _CONDITION.search(sentence):
         return True, True
     wanted = terms(sentence) - terms(name.replace("_", " "))
     denied = is_negated(sentence)
 
-    def is_so(facts: Sequence[str]) -> bool:
+    def is_satisfied(facts: Sequence[str]) -> bool:
         fitting = [fact for fact in facts if _shared(wanted, terms(fact.replace("_", " ")))]
         return any((is_negated(f) or bool(_FALSE.search(f))) == denied for f in fitting)
 
-    found = [line for result in happened.results for line in lines_of(result.content)]
-    return is_so(sentences(prompt.query)), is_so(found)
-
-
-def _matches(candidate: _Candidate) -> bool:
-    found = candidate.in_query
-    if any(_same(term, other) for term in found for other in candidate.name_terms):
-        return True
-    japanese = [term for term in found if not term.isascii() and len(term) > 1]
-    return len(found) >= _LEAST_TERMS or bool(japanese)
+    lines = [line for result in history.results for line in _content_lines(result.content)]
+    return is_satisfied(sentences(prompt.query)), is_satisfied(lines)
 
 
 def _asks(query: str) -> bool:
     return any(is_question(sentence) for sentence in sentences(query))
 
 
-def _arguments(candidate: _Candidate, prompt: Prompt, happened: Happened) -> Reading:
-    texts = (*happened.texts, prompt.instruction)
-    sources = Sources(query=prompt.query, data=happened.data, texts=texts)
-    return read_object(candidate.tool.parameters, sources, may_take_query=True)
-
-
-def _target(prompt: Prompt, happened: Happened, tool: ToolSpec) -> str:
-    """Return the colleague whom the query fits clearly better than this agent, or nothing."""
-    listed: dict[str, str] = dict(LISTED.findall(tool.description))
-    handed_over = any(text.endswith(_HANDED_OVER) for text in listed.values())
-    if handed_over or any(result.name == TRANSFER for result in happened.results):
-        # Somebody has chosen this agent for this very query, or has answered it already.
+def _transfer_target(prompt: Prompt, history: TurnHistory, tool: ToolSpec) -> str:
+    """Return the agent that matches the query clearly better than this one, or ''."""
+    listed: dict[str, str] = dict(AGENT_LIST_ITEM.findall(tool.description))
+    transferred = any(text.endswith(_ALREADY_TRANSFERRED) for text in listed.values())
+    if transferred or any(result.name == _TRANSFER for result in history.results):
+        # This agent was chosen for this query, or the query was answered already.
         return ""
-    described = {name: t for name, t in listed.items() if name not in happened.handed_over}
+    described = {name: t for name, t in listed.items() if name not in history.transferred}
     for name in described:
         word = rf"(?<![\w-]){re.escape(name)}(?![A-Za-z0-9_-])"
         if terms(name) and re.search(word, prompt.query, re.I | re.A):
@@ -357,35 +373,35 @@ def _target(prompt: Prompt, happened: Happened, tool: ToolSpec) -> str:
 
 
 def best_described(query: str, described: Mapping[str, str], own: str) -> str:
-    """Return whose description a query fits clearly best, also better than `own`, or nothing."""
-    asked = frozenset(term_list(_plain(query)))
+    """Return the name whose description matches a query best, and better than `own`."""
+    query_terms = frozenset(term_list(_plain(query)))
     shared = {
-        name: _shared(asked, terms(_plain(f"{name.replace('_', ' ')} {text}")))
+        name: _shared(query_terms, terms(_plain(f"{name.replace('_', ' ')} {text}")))
         for name, text in described.items()
     }
-    mine = _shared(asked, terms(_plain(own)))
-    known = [*shared.values(), mine]
+    own_terms = _shared(query_terms, terms(_plain(own)))
+    known = [*shared.values(), own_terms]
     scores = {
-        name: sum(1 / sum(term in other for other in known) for term in found)
-        for name, found in shared.items()
+        name: sum(1 / sum(term in other for other in known) for term in matches)
+        for name, matches in shared.items()
     }
     ranked = sorted(scores.values(), reverse=True)
     if not ranked or ranked[0] == 0 or (len(ranked) > 1 and ranked[0] == ranked[1]):
         return ""
-    at_home = sum(1 / sum(term in other for other in known) for term in mine)
+    own_score = sum(1 / sum(term in other for other in known) for term in own_terms)
     best = max(scores, key=lambda name: scores[name])
-    return best if ranked[0] >= _CLEARLY * at_home and ranked[0] > at_home else ""
+    return best if ranked[0] >= _TRANSFER_MARGIN * own_score and ranked[0] > own_score else ""
 
 
-def _may_stop(prompt: Prompt, happened: Happened) -> bool:
-    """Tell whether the instruction says when to stop, and what came last says that it is so."""
+def _should_exit(prompt: Prompt, history: TurnHistory) -> bool:
+    """Return True if the last message meets the exit condition of the instruction."""
     stops = [s for s in sentences(prompt.instruction) if _STOPS.search(s)]
-    last = happened.words[-1:]
-    if happened.results:
-        last = lines_of(happened.results[-1].content)
+    last = history.agent_texts[-1:]
+    if history.results:
+        last = _content_lines(history.results[-1].content)
     if not stops or not last:
         return False
-    signs = [sign for sentence in stops for sign in quotations(sentence) if sign != EXIT]
+    signs = [sign for sentence in stops for sign in quotations(sentence) if sign != _EXIT]
     if signs:
         return any(contains_text(text, sign) for text in last for sign in signs)
     return any(

@@ -22,7 +22,7 @@ from acc.application.agents.remote_content import (
 )
 from acc.application.runtime.context import RunResult
 from acc.application.runtime.runner import SessionRunner
-from acc.domain.ccs import as_payload, parse_text
+from acc.domain.ccs import parse_text, to_payload
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import EventKind
@@ -74,7 +74,7 @@ class MemoryAgentRunner:
         signal, view = await self._view(query, canonical_memory)
         prompt = Prompt(query=query.query, memory=view.text, instruction=self._instruction)
         answer = (await self._model.complete(prompt)).text
-        await self._memory.keep(signal, Decision(turn_id=query.turn_id, text=answer))
+        await self._memory.record(signal, Decision(turn_id=query.turn_id, text=answer))
         return AgentTurnResponse(
             agent_name=self._agent_name,
             response_text=answer,
@@ -95,11 +95,11 @@ class MemoryAgentRunner:
         signal = TurnSignal(turn_id=query.turn_id, text=query.query)
         recorded = response.trace.get("ccs")
         if isinstance(self._memory, RestorableMemoryPort) and isinstance(recorded, str):
-            self._memory.restore(as_payload(parse_text(recorded)))
+            self._memory.restore(to_payload(parse_text(recorded)))
         else:
             await self._view(query, canonical_memory)
         if not response.error:
-            await self._memory.keep(
+            await self._memory.record(
                 signal, Decision(turn_id=query.turn_id, text=response.response_text)
             )
 

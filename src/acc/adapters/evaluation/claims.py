@@ -7,19 +7,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from acc.domain.language import (
-    clean,
     contains_text,
     identifiers,
     is_negated,
     names,
     numbers,
-    one_line,
     sentences,
     stem,
     terms,
     values,
 )
 from acc.domain.statements import frame
+from acc.domain.text import normalize_text, one_line
 from acc.domain.value_objects.evaluation import ClaimVerdict
 
 _CLAUSE = re.compile(r";\s+|,\s+(?:and|but|while|whereas)\s+(?=\w+\s+\w+\s+\w+)")
@@ -197,7 +196,7 @@ def _unit_differs(claim: str, evidence: str) -> str:
 @lru_cache(maxsize=4_096)
 def _units(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for match in _UNIT.finditer(clean(text)):
+    for match in _UNIT.finditer(normalize_text(text)):
         unit = (match["before"] or match["after"] or "").casefold()
         if not unit:
             continue

@@ -9,15 +9,15 @@ from typing import Any
 
 from acc.adapters.evaluation.claims import REFUSAL, UNKNOWN, Evidence, EvidencePool, claims_of
 from acc.domain.format_rules import (
-    OMISSIONS,
-    ReadRule,
-    breach,
+    OMISSION_KINDS,
+    StatedRule,
     is_question,
-    lifted_by,
-    lifts,
+    is_revocation,
     read_rule,
+    revokes,
+    violation,
 )
-from acc.domain.language import contains_text, said, sentences, shown, terms
+from acc.domain.language import contains_text, direct_sentences, quoted_sentences, sentences, terms
 from acc.domain.metrics import drift_rate, hallucination_rate
 from acc.domain.statements import supersedes
 from acc.domain.value_objects.evaluation import (
@@ -26,7 +26,7 @@ from acc.domain.value_objects.evaluation import (
     HallucinationAudit,
     OutcomeScores,
 )
-from acc.domain.value_objects.format_rule import SINGULAR, Rule, RuleKind
+from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, FormatRule, RuleKind
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -74,9 +74,9 @@ class CanonicalMemory:
 
     def read_plain(self, query: EvaluationTurnQuery) -> None:
         """Read a query without annotations: newer sentences supersede older ones."""
-        for number, sentence in enumerate(said(query.query)[:MAX_SENTENCES], start=1):
+        for number, sentence in enumerate(direct_sentences(query.query)[:MAX_SENTENCES], start=1):
             key = f"{query.turn_id}.{number}"
-            if lifts(sentence) and self._lift(sentence, query.turn_id):
+            if is_revocation(sentence) and self._lift(sentence, query.turn_id):
                 continue
             read = read_rule(sentence)
             if read is not None and not read.once:
@@ -88,14 +88,14 @@ class CanonicalMemory:
         lifted = [
             key
             for key, entry in self.data["constraints"].items()
-            if lifted_by(sentence, entry["text"])
+            if revokes(sentence, entry["text"])
         ]
         for key in lifted:
             self._end_constraint(key, turn_id, "lifted")
         return bool(lifted)
 
-    def _add_rule(self, key: str, read: ReadRule, turn_id: int) -> None:
-        if read.rule.kind in SINGULAR:
+    def _add_rule(self, key: str, read: StatedRule, turn_id: int) -> None:
+        if read.rule.kind in EXCLUSIVE_KINDS:
             for other, entry in list(self.data["constraints"].items()):
                 if entry["rule"]["kind"] == read.rule.kind:
                     self._end_constraint(other, turn_id, read.text)
@@ -143,12 +143,12 @@ class CanonicalMemory:
             if not owners and not is_question(sentence):
                 self.data["context"][f"{turn_id}.{number}"] = sentence
 
-    def rules(self) -> list[tuple[str, Rule]]:
+    def rules(self) -> list[tuple[str, FormatRule]]:
         """Return the text and the rule of each active constraint."""
         return [
             (
                 entry["text"],
-                Rule(
+                FormatRule(
                     kind=RuleKind(entry["rule"]["kind"]),
                     number=entry["rule"]["number"],
                     words=tuple(entry["rule"]["words"]),
@@ -232,12 +232,12 @@ class TurnScorer:
         if turn is not None:
             self._rules += [(f"for this answer: {rule.kind.value}", rule) for rule in turn.once]
         else:
-            reads = [read_rule(sentence) for sentence in said(query.query)]
+            reads = [read_rule(sentence) for sentence in direct_sentences(query.query)]
             self._rules += [(read.text, read.rule) for read in reads if read and read.once]
         evidence = memory.evidence()
         if turn is None:
             reason = "was quoted in this turn, not stated by the user"
-            evidence += [Evidence(text, reason) for text in shown(query.query)]
+            evidence += [Evidence(text, reason) for text in quoted_sentences(query.query)]
         self._pool = EvidencePool(evidence)
         stated = turn.stated if turn else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
@@ -265,9 +265,9 @@ class TurnScorer:
 
     def _drift(self, answer: str) -> DriftAudit:
         findings = tuple(
-            ConstraintFinding(constraint=text, omission=rule.kind in OMISSIONS, reason=reason)
+            ConstraintFinding(constraint=text, omission=rule.kind in OMISSION_KINDS, reason=reason)
             for text, rule in self._rules
-            if (reason := breach(rule, answer))
+            if (reason := violation(rule, answer))
         )
         omissions = sum(finding.omission for finding in findings)
         return DriftAudit(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from acc.domain.value_objects.format_rule import Rule, RuleKind
+from acc.domain.value_objects.format_rule import FormatRule, RuleKind
 from acc.domain.value_objects.scenario import AnswerKind, StressTopic
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)(:,)?\}")
@@ -179,7 +179,7 @@ def rule_errors(entry: RuleEntry) -> list[str]:
     """Return the error of a rule that cannot be checked."""
     number = entry.number if isinstance(entry.number, int) else 1
     try:
-        Rule(kind=entry.kind, number=number, words=tuple(entry.words))
+        FormatRule(kind=entry.kind, number=number, words=tuple(entry.words))
     except ValueError as error:
         return [str(error)]
     return []

@@ -22,7 +22,7 @@ from acc.adapters.evaluation.scenario_schema import (
 from acc.domain.errors import InvalidInput, InvalidScenario
 from acc.domain.language import contains_text
 from acc.domain.value_objects.evaluation_run import ScenarioChoice
-from acc.domain.value_objects.format_rule import Rule
+from acc.domain.value_objects.format_rule import FormatRule
 from acc.domain.value_objects.scenario import (
     AnswerKind,
     Constraint,
@@ -173,10 +173,10 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return PLACEHOLDER.sub(value_of, text)
 
 
-def render_rule(entry: RuleEntry, values: Mapping[str, str]) -> Rule:
+def render_rule(entry: RuleEntry, values: Mapping[str, str]) -> FormatRule:
     """Return the rule with its placeholders filled."""
     number = int(fill(entry.number, values)) if isinstance(entry.number, str) else entry.number
-    return Rule(
+    return FormatRule(
         kind=entry.kind, number=number, words=tuple(fill(word, values) for word in entry.words)
     )
 

@@ -1,8 +1,8 @@
-"""Evidence in memory, found again by BM25.
+"""In-memory evidence store with BM25 recall.
 
-The index grows one artifact at a time and never rebuilds. Terms are taken rarest first; once the
-commoner ones cannot lift a new artifact into the result, only those already found are scored on
-(MaxScore), so that a recall among 100,000 artifacts stays within a few milliseconds.
+The index is incremental and never rebuilt. Terms are scored rarest first. Once the remaining terms
+cannot bring a new document into the result, only the documents that are already scored are refined
+(MaxScore), so that recall from 100,000 documents takes a few milliseconds.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,165 +16,167 @@ from acc.domain.value_objects.memory import Candidate, Evidence
 
 _K1 = 1.2
 _B = 0.75
-#: Entries of inverted lists read for one recall, newest first where a list is longer.
-_MOST_ENTRIES = 300
-_MOST_CUE_TERMS = 48
-#: Artifacts that the commoner terms are still scored on.
-_MOST_REFINED = 64
-#: Far above what rounding does to a score.
-_ROUNDING = 1e-9
-#: How many times longer than a look-up each a list must be, for look-ups to cost less than reading.
-_WORTH_SEARCHING = 8
+#: Maximum number of postings read by one recall; the newest are read of a longer list.
+_MAX_POSTINGS = 300
+_MAX_CUE_TERMS = 48
+#: Maximum number of documents that the more common terms are scored on.
+_MAX_REFINED = 64
+#: Larger than any rounding error of a score.
+_SCORE_TOLERANCE = 1e-9
+#: Binary search is used if a posting list is this many times longer than the scored documents.
+_BINARY_SEARCH_RATIO = 8
 
 
 class Bm25EvidenceStore:
-    """Implements EvidenceStorePort in process memory."""
+    """EvidenceStorePort in process memory."""
 
     def __init__(self) -> None:
-        self._artifacts: list[Evidence] = []
-        self._places: dict[str, int] = {}
+        self._documents: list[Evidence] = []
+        self._positions: dict[str, int] = {}
         self._lengths: list[int] = []
         self._total_length = 0
         self._terms: dict[str, _Term] = {}
-        self._replaced: dict[int, int] = {}
+        self._superseded: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._artifacts)
+        return len(self._documents)
 
-    async def add(self, artifacts: Sequence[Evidence]) -> None:
-        """Keep artifacts; an id that is known already is left as it is."""
-        for artifact in artifacts:
-            if artifact.id in self._places:
+    async def add(self, evidence: Sequence[Evidence]) -> None:
+        """Store evidence; an id that is stored already keeps its first text."""
+        for document in evidence:
+            if document.id in self._positions:
                 continue
-            place = len(self._artifacts)
-            self._places[artifact.id] = place
-            self._artifacts.append(artifact)
-            found = term_list(artifact.text)
-            self._lengths.append(len(found))
-            self._total_length += len(found)
-            for name, count in Counter(found).items():
+            position = len(self._documents)
+            self._positions[document.id] = position
+            self._documents.append(document)
+            names = term_list(document.text)
+            self._lengths.append(len(names))
+            self._total_length += len(names)
+            for name, count in Counter(names).items():
                 term = self._terms.get(name)
                 if term is None:
                     term = self._terms[name] = _Term()
-                term.add(place, count, len(found))
+                term.add(position, count, len(names))
 
     async def supersede(self, old_id: str, new_id: str) -> None:
-        """Record that the newer artifact replaces the older."""
-        self._replaced[self._places[old_id]] = self._places[new_id]
+        """Record that the newer evidence replaces the older."""
+        self._superseded[self._positions[old_id]] = self._positions[new_id]
 
     async def recall(
-        self, cue: str, *, limit: int, by_words: bool = False
+        self, cue: str, *, limit: int, lexical_only: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return at most `limit` artifacts that match the cue, best first, newest on a tie."""
+        """Return at most `limit` matches, best first, then newest first."""
         return tuple(map(self._candidate, self._search(cue, limit)))
 
-    def _candidate(self, found: "Found") -> Candidate:
-        place = newest = found.place
-        while newest in self._replaced:
-            newest = self._replaced[newest]
-        if newest != place:
-            # What was said anew in every turn makes a long way, which is gone once.
-            self._replaced[place] = newest
+    def _candidate(self, match: "Match") -> Candidate:
+        position = newest = match.position
+        while newest in self._superseded:
+            newest = self._superseded[newest]
+        if newest != position:
+            # Compress the path, so that a long chain is followed once.
+            self._superseded[position] = newest
         return Candidate(
-            artifact=self._artifacts[place],
-            score=round(found.score, 6),
-            close=found.close,
-            superseded_by=self._artifacts[newest] if newest != place else None,
+            evidence=self._documents[position],
+            score=round(match.score, 6),
+            semantic_match=match.semantic,
+            superseded_by=self._documents[newest] if newest != position else None,
         )
 
-    def _search(self, cue: str, limit: int) -> "list[Found]":
-        shares = self._shares()
-        weighted = self._weigh(cue, shares)
+    def _search(self, cue: str, limit: int) -> "list[Match]":
+        saturation = self._saturation()
+        weighted = self._weigh(cue, saturation)
         if not weighted or limit < 1:
             return []
-        # What the terms from here on can still add to one artifact.
+        # remaining[i] is the most that the terms from i on can add to one document.
         remaining = [0.0]
         for term in reversed(weighted):
-            remaining.append(remaining[-1] + term.most)
+            remaining.append(remaining[-1] + term.max_score)
         remaining.reverse()
         scores: dict[int, float] = {}
-        allowance = _MOST_ENTRIES
+        allowance = _MAX_POSTINGS
         for position, term in enumerate(weighted):
             rest = remaining[position]
-            # What has been added so far must outweigh what can come.
+            # Stop early only if the terms so far outweigh the remaining ones.
             if allowance <= 0 or (remaining[0] > 2 * rest and _are_ahead(scores, limit, by=rest)):
-                scores = shares.refine(scores, weighted[position:], limit=limit, rest=rest)
+                scores = saturation.refine(scores, weighted[position:], limit=limit, rest=rest)
                 break
-            read = term.places if len(term.places) <= allowance else term.places[-allowance:]
-            allowance -= len(read)
-            shares.accumulate(scores, term, read)
-        return [Found(place, scores[place]) for place in _ranked(scores)[:limit]]
+            postings = term.positions
+            if len(postings) > allowance:
+                postings = postings[-allowance:]
+            allowance -= len(postings)
+            saturation.accumulate(scores, term, postings)
+        return [Match(position, scores[position]) for position in _ranked(scores)[:limit]]
 
-    def _weigh(self, cue: str, shares: "_Shares") -> "list[_Weighted]":
-        """Return the cue's terms that stand anywhere, the rarest first."""
+    def _weigh(self, cue: str, saturation: "_Saturation") -> "list[_WeightedTerm]":
+        """Return the terms of the cue that are in the index, rarest first."""
         names = dict.fromkeys(term_list(cue))
         known = [term for name in names if (term := self._terms.get(name)) is not None]
-        known.sort(key=_commonness)
-        total = len(self._artifacts)
-        weighted: list[_Weighted] = []
-        for term in known[:_MOST_CUE_TERMS]:
-            count = len(term.places)
-            gain = log(1 + (total - count + 0.5) / (count + 0.5)) * (_K1 + 1)
-            most = gain * shares.of(term.most, term.shortest)
-            weighted.append(_Weighted(gain, most, term.places, term.repeats))
+        known.sort(key=_document_frequency)
+        total = len(self._documents)
+        weighted: list[_WeightedTerm] = []
+        for term in known[:_MAX_CUE_TERMS]:
+            count = len(term.positions)
+            weight = log(1 + (total - count + 0.5) / (count + 0.5)) * (_K1 + 1)
+            max_score = weight * saturation.of(term.max_count, term.min_length)
+            weighted.append(_WeightedTerm(weight, max_score, term.positions, term.repeats))
         return weighted
 
-    def _shares(self) -> "_Shares":
-        slope = _K1 * _B * len(self._artifacts) / max(1, self._total_length)
-        return _Shares(self._lengths, base=_K1 * (1 - _B), slope=slope)
+    def _saturation(self) -> "_Saturation":
+        slope = _K1 * _B * len(self._documents) / max(1, self._total_length)
+        return _Saturation(self._lengths, base=_K1 * (1 - _B), slope=slope)
 
 
-class Found(NamedTuple):
-    """A place with its score by words, and whether it stands out by meaning."""
+class Match(NamedTuple):
+    """A document position, its lexical score, and whether it matches semantically."""
 
-    place: int
+    position: int
     score: float
-    close: bool = False
+    semantic: bool = False
 
 
-_NEVER: dict[int, int] = {}
+_NO_REPEATS: dict[int, int] = {}
 
 
 class _Term:
-    """Where a term stands, oldest first, and how often where that is more than once."""
+    """Postings of a term: document positions, oldest first, and counts above 1."""
 
-    __slots__ = ("most", "places", "repeats", "shortest")
+    __slots__ = ("max_count", "min_length", "positions", "repeats")
 
     def __init__(self) -> None:
-        self.places: list[int] = []
-        self.repeats = _NEVER
-        #: The highest count, and the least length of an artifact that has the term.
-        self.most = 1
-        self.shortest = 0
+        self.positions: list[int] = []
+        self.repeats = _NO_REPEATS
+        #: The highest count in a document, and the shortest length of a document with the term.
+        self.max_count = 1
+        self.min_length = 0
 
-    def add(self, place: int, count: int, length: int) -> None:
-        """Note that the term stands in one more artifact."""
-        self.shortest = min(self.shortest, length) if self.places else length
-        self.places.append(place)
+    def add(self, position: int, count: int, length: int) -> None:
+        """Add a document that contains the term."""
+        self.min_length = min(self.min_length, length) if self.positions else length
+        self.positions.append(position)
         if count > 1:
-            self.most = max(self.most, count)
+            self.max_count = max(self.max_count, count)
             if not self.repeats:
                 self.repeats = {}
-            self.repeats[place] = count
+            self.repeats[position] = count
 
 
-def _commonness(term: _Term) -> int:
-    return len(term.places)
+def _document_frequency(term: _Term) -> int:
+    return len(term.positions)
 
 
-class _Weighted(NamedTuple):
-    """A term of a cue: what it gives at best in theory, to one of the artifacts here, and where."""
+class _WeightedTerm(NamedTuple):
+    """A term of a cue: its weight, its highest possible score here, and its postings."""
 
-    gain: float
-    most: float
-    places: list[int]
+    weight: float
+    max_score: float
+    positions: list[int]
     repeats: dict[int, int]
 
 
-class _Shares(dict[int, float]):
-    """What share of a term's gain an artifact gets that has the term once, by its length.
+class _Saturation(dict[int, float]):
+    """Share of a term's weight for a document that has the term once, by length.
 
-    Few lengths occur among many artifacts, so that each share is worked out once.
+    Many documents have the same length, so that each share is computed once.
     """
 
     def __init__(self, lengths: list[int], *, base: float, slope: float) -> None:
@@ -187,70 +189,69 @@ class _Shares(dict[int, float]):
         return share
 
     def of(self, count: int, length: int) -> float:
-        """Return the share of an artifact of some length that has the term so many times."""
+        """Return the share for `count` occurrences in a document of `length` terms."""
         return count / (count + self._base + self._slope * length)
 
     def accumulate(
-        self, scores: dict[int, float], term: _Weighted, places: Collection[int]
+        self, scores: dict[int, float], term: _WeightedTerm, positions: Collection[int]
     ) -> None:
-        """Add what a term gives to the artifacts at some of its places."""
-        gain, lengths, repeats = term.gain, self._lengths, term.repeats
+        """Add the score of a term to the documents at some of its positions."""
+        weight, lengths, repeats = term.weight, self._lengths, term.repeats
         if not scores and not repeats:
-            scores.update({place: gain * self[lengths[place]] for place in places})
+            scores.update({position: weight * self[lengths[position]] for position in positions})
             return
-        for place in places:
-            if place in repeats:
-                gained = gain * self.of(repeats[place], lengths[place])
+        for position in positions:
+            if position in repeats:
+                score = weight * self.of(repeats[position], lengths[position])
             else:
-                gained = gain * self[lengths[place]]
-            scores[place] = scores[place] + gained if place in scores else gained
+                score = weight * self[lengths[position]]
+            scores[position] = scores[position] + score if position in scores else score
 
     def refine(
-        self, scores: dict[int, float], terms: Sequence[_Weighted], *, limit: int, rest: float
+        self, scores: dict[int, float], terms: Sequence[_WeightedTerm], *, limit: int, rest: float
     ) -> dict[int, float]:
-        """Return scores with what further terms add, of those that can still be of the best.
+        """Return the scores of the documents that can still be in the result.
 
-        `rest` is what these terms together can add to one of them.
+        The scores of `terms` are added; `rest` is the most that they can add to one document.
         """
         if len(scores) > limit:
             scores = _contenders(scores, limit, rest)
         for term in terms:
-            self.accumulate(scores, term, _common(scores, term.places))
+            self.accumulate(scores, term, _scored_positions(scores, term.positions))
         return scores
 
 
 def _are_ahead(scores: dict[int, float], limit: int, *, by: float) -> bool:
-    """Tell whether so many scores are higher than this that no other can overtake them."""
-    # Where even the best can be overtaken there is no need to look at the others.
-    return len(scores) >= limit and max(scores.values()) > by and _worst_leader(scores, limit) > by
+    """Return True if `limit` scores cannot be reached by other documents."""
+    # Sorting is skipped if even the best score can be reached.
+    return (
+        len(scores) >= limit and max(scores.values()) > by and sorted(scores.values())[-limit] > by
+    )
 
 
 def _contenders(scores: dict[int, float], limit: int, rest: float) -> dict[int, float]:
-    """Return the best, of them only those that `rest` can still lift among so many."""
-    order = _ranked(scores)[: max(limit, _MOST_REFINED)]
-    least = scores[order[limit - 1]] - rest - _ROUNDING
-    order = order[: bisect_right(order, -least, lo=limit, key=lambda place: -scores[place])]
+    """Return the best scores, without those that `rest` cannot bring into the result."""
+    order = _ranked(scores)[: max(limit, _MAX_REFINED)]
+    least = scores[order[limit - 1]] - rest - _SCORE_TOLERANCE
+    order = order[: bisect_right(order, -least, lo=limit, key=lambda position: -scores[position])]
     return dict(zip(order, map(scores.__getitem__, order), strict=True))
 
 
-def _common(scores: dict[int, float], places: list[int]) -> Collection[int]:
-    """Return those of the places that have a score."""
-    if len(places) < _WORTH_SEARCHING * len(scores):
-        return scores.keys() & places
+def _scored_positions(scores: dict[int, float], positions: list[int]) -> Collection[int]:
+    """Return the positions that have a score."""
+    if len(positions) < _BINARY_SEARCH_RATIO * len(scores):
+        return scores.keys() & positions
     return [
-        place
-        for place in scores
-        if (at := bisect_left(places, place)) < len(places) and places[at] == place
+        position
+        for position in scores
+        if (index := bisect_left(positions, position)) < len(positions)
+        and positions[index] == position
     ]
 
 
 def _ranked(scores: dict[int, float]) -> list[int]:
-    """Return the places, the best first, the newer first on a tie."""
-    # Twice by numbers is several times as fast as once by pairs.
+    """Return the positions, best first; the newer first if scores are equal."""
+    # Two sorts by numbers are several times faster than one sort by pairs.
     order = sorted(scores, reverse=True)
     order.sort(key=scores.__getitem__, reverse=True)
     return order
-
-
-def _worst_leader(scores: dict[int, float], limit: int) -> float:
-    return sorted(scores.values())[-limit]

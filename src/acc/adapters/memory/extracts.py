@@ -1,21 +1,21 @@
-"""Whether a text is a statement with words left out, and says nothing that the statement does not.
+"""Check whether a text is an extract of a statement and adds no claim of its own.
 
-A shortening keeps the words of its source in their order. It may leave out what carries no claim
-of its own: a greeting, an article, "is", where something stands or why it happened, a second
-statement. It may never leave out what the rest depends on: a not, an if, a perhaps, who is said to
-have said it. What cannot be told for sure is no shortening, so that a kind of sentence nobody
-thought of is kept as it is. Japanese, which has no spaces, is read in `shortening_japanese`.
+An extract keeps the words of its source in their order. It may omit words without a claim of their
+own: a greeting, an article, a place, a reason, a second statement. It must not omit words that the
+meaning depends on: negations, conditions, hedges, the speaker. When in doubt, the check rejects the
+extract and the original sentence stays. `extracts_ja` does the same for Japanese.
 """
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from acc.adapters.memory import extracts_ja as shortening_japanese
-from acc.adapters.memory.extracts_ja import MOST_REPEATS
-from acc.domain.language import LONGEST_SENTENCE, clean, numbers, one_line, sentences
+from acc.adapters.memory import extracts_ja
+from acc.adapters.memory.extracts_ja import MAX_REPEATS
+from acc.domain.language import MAX_SENTENCE_LENGTH, numbers, sentences
+from acc.domain.text import normalize_text, one_line
 
-_CACHE = 2_048
+_CACHE_SIZE = 2_048
 _TOKEN = re.compile(
     r"[!<>]=|\d+(?:,\d{3})+(?:\.\d+)?%?|[^\W_]+(?:[._:/@+'%-]*[^\W_]+)*%?|[^\w\s.!?\"'“”]"
 )
@@ -108,83 +108,83 @@ _ASKS = re.compile(
 
 
 def is_statement(sentence: str) -> bool:
-    """Tell whether a sentence claims something, and does not ask."""
+    """Return True if a sentence is a statement rather than a question."""
     line = one_line(sentence)
-    if len(line) > LONGEST_SENTENCE:  # a question shows at the beginning or at the end
-        line = f"{line[:100]}{line[100 - LONGEST_SENTENCE :]}"
+    if len(line) > MAX_SENTENCE_LENGTH:  # a question shows at the beginning or at the end
+        line = f"{line[:100]}{line[100 - MAX_SENTENCE_LENGTH :]}"
     return _ASKS.search(line) is None
 
 
-@lru_cache(maxsize=_CACHE)
-def shortens(text: str, source: str) -> bool:
-    """Tell whether each sentence of a text is one sentence of `source`, or less of it."""
+@lru_cache(maxsize=_CACHE_SIZE)
+def is_extract(text: str, source: str) -> bool:
+    """Return True if each sentence of a text is an extract of a sentence of `source`."""
     parts = _parts(text)
     return bool(parts) and all(
-        any(_shortens(part, sentence) for sentence in _parts(source)) for part in parts
+        any(_is_sentence_extract(part, sentence) for sentence in _parts(source)) for part in parts
     )
 
 
 def _parts(text: str) -> tuple[str, ...]:
-    return sentences(text[:LONGEST_SENTENCE])
+    return sentences(text[:MAX_SENTENCE_LENGTH])
 
 
-def _shortens(text: str, source: str) -> bool:
+def _is_sentence_extract(text: str, source: str) -> bool:
     if _plain(text) == _plain(source):
         return True
-    if shortening_japanese.applies(text) or shortening_japanese.applies(source):
-        return shortening_japanese.shortens(text, source)
-    wanted, given = _kept_tokens(text), _tokens(source)
-    if not wanted or any(not 0 < given.count(token) <= MOST_REPEATS for token in wanted):
+    if extracts_ja.contains_japanese(text) or extracts_ja.contains_japanese(source):
+        return extracts_ja.is_extract(text, source)
+    wanted, original = _content_tokens(text), _tokens(source)
+    if not wanted or any(not 0 < original.count(token) <= MAX_REPEATS for token in wanted):
         return False
-    return any(_may_leave_out(given, last, len(given)) for last in _ends(wanted, given))
+    return any(_may_leave_out(original, last, len(original)) for last in _ends(wanted, original))
 
 
 def _plain(text: str) -> str:
     return one_line(text).casefold().strip(" .!。")
 
 
-def is_part(text: str, source: str) -> bool:
-    """Tell whether a text stands in `source` as one piece, and no condition is lost.
+def is_verbatim(text: str, source: str) -> bool:
+    """Return True if `source` contains a text as one piece, outside of any condition.
 
-    This is a weaker sign than `shortens`: it fits an aim, which claims nothing.
+    This is weaker than `is_extract` and suits goals, which claim nothing.
     """
-    if shortening_japanese.applies(text) or shortening_japanese.applies(source):
-        return shortening_japanese.is_part(text, source)
+    if extracts_ja.contains_japanese(text) or extracts_ja.contains_japanese(source):
+        return extracts_ja.is_verbatim(text, source)
     wanted = [token for token in _tokens(text) if token not in _FREE]
-    given = [token for token in _tokens(source) if token not in _FREE]
+    original = [token for token in _tokens(source) if token not in _FREE]
     return bool(wanted) and any(
-        given[start : start + len(wanted)] == wanted
-        and not _OPERATORS.intersection(given[:start] + given[start + len(wanted) :])
-        for start in range(len(given) - len(wanted) + 1)
+        original[start : start + len(wanted)] == wanted
+        and not _OPERATORS.intersection(original[:start] + original[start + len(wanted) :])
+        for start in range(len(original) - len(wanted) + 1)
     )
 
 
-def _ends(wanted: Sequence[str], given: Sequence[str]) -> list[int]:
-    """Return the places where the last wanted word can stand with all gaps before it in order."""
+def _ends(wanted: Sequence[str], original: Sequence[str]) -> list[int]:
+    """Return the possible positions of the last wanted word."""
     reached = [-1]
     for token in wanted:
-        places = [place for place, other in enumerate(given) if other == token]
+        places = [place for place, other in enumerate(original) if other == token]
         reached = [
             place
             for place in places
             if any(
-                last < place and _may_leave_out(given, last, place) for last in reversed(reached)
+                last < place and _may_leave_out(original, last, place) for last in reversed(reached)
             )
         ]
     return reached
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _tokens(text: str) -> tuple[str, ...]:
-    plain = _MONTH.sub("may-month", clean(text).replace("’", "'")).casefold()
+    plain = _MONTH.sub("may-month", normalize_text(text).replace("’", "'")).casefold()
     plain = _SIGN.sub("minus ", plain)
     plain = _NOT.sub(lambda found: f"{found[1] or found[2] or found[3]} not", plain)
     plain = re.sub(r"\bca not\b|\bcan not\b", "cannot", plain).replace("wo not", "will not")
     return tuple(_token(token) for token in _TOKEN.findall(plain))
 
 
-@lru_cache(maxsize=_CACHE)
-def _kept_tokens(text: str) -> tuple[str, ...]:
+@lru_cache(maxsize=_CACHE_SIZE)
+def _content_tokens(text: str) -> tuple[str, ...]:
     unbound = _ARTICLES | _BREAKS
     return tuple(token for token in _tokens(text) if token not in unbound)
 
@@ -200,18 +200,18 @@ def _token(word: str) -> str:
     return word[:-1] if many and word not in _OPERATORS | _AUXILIARIES else word
 
 
-def _may_leave_out(given: Sequence[str], last: int, place: int) -> bool:
-    """Tell whether the words between two kept places may be missing."""
-    gap = given[last + 1 : place]
+def _may_leave_out(original: Sequence[str], last: int, place: int) -> bool:
+    """Return True if the words between two positions may be missing."""
+    gap = original[last + 1 : place]
     if _FREE.issuperset(gap):
         return True
     if last < 0:
         return _is_opening(gap)
     if _OPERATORS.intersection(gap):
         return False
-    if place == len(given):
-        return _adds(given[: last + 1], gap)
-    return _is_aside(gap) or (gap[0] == "from" and given[place] == "to" and _is_bare(gap))
+    if place == len(original):
+        return _adds(original[: last + 1], gap)
+    return _is_aside(gap) or (gap[0] == "from" and original[place] == "to" and _is_bare(gap))
 
 
 def _is_opening(gap: Sequence[str]) -> bool:
@@ -222,35 +222,35 @@ def _is_opening(gap: Sequence[str]) -> bool:
     return ended and not _OPERATORS.intersection(gap)
 
 
-def _adds(kept: Sequence[str], gap: Sequence[str]) -> bool:
-    """Tell whether the end of a sentence only adds to it: a reason, a place, a statement."""
+def _adds(prefix: Sequence[str], gap: Sequence[str]) -> bool:
+    """Return True if a sentence end only adds a reason, place or statement."""
     pause = 1 if gap[0] in (",", ";", "-", "–", "—") else 0
     first = gap[pause]
     if first in _REASONS:
-        return not _OPERATORS.intersection(kept)
+        return not _OPERATORS.intersection(prefix)
     if _POINTING.intersection(gap):
         return False
     if first in _ADDING:
-        return bool(pause) or first not in _JOINING or _may_lose_second(first, kept)
+        return bool(pause) or first not in _JOINING or _may_lose_second(first, prefix)
     # "In 2025" is when it was; "in the film" or "on paper" is not so at all.
     framed = first in ("in", "on", "at") and not any(token[0].isdigit() for token in gap)
     place = first in _PHRASES and len(gap) > 1 and not framed
-    return gap[0] == ";" or (place and _may_lose_place(kept))
+    return gap[0] == ";" or (place and _may_lose_place(prefix))
 
 
-def _may_lose_second(joined_by: str, kept: Sequence[str]) -> bool:
+def _may_lose_second(joined_by: str, prefix: Sequence[str]) -> bool:
     # Not of "between 5 and 9" or "two hundred and five", nor of "everything but the roof".
-    counts = "between" in kept or kept[-1][0].isdigit() or kept[-1] in _SCALES
+    counts = "between" in prefix or prefix[-1][0].isdigit() or prefix[-1] in _SCALES
     return joined_by == "and" and not counts
 
 
-def _may_lose_place(kept: Sequence[str]) -> bool:
+def _may_lose_place(prefix: Sequence[str]) -> bool:
     # "Closed on Mondays" is not closed, and "does not run at night" may well run.
-    return _is_content(kept[-1]) and not _NARROWED.intersection(kept)
+    return _is_content(prefix[-1]) and not _NARROWED.intersection(prefix)
 
 
 def _is_aside(gap: Sequence[str]) -> bool:
-    """Tell whether a gap is what stands between two commas: who somebody is, or what they did."""
+    """Return True if a gap is an apposition or a relative clause between two commas."""
     if not (gap[0] == gap[-1] == "," and gap.count(",") == 2):
         return False
     if gap[1] in ("who", "which"):

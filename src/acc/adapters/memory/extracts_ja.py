@@ -1,9 +1,8 @@
-"""Shortenings of Japanese, read in units: a word, and the hiragana behind it.
+"""Extracts of Japanese sentences, compared in units of a word and its hiragana ending.
 
-The word is in kanji, katakana, letters or digits, and the hiragana says what it does in the
-sentence. A unit is kept whole or left out whole, so neither a word nor its particle can be swapped.
-The last unit carries the verb with its time, its denial and its doubt, and has to stay; only its
-politeness may go.
+The word is in kanji, katakana, letters or digits; the hiragana gives its grammatical role. A unit
+is kept or omitted as a whole, so that no word or particle can be exchanged. The last unit holds the
+verb with its tense and negation and must stay; only its politeness may change.
 """
 
 import re
@@ -11,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from acc.domain.language import clean
+from acc.domain.text import normalize_text
 
-_CACHE = 2_048
-#: What has the same word more often is data, and is kept whole or not at all.
-MOST_REPEATS = 12
+_CACHE_SIZE = 2_048
+#: Texts that repeat a word more often are data and have no extracts.
+MAX_REPEATS = 12
 _SCRIPT = re.compile("[\u3041-\u3096\u30a1-\u30fa\u3400-\u9fff]")
 _UNIT = re.compile(
     "(?P<word>[^\u3041-\u3096\\s、,:=;。.!()「」『』]*(?:[.,:](?=\\d)[^\u3041-\u3096\\s、,:=;。.!()「」『』]+)*)"
@@ -60,44 +59,46 @@ class Unit:
         return f"{self.word}{self.tail}{'、' if self.pauses else ''}"
 
 
-def applies(text: str) -> bool:
-    """Tell whether a text has Japanese in it."""
+def contains_japanese(text: str) -> bool:
+    """Return True if a text contains Japanese characters."""
     return _SCRIPT.search(text) is not None
 
 
-@lru_cache(maxsize=_CACHE)
-def shortens(text: str, source: str) -> bool:
-    """Tell whether a sentence is `source`, or less of it."""
-    wanted, given = _units(text), _units(source)
-    words = [unit.word for unit in given]
-    if not wanted or any(not 0 < words.count(unit.word) <= MOST_REPEATS for unit in wanted):
+@lru_cache(maxsize=_CACHE_SIZE)
+def is_extract(text: str, source: str) -> bool:
+    """Return True if a sentence is an extract of `source`."""
+    wanted, original = _units(text), _units(source)
+    words = [unit.word for unit in original]
+    if not wanted or any(not 0 < words.count(unit.word) <= MAX_REPEATS for unit in wanted):
         return False
     reached = [-1]
     for unit in wanted[:-1]:
         reached = [
             place
-            for place, other in enumerate(given)
+            for place, other in enumerate(original)
             if _same(unit, other)
             and any(
-                last < place and _may_leave_out(given, last, place) for last in reversed(reached)
+                last < place and _may_leave_out(original, last, place) for last in reversed(reached)
             )
         ]
     return any(
-        last < place and _may_leave_out(given, last, place) and _ends(wanted[-1], given, place)
+        last < place
+        and _may_leave_out(original, last, place)
+        and _ends(wanted[-1], original, place)
         for last in reached
-        for place in range(len(given))
+        for place in range(len(original))
     )
 
 
-def is_part(text: str, source: str) -> bool:
-    """Tell whether a text stands in `source` as one piece, and no condition is lost."""
-    wanted, given = _units(text), _units(source)
+def is_verbatim(text: str, source: str) -> bool:
+    """Return True if `source` contains a text as one piece, outside of any condition."""
+    wanted, original = _units(text), _units(source)
     size = len(wanted)
     return bool(wanted) and any(
-        all(map(_same, wanted[:-1], given[start:]))
-        and _begins(wanted[-1], given[start + size - 1])
-        and not _OPERATORS.search(_read(given[:start] + given[start + size :]))
-        for start in range(len(given) - size + 1)
+        all(map(_same, wanted[:-1], original[start:]))
+        and _begins(wanted[-1], original[start + size - 1])
+        and not _OPERATORS.search(_read(original[:start] + original[start + size :]))
+        for start in range(len(original) - size + 1)
     )
 
 
@@ -106,16 +107,16 @@ def _read(units: Sequence[Unit]) -> str:
 
 
 def _begins(unit: Unit, other: Unit) -> bool:
-    """Tell whether a unit is another one, but for an ending that neither denies nor doubts it."""
+    """Return True if two units differ at most in a neutral ending."""
     ending = other.tail.removeprefix(unit.tail)
     whole = unit.word == other.word and other.tail.startswith(unit.tail)
     return whole and _OPERATORS.search(ending) is None
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _units(text: str) -> tuple[Unit, ...]:
     found: list[Unit] = []
-    for match in _UNIT.finditer(clean(text).casefold().strip(" 。.!")):
+    for match in _UNIT.finditer(normalize_text(text).casefold().strip(" 。.!")):
         word, tail, stop = match["word"], match["tail"], match["stop"].strip()
         if word and not tail and stop in (":", "="):
             tail = "は"
@@ -128,14 +129,14 @@ def _same(unit: Unit, other: Unit) -> bool:
     return unit.word == other.word and unit.tail == other.tail
 
 
-def _ends(unit: Unit, given: Sequence[Unit], place: int) -> bool:
-    """Tell whether a sentence may end with this unit where `given` has the one at `place`."""
-    other = given[place]
+def _ends(unit: Unit, original: Sequence[Unit], place: int) -> bool:
+    """Return True if a sentence may end with this unit at `place`."""
+    other = original[place]
     if unit.word != other.word:
         return False
-    if place == len(given) - 1:
+    if place == len(original) - 1:
         return bool(_endings(unit.tail) & _endings(other.tail))
-    rest = _read(given[place + 1 :])
+    rest = _read(original[place + 1 :])
     if not other.pauses or not other.tail.endswith(("が", "けど", "けれど")):
         return False
     if _OPERATORS.search(rest) or _POINTING.search(rest) or not _FULL_CLAUSE.search(other.tail):
@@ -144,7 +145,7 @@ def _ends(unit: Unit, given: Sequence[Unit], place: int) -> bool:
     return bool(_endings(unit.tail) & _endings(tail))
 
 
-@lru_cache(maxsize=_CACHE)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _endings(tail: str) -> frozenset[str]:
     """Return how the end of a sentence can be written, politely and plainly."""
     found = {tail}
@@ -175,20 +176,20 @@ def _plain_verbs(stem: str) -> set[str]:
     return found
 
 
-def _may_leave_out(given: Sequence[Unit], last: int, place: int) -> bool:
-    gap = given[last + 1 : place]
+def _may_leave_out(original: Sequence[Unit], last: int, place: int) -> bool:
+    gap = original[last + 1 : place]
     if not gap:
         return True
     text = _read(gap)
     if last < 0:
         return _OPENING.fullmatch(text) is not None or _is_clause(gap, text)
-    if _OPERATORS.search(text) or not _PART_ENDS.search(given[last].tail):
+    if _OPERATORS.search(text) or not _PART_ENDS.search(original[last].tail):
         return False
     if any(_OTHER_PARTS.search(unit.tail) for unit in gap):
         return False
     # "Closed on Mondays" is not closed, and "does not run at night" may well run.
-    end = given[-1]
-    if _STATES.search(end.tail) or _OPERATORS.search(_read(given)):
+    end = original[-1]
+    if _STATES.search(end.tail) or _OPERATORS.search(_read(original)):
         return False
     # In room 2 is where it was; in the film is not so at all.
     if any(unit.tail.endswith(("で", "にて")) and not _COUNTED.search(unit.word) for unit in gap):

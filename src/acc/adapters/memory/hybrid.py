@@ -1,4 +1,4 @@
-"""Evidence found again by words and by the meaning of embeddings."""
+"""Evidence store that combines BM25 with embeddings."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -6,141 +6,142 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from acc.adapters.memory.bm25 import Bm25EvidenceStore, Found
+from acc.adapters.memory.bm25 import Bm25EvidenceStore, Match
 from acc.domain.errors import AccError, ModelFailed
-from acc.domain.language import one_line, term_list
+from acc.domain.language import term_list
+from acc.domain.text import one_line
 from acc.domain.value_objects.memory import Candidate
 from acc.ports.outbound.model_ports import EmbedderPort
 
 log = logging.getLogger("acc.memory")
 
-#: How many times more are found by words than are wanted, to be ranked by meaning too.
-_RERANKED = 4
+#: Multiple of the limit that BM25 returns for reranking.
+_RERANK_FACTOR = 4
 _RANK_CONSTANT = 60
-#: Artifacts, the newest, that a cue is compared with by meaning alone.
-_MOST_COMPARED = 256
-#: Vectors that are kept; others are asked for again.
-_MOST_VECTORS = 1_024
-#: By how many standard deviations, and by which cosine at least, one stands out. Measured by
-#: benchmarks/recall.py: lower values find more in English, and wrong ones in Japanese.
-_STANDS_OUT = 3.0
-_LEAST_CLOSENESS = 0.2
-#: Far finer than what tells two texts apart, and coarser than what tells two machines apart.
-_DECIMALS = 5
-_LONGEST_NOTE = 300
+#: Number of the newest documents that a cue is compared with by similarity alone.
+_MAX_COMPARED = 256
+#: Maximum number of cached vectors.
+_MAX_VECTORS = 1_024
+#: A semantic match is this many standard deviations above the mean, and has at least this cosine.
+#: Measured by benchmarks/recall.py: lower values add wrong matches in Japanese.
+_MIN_DEVIATIONS = 3.0
+_MIN_SIMILARITY = 0.2
+#: Precise enough to rank texts; hides differences between machines.
+_SIMILARITY_DECIMALS = 5
+_MAX_NOTE_LENGTH = 300
 
 _Vector = NDArray[np.float32]
 
 
 class HybridEvidenceStore(Bm25EvidenceStore):
-    """Ranks what words find by meaning too, and finds what stands out by meaning alone.
+    """Evidence store that ranks BM25 matches by embedding similarity too.
 
-    The latter is looked for among the newest artifacts, and only if `by_meaning`. Nothing is
-    embedded before it is needed. An embedder that fails costs the meaning, not the turn: what it
-    could not do is in the notes.
+    If `semantic_recall` is True, documents among the newest that stand out by similarity alone are
+    added. Documents are embedded on first use. If the embedder fails, recall is lexical and a note
+    reports the failure.
     """
 
-    def __init__(self, *, embedder: EmbedderPort, by_meaning: bool = True) -> None:
+    def __init__(self, *, embedder: EmbedderPort, semantic_recall: bool = True) -> None:
         super().__init__()
         self._embedder = embedder
-        self._by_meaning = by_meaning
+        self._semantic_recall = semantic_recall
         self._has_warned = False
         self._vectors: dict[int, _Vector] = {}
         self._notes: dict[str, None] = {}
 
-    def take_notes(self) -> tuple[str, ...]:
-        """Return what the embedder could not do since this was last asked."""
+    def drain_notes(self) -> tuple[str, ...]:
+        """Return and clear the notes about failures of the embedder."""
         notes = tuple(self._notes)
         self._notes.clear()
         return notes
 
     async def recall(
-        self, cue: str, *, limit: int, by_words: bool = False
+        self, cue: str, *, limit: int, lexical_only: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return at most `limit` artifacts that match the cue, best first, newest on a tie."""
-        if by_words or limit < 1 or not term_list(cue):
+        """Return at most `limit` matches, best first, then newest first."""
+        if lexical_only or limit < 1 or not term_list(cue):
             return await super().recall(cue, limit=limit)
-        best = self._search(cue, limit * _RERANKED)
-        if best or (self._by_meaning and len(self)):
-            best = await self._joined(cue, best)
+        best = self._search(cue, limit * _RERANK_FACTOR)
+        if best or (self._semantic_recall and len(self)):
+            best = await self._rerank(cue, best)
         return tuple(map(self._candidate, best[:limit]))
 
-    async def _joined(self, cue: str, best: list[Found]) -> list[Found]:
-        """Join the lexical and the vector ranking by reciprocal rank."""
-        newest = self._newest()
-        places = sorted({found.place for found in best} | set(newest))
+    async def _rerank(self, cue: str, lexical: list[Match]) -> list[Match]:
+        """Merge the lexical and the vector ranking by reciprocal rank."""
+        first = max(0, len(self) - _MAX_COMPARED) if self._semantic_recall else len(self)
+        newest = range(first, len(self))
+        positions = sorted({match.position for match in lexical} | set(newest))
         try:
-            meant = await self._embedded(cue, places)
+            cue_vector = await self._embed(cue, positions)
         except AccError as error:
-            self._notes[f"recall went by words alone: {error}"] = None
-            return best
-        found = np.stack([self._vectors[place] for place in places]) @ meant
-        closeness = dict(zip(places, found.round(_DECIMALS).tolist(), strict=True))
-        close = _outstanding({place: closeness[place] for place in newest})
-        scores = {**dict.fromkeys(close, 0.0), **{item.place: item.score for item in best}}
-        by_vector = sorted(scores, key=lambda place: (-closeness[place], -place))
-        joined = {place: 1 / (_RANK_CONSTANT + rank) for rank, place in enumerate(by_vector)}
-        for rank, item in enumerate(best):
-            joined[item.place] += 1 / (_RANK_CONSTANT + rank)
-        order = sorted(scores, key=lambda place: (-joined[place], -place))
-        return [Found(place, scores[place], place in close) for place in order]
+            self._notes[f"recall used words only: {error}"] = None
+            return lexical
+        vectors = np.stack([self._vectors[position] for position in positions])
+        rounded = (vectors @ cue_vector).round(_SIMILARITY_DECIMALS).tolist()
+        similarity = dict(zip(positions, rounded, strict=True))
+        semantic = _outliers({position: similarity[position] for position in newest})
+        scores = {**dict.fromkeys(semantic, 0.0), **{m.position: m.score for m in lexical}}
+        by_vector = sorted(scores, key=lambda position: (-similarity[position], -position))
+        merged = {position: 1 / (_RANK_CONSTANT + rank) for rank, position in enumerate(by_vector)}
+        for rank, match in enumerate(lexical):
+            merged[match.position] += 1 / (_RANK_CONSTANT + rank)
+        order = sorted(scores, key=lambda position: (-merged[position], -position))
+        return [Match(position, scores[position], position in semantic) for position in order]
 
-    def _newest(self) -> range:
-        first = max(0, len(self) - _MOST_COMPARED) if self._by_meaning else len(self)
-        return range(first, len(self))
-
-    async def _embedded(self, cue: str, places: Sequence[int]) -> _Vector:
-        """Return the cue's vector, and have those of the artifacts."""
-        missing = [place for place in places if place not in self._vectors]
-        texts = [self._artifacts[place].text for place in missing]
-        vectors = await self._asked([*texts, cue])
+    async def _embed(self, cue: str, positions: Sequence[int]) -> _Vector:
+        """Return the vector of the cue; cache the vectors of the documents."""
+        missing = [position for position in positions if position not in self._vectors]
+        texts = [self._documents[position].text for position in missing]
+        vectors = await self._call_embedder([*texts, cue])
         size = vectors.shape[1]
-        kept = self._vectors
-        if any(vector.size != size for vector in kept.values()):
-            raise ModelFailed("vectors came of another size than before; start a new memory")
-        if len(kept) + len(missing) > _MOST_VECTORS:
-            kept = {place: kept[place] for place in places if place in kept}
-        kept.update(zip(missing, vectors[:-1], strict=True))
-        self._vectors = kept
+        cached = self._vectors
+        if any(vector.size != size for vector in cached.values()):
+            raise ModelFailed("the embedder changed the size of its vectors; create a new memory")
+        if len(cached) + len(missing) > _MAX_VECTORS:
+            cached = {position: cached[position] for position in positions if position in cached}
+        cached.update(zip(missing, vectors[:-1], strict=True))
+        self._vectors = cached
         return np.asarray(vectors[-1])
 
-    async def _asked(self, texts: Sequence[str]) -> _Vector:
+    async def _call_embedder(self, texts: Sequence[str]) -> _Vector:
         try:
-            found = await self._embedder.embed(texts)
+            result = await self._embedder.embed(texts)
         except AccError:
             raise
-        # An embedder is somebody else's code, and no failure of it may cost a turn.
+        # The embedder is user code: its failure must not fail the turn.
         except Exception as error:
-            told = one_line(f"{type(error).__name__}: {error}")[:_LONGEST_NOTE]
+            message = one_line(f"{type(error).__name__}: {error}")[:_MAX_NOTE_LENGTH]
             if not self._has_warned:
-                log.warning("an embedder failed, so recall goes by words alone: %s", told)
+                log.warning("embedder failed, recall uses words only: %s", message)
                 self._has_warned = True
-            raise ModelFailed(told) from error
-        return _checked(found, len(texts))
+            raise ModelFailed(message) from error
+        return _validate_vectors(result, len(texts))
 
 
-def _checked(found: object, count: int) -> _Vector:
-    """Return what an embedder gave as one row for each text, or say what is wrong with it."""
-    wanted = f"{count} vectors of one size are wanted"
-    if isinstance(found, Iterator):
-        found = list(found)
-    if not hasattr(found, "__len__"):
-        raise ModelFailed(f"the embedder returned {type(found).__name__}, {wanted}")
+def _validate_vectors(result: object, count: int) -> _Vector:
+    """Return the result of an embedder as a matrix with one row for each text."""
+    expected = f"expected {count} vectors of one size"
+    if isinstance(result, Iterator):
+        result = list(result)
+    if not hasattr(result, "__len__"):
+        raise ModelFailed(f"the embedder returned {type(result).__name__}; {expected}")
     try:
-        vectors: _Vector = np.asarray(found, dtype=np.float32)
+        vectors: _Vector = np.asarray(result, dtype=np.float32)
     except (TypeError, ValueError):
-        raise ModelFailed(f"the embedder's vectors cannot be read: {wanted}") from None
+        raise ModelFailed(
+            f"the embedder returned vectors that are not numeric; {expected}"
+        ) from None
     if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
-        raise ModelFailed(f"the embedder returned {len(vectors)} vectors, {wanted}")
+        raise ModelFailed(f"the embedder returned {len(vectors)} vectors; {expected}")
     if not np.isfinite(vectors).all():
-        raise ModelFailed("the embedder returned a vector with numbers that are none")
+        raise ModelFailed("the embedder returned a vector that is not finite")
     return vectors
 
 
-def _outstanding(closeness: dict[int, float]) -> frozenset[int]:
-    """Return the places that a cue is much closer to than to all but a few."""
-    if not closeness:
+def _outliers(similarity: dict[int, float]) -> frozenset[int]:
+    """Return the positions whose similarity is far above the mean."""
+    if not similarity:
         return frozenset()
-    every = np.fromiter(closeness.values(), dtype=np.float64)
-    least = max(float(every.mean() + _STANDS_OUT * every.std()), _LEAST_CLOSENESS)
-    return frozenset(place for place, close in closeness.items() if close >= least)
+    values = np.fromiter(similarity.values(), dtype=np.float64)
+    threshold = max(float(values.mean() + _MIN_DEVIATIONS * values.std()), _MIN_SIMILARITY)
+    return frozenset(position for position, value in similarity.items() if value >= threshold)

@@ -1,8 +1,8 @@
-"""The model compressor: a model writes the next state, and rules decide what of it is committed.
+"""Compressor that lets a model write the next state and checks it by rules.
 
-One question a turn, and a second one where the first answer cannot be used. All that the model sees
-is bounded, so that a late turn costs what an early one does. What the user said and what was merely
-shown are told apart before the model is asked, and again when its answer is checked.
+One model call per turn, and one more if the first response cannot be used. The prompt is bounded,
+so that the cost of a turn does not grow with the conversation. Direct and quoted sentences are
+separated in the prompt and again when the response is checked.
 """
 
 import re
@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from acc.adapters.memory.grounding import Turn, turn_of, vouched, wrong_language
+from acc.adapters.memory.grounding import TurnSources, keep_grounded, turn_sources, wrong_language
 from acc.application.runtime.deadlines import PausableTimeout
-from acc.domain.ccs import as_payload, json_schema, parse_state
+from acc.domain.ccs import json_schema, parse_state, to_payload
 from acc.domain.errors import InvalidInput, InvalidState
-from acc.domain.language import one_line, within_reach
-from acc.domain.text import replace_surrogates_in_data
+from acc.domain.language import omit_middle
+from acc.domain.text import one_line, replace_surrogates_in_data
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import NO_USAGE, Usage, text_part
 from acc.domain.value_objects.memory import Compression, Evidence, TurnSignal
@@ -30,16 +30,15 @@ from acc.ports.outbound.model_ports import (
     TokenCounterPort,
 )
 
-DEFAULT_TIMEOUT = 60.0
+DEFAULT_TIMEOUT_SECONDS = 60.0
 _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*$", re.S | re.I)
-#: Characters: of what was said, of what was shown, of one piece of evidence, of an answer, of what
-#: a model is told of its own faulty answer, and of a fault.
-_MOST_SAID = 6_000
-_MOST_SHOWN = 3_000
-_MOST_EVIDENCE = 400
-_MOST_ANSWER = 24_000
-_MOST_SHOWN_AGAIN = 4_000
-_MOST_FAULT = 300
+#: Maximum lengths in characters, of parts of the prompt and of the response.
+_MAX_DIRECT_LENGTH = 6_000
+_MAX_QUOTED_LENGTH = 3_000
+_MAX_EVIDENCE_LENGTH = 400
+_MAX_RESPONSE_LENGTH = 24_000
+_MAX_REPAIR_LENGTH = 4_000
+_MAX_FAULT_LENGTH = 300
 _INSTRUCTION = """\
 You keep the memory of a conversation. You are given a document in JSON: the earlier state, a new \
 turn, and evidence. Write the state that replaces the earlier one, as one JSON object that fits \
@@ -66,11 +65,11 @@ together with the evidence that answers it.
 
 
 class ModelCompressor:
-    """Implements CompressorPort with a model under the schema, and with rules that stand by.
+    """CompressorPort that uses a model, with a rule-based compressor as fallback.
 
-    An answer that cannot be used is told to the model `repairs` times. After that, or where the
-    model fails or takes longer than `timeout` seconds, those aside for which its limits hold it
-    back, the rules write the state from the earlier one, and the compression says why.
+    The model gets `repairs` chances to correct a response that cannot be used. After that, or if
+    the model fails or takes longer than `timeout` seconds, the fallback writes the state. The time
+    that the model waits for its rate limits does not count.
     """
 
     def __init__(
@@ -81,16 +80,18 @@ class ModelCompressor:
         tokens: TokenCounterPort | None = None,
         budget: int = 512,
         repairs: int = 1,
-        timeout: float = DEFAULT_TIMEOUT,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> None:
         if repairs < 0 or timeout <= 0:
-            raise InvalidInput(f"{repairs} repairs within {timeout} s: neither can be that little")
+            raise InvalidInput(
+                f"repairs must be >= 0 and timeout > 0 seconds, got {repairs} and {timeout}"
+            )
         self._model = model
         self._rules = rules
         self._tokens = tokens
         self._repairs = repairs
         self._timeout = timeout
-        self._instruction = instruction_of(budget)
+        self._instruction = compressor_instruction(budget)
         self._schema = json_schema()
 
     async def compress(
@@ -99,157 +100,164 @@ class ModelCompressor:
         state: CompressedCognitiveState,
         evidence: Sequence[Evidence],
     ) -> Compression:
-        """Return the state that is to replace `state`."""
-        ruled = await self._rules.compress(signal, state, evidence)
-        turn = turn_of(signal, state, ruled.state, evidence)
+        """Return the state that replaces `state`."""
+        fallback = await self._rules.compress(signal, state, evidence)
+        sources = turn_sources(signal, state, fallback.state, evidence)
         prompt = Prompt(
-            instruction=self._instruction, query=_document(turn), output_schema=self._schema
+            instruction=self._instruction, query=_document(sources), output_schema=self._schema
         )
-        spent, fault = NO_USAGE, ""
+        usage, fault = NO_USAGE, ""
         for _ in range(1 + self._repairs):
-            spent = spent + Usage(llm_calls=1)
+            usage = usage + Usage(llm_calls=1)
             try:
-                answer = await self._ask(prompt)
-            except _Failed as failure:
+                answer = await self._call_model(prompt)
+            except _ModelCallFailed as failure:
                 fault = str(failure)
                 break
-            spent = spent + self._usage(prompt, answer)
+            usage = usage + self._usage(prompt, answer)
             try:
-                proposed = _read(answer, turn)
-            except _Unusable as unusable:
-                fault = str(unusable)
-                prompt = _repair(prompt, answer.text, fault)
+                proposed = _parse_answer(answer, sources)
+            except _InvalidAnswer as invalid:
+                fault = str(invalid)
+                prompt = _repair_prompt(prompt, answer.text, fault)
                 continue
-            found, notes = vouched(turn, proposed)
+            grounded, notes = keep_grounded(sources, proposed)
             return Compression(
-                state=found, dropped=ruled.dropped, notes=ruled.notes + notes, spent=spent
+                state=grounded,
+                dropped=fallback.dropped,
+                notes=fallback.notes + notes,
+                usage=usage,
             )
-        note = f"the compressor's model could not be used, the rules wrote this state: {fault}"
         return Compression(
-            state=ruled.state,
-            dropped=ruled.dropped,
-            notes=(*ruled.notes, note),
-            spent=spent,
+            state=fallback.state,
+            dropped=fallback.dropped,
+            notes=(*fallback.notes, f"compressor model failed, rules wrote this state: {fault}"),
+            usage=usage,
             fallback=fault,
         )
 
-    async def _ask(self, prompt: Prompt) -> ModelAnswer:
+    async def _call_model(self, prompt: Prompt) -> ModelAnswer:
         try:
             async with PausableTimeout(self._timeout):
                 answer = await self._model.complete(prompt)
         except TimeoutError:
-            raise _Failed(f"no answer within {self._timeout:g} s") from None
-        # A model is somebody else's code, and no failure of it may cost the conversation a turn.
+            raise _ModelCallFailed(f"no response within {self._timeout:g} s") from None
+        # The model may be user code: its failure must not fail the turn.
         except Exception as error:
-            raise _Failed(_clipped(f"{type(error).__name__}: {error}")) from error
+            raise _ModelCallFailed(_truncate(f"{type(error).__name__}: {error}")) from error
         if not isinstance(answer, ModelAnswer) or not isinstance(answer.text, str):
-            raise _Failed(f"the model returned {type(answer).__name__}, no ModelAnswer with text")
+            raise _ModelCallFailed(
+                f"the model returned {type(answer).__name__}; expected ModelAnswer with text"
+            )
         return answer
 
     def _usage(self, prompt: Prompt, answer: ModelAnswer) -> Usage:
-        """Return what a call cost beside itself; tokens that were not told are counted."""
-        told = replace(answer.usage, llm_calls=0, memory_tokens=0)
-        if self._tokens is None or told.input_tokens:
-            return told
-        heard = (prompt.instruction, prompt.query, *(message.text for message in prompt.messages))
-        output = told.output_tokens or self._tokens.count(answer.text[:_MOST_ANSWER])
-        counted = sum(self._tokens.count(text) for text in heard)
-        return replace(told, input_tokens=counted, output_tokens=output)
+        """Return the reported usage of a call, or count its tokens."""
+        reported = replace(answer.usage, llm_calls=0, memory_tokens=0)
+        if self._tokens is None or reported.input_tokens:
+            return reported
+        inputs = (prompt.instruction, prompt.query, *(message.text for message in prompt.messages))
+        output = reported.output_tokens or self._tokens.count(answer.text[:_MAX_RESPONSE_LENGTH])
+        counted = sum(self._tokens.count(text) for text in inputs)
+        return replace(reported, input_tokens=counted, output_tokens=output)
 
 
-def instruction_of(budget: int) -> str:
-    """Return what the model is told to do."""
+def compressor_instruction(budget: int) -> str:
+    """Return the instruction of the model."""
     return _INSTRUCTION.format(budget=budget)
 
 
-class _Failed(Exception):
-    """The model could not be asked."""
+class _ModelCallFailed(Exception):
+    """The model call failed."""
 
 
-class _Unusable(Exception):
-    """The model's answer is no state."""
+class _InvalidAnswer(Exception):
+    """The response is not a valid state."""
 
 
-def _document(turn: Turn) -> str:
-    """Return all that the model is told, as JSON, which no text in it can break out of."""
-    signal = turn.signal
-    stated, left_out = _within(turn.stated, _MOST_SAID)
-    pasted, also_left_out = _within(turn.shown, _MOST_SHOWN)
-    told: dict[str, Any] = {
+def _document(sources: TurnSources) -> str:
+    """Return the prompt as JSON, so that no text in it can end its own field."""
+    signal = sources.signal
+    direct, direct_omitted = _limit(sources.direct, _MAX_DIRECT_LENGTH)
+    quoted, quoted_omitted = _limit(sources.quoted, _MAX_QUOTED_LENGTH)
+    turn: dict[str, Any] = {
         "number": signal.turn_id,
         "author": signal.author,
-        "said": stated,
-        "shown": pasted,
+        "said": direct,
+        "shown": quoted,
     }
-    unread = len(signal.text) - len(within_reach(signal.text))
-    if left_out or also_left_out or unread > 0:
-        told["left_out_characters"] = left_out + also_left_out + max(unread, 0)
+    unread = max(0, len(signal.text) - len(omit_middle(signal.text)))
+    if omitted := direct_omitted + quoted_omitted + unread:
+        turn["left_out_characters"] = omitted
     document = {
-        "earlier_state": as_payload(turn.earlier),
+        "earlier_state": to_payload(sources.earlier),
         "evidence": [
             {
                 "id": item.id,
                 "provenance": item.provenance,
                 "own_words_of_a_user": item.trusted,
-                "text": item.text[:_MOST_EVIDENCE],
+                "text": item.text[:_MAX_EVIDENCE_LENGTH],
             }
-            for item in turn.evidence
+            for item in sources.evidence
         ],
-        "turn": told,
+        "turn": turn,
     }
-    written = msgspec.json.encode(replace_surrogates_in_data(document)).decode()
-    return f"{written}\n\nWrite the next state."
+    encoded = msgspec.json.encode(replace_surrogates_in_data(document)).decode()
+    return f"{encoded}\n\nWrite the next state."
 
 
-def _within(texts: Iterable[str], most: int) -> tuple[list[str], int]:
-    kept: list[str] = []
-    left_out = 0
+def _limit(texts: Iterable[str], max_length: int) -> tuple[list[str], int]:
+    """Return texts of a total length, and the number of omitted characters."""
+    result: list[str] = []
+    omitted = 0
     for text in texts:
-        part = text[: max(0, most)]
-        most -= len(part)
-        left_out += len(text) - len(part)
+        part = text[: max(0, max_length)]
+        max_length -= len(part)
+        omitted += len(text) - len(part)
         if part:
-            kept.append(part)
-    return kept, left_out
+            result.append(part)
+    return result, omitted
 
 
-def _read(answer: ModelAnswer, turn: Turn) -> CompressedCognitiveState:
+def _parse_answer(answer: ModelAnswer, sources: TurnSources) -> CompressedCognitiveState:
     text = answer.text
-    if len(text) > _MOST_ANSWER:
-        raise _Unusable(f"the answer has {len(text)} characters, the limit is {_MOST_ANSWER}")
+    if len(text) > _MAX_RESPONSE_LENGTH:
+        raise _InvalidAnswer(
+            f"the answer has {len(text)} characters, the limit is {_MAX_RESPONSE_LENGTH}"
+        )
     fenced = _FENCE.match(text)
     try:
-        proposed = parse_state(_clean(msgspec.json.decode(fenced[1] if fenced else text)))
+        proposed = parse_state(_normalize(msgspec.json.decode(fenced[1] if fenced else text)))
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        what = "is empty" if not text.strip() else f"is not JSON: {error}"
-        raise _Unusable(_clipped(f"the answer {what}")) from error
+        problem = "is empty" if not text.strip() else f"is not JSON: {error}"
+        raise _InvalidAnswer(_truncate(f"the answer {problem}")) from error
     except InvalidState as error:
-        raise _Unusable(_clipped(f"the answer does not fit the schema: {error}")) from error
-    if name := wrong_language(turn, proposed):
-        raise _Unusable(f"{name} is not in the language of turn.said; write in that language")
+        raise _InvalidAnswer(_truncate(f"the answer does not fit the schema: {error}")) from error
+    if name := wrong_language(sources, proposed):
+        raise _InvalidAnswer(f"{name} is not in the language of turn.said; write in that language")
     return proposed
 
 
-def _clean(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+        return {key: _normalize(item) for key, item in value.items()}
+    return [_normalize(item) for item in value] if isinstance(value, list) else value
 
 
-def _repair(prompt: Prompt, answer: str, fault: str) -> Prompt:
-    """Return the question with the newest answer and what is wrong with it; no older ones."""
-    said = answer[:_MOST_SHOWN_AGAIN] or "(nothing)"
-    told = f"That cannot be used: {fault}. Write the whole state again, as JSON that fits."
+def _repair_prompt(prompt: Prompt, answer: str, fault: str) -> Prompt:
+    """Return the prompt with the latest answer and its fault, without earlier ones."""
+    previous = answer[:_MAX_REPAIR_LENGTH] or "(nothing)"
+    request = f"That cannot be used: {fault}. Write the whole state again, as JSON that fits."
     return replace(
         prompt,
         messages=(
-            PromptMessage(role="agent", author="compressor", parts=text_part(said)),
-            PromptMessage(role="user", author="system", parts=text_part(told)),
+            PromptMessage(role="agent", author="compressor", parts=text_part(previous)),
+            PromptMessage(role="user", author="system", parts=text_part(request)),
         ),
     )
 
 
-def _clipped(text: str) -> str:
-    return one_line(text)[:_MOST_FAULT]
+def _truncate(text: str) -> str:
+    return one_line(text)[:_MAX_FAULT_LENGTH]

@@ -1,7 +1,7 @@
-"""The rule-based compressor: one turn and the earlier state in, the next state out.
+"""Rule-based compressor: writes the next state from a turn, the state and the evidence.
 
-Only what a user says in their own words can set, change or lift a goal or a constraint. Evidence
-that passed the gate is noted as what is known; it changes nothing else.
+Only a user's own words can set, change or revoke a goal or a constraint. Qualified evidence is
+added to the relational map and changes nothing else.
 """
 
 import re
@@ -12,22 +12,30 @@ from acc.domain.ccs import LIMITS
 from acc.domain.format_rules import (
     is_doubtful,
     is_question,
-    lifted_by,
-    lifts,
+    is_revocation,
     read_rule,
+    revokes,
     states_goal,
 )
-from acc.domain.language import identifiers, names, one_line, said, shown, terms, values
+from acc.domain.language import (
+    direct_sentences,
+    identifiers,
+    names,
+    quoted_sentences,
+    terms,
+    values,
+)
 from acc.domain.statements import frame, supersedes
+from acc.domain.text import one_line
 from acc.domain.value_objects.ccs import (
     ArtifactReference,
     CompressedCognitiveState,
     StandingConstraint,
     UncertaintyLevel,
     UncertaintySignal,
-    body,
+    item_content,
 )
-from acc.domain.value_objects.format_rule import NUMBERED, SINGULAR, RuleKind
+from acc.domain.value_objects.format_rule import EXCLUSIVE_KINDS, NUMERIC_KINDS, RuleKind
 from acc.domain.value_objects.memory import Compression, Evidence, Source, TurnSignal
 
 _AFTER = re.compile(r"\b(?:after|since|following|once)\b|以降|の後", re.I)
@@ -45,13 +53,13 @@ _NOUN_BEFORE = re.compile(
     r"|invoice|entity|bank|portfolio|desk|ticket|incident|case|release|version|policy|playbook|segment|endpoint)\s+$",
     re.I,
 )
-#: How far before a name the noun for it is looked for.
-_NEAR = 80
-_MOST_REFERENCES = 4
-#: The most sentences of one turn that are read for rules: each is compared with those before it.
+#: Characters before a name that may contain its noun.
+_NOUN_DISTANCE = 80
+_MAX_REFERENCES = 4
+#: Sentences of a turn that are read for rules; each is compared with those before it.
 _FIRST_SENTENCES, _LAST_SENTENCES = 300, 100
-#: What a sentence said of things is asked again whenever it comes back as evidence.
-_CACHE = 1_024
+#: The same sentences return as evidence.
+_CACHE_SIZE = 1_024
 _OPERATIONS = (
     ("draft", re.compile(r"\b(?:draft|write|compose|prepare)\b|文案|作成|起案|下書き", re.I)),
     ("summarise", re.compile(r"\b(?:summari[sz]e|recap|brief)\b|要約|まとめ", re.I)),
@@ -69,26 +77,26 @@ class RuleCompressor:
         state: CompressedCognitiveState,
         evidence: Sequence[Evidence],
     ) -> Compression:
-        """Return the state that is to replace `state`."""
-        stated = said(signal.text) if signal.source is Source.USER else ()
-        if len(stated) > _FIRST_SENTENCES + _LAST_SENTENCES:
-            stated = stated[:_FIRST_SENTENCES] + stated[-_LAST_SENTENCES:]
-        questions = [sentence for sentence in stated if is_question(sentence)]
-        ledger = _ConstraintLedger(state.constraints, signal.author)
+        """Return the state that replaces `state`."""
+        direct = direct_sentences(signal.text) if signal.source is Source.USER else ()
+        if len(direct) > _FIRST_SENTENCES + _LAST_SENTENCES:
+            direct = direct[:_FIRST_SENTENCES] + direct[-_LAST_SENTENCES:]
+        questions = [sentence for sentence in direct if is_question(sentence)]
+        rules = _ConstraintList(state.constraints, signal.author)
         facts: list[str] = []
         goal = state.goal_orientation
-        for sentence in stated:
-            if ledger.take(sentence):
+        for sentence in direct:
+            if rules.apply(sentence):
                 continue
             if states_goal(sentence) and not is_question(sentence):
                 goal = _clip(sentence, "goal_orientation")
             elif not is_question(sentence) and _informs(sentence):
                 facts.append(sentence)
         relations = _relations(state.relational_map, facts, evidence, questions)
-        trace = [f"turn {signal.turn_id}: {note}" for note in ledger.changes]
+        trace = [f"turn {signal.turn_id}: {note}" for note in rules.changes]
         if facts:
             trace.append(f"turn {signal.turn_id}: {len(facts)} new statements")
-        if shown(signal.text) or signal.source is Source.TOOL:
+        if quoted_sentences(signal.text) or signal.source is Source.TOOL:
             trace.append(f"turn {signal.turn_id}: shown text was not adopted")
         return Compression(
             state=CompressedCognitiveState(
@@ -99,69 +107,71 @@ class RuleCompressor:
                 focal_entities=_entities(state.focal_entities, facts, evidence),
                 relational_map=relations,
                 goal_orientation=goal,
-                constraints=tuple(ledger.held),
+                constraints=tuple(rules.constraints),
                 predictive_cue=_next_operation(questions),
                 uncertainty_signal=_uncertainty(state.uncertainty_signal, facts),
                 retrieved_artifacts=tuple(
                     ArtifactReference(artifact_id=item.id, provenance=item.provenance)
-                    for item in evidence[:_MOST_REFERENCES]
+                    for item in evidence[:_MAX_REFERENCES]
                 ),
             ),
-            dropped=tuple(ledger.dropped),
-            notes=tuple(ledger.notes),
+            dropped=tuple(rules.dropped),
+            notes=tuple(rules.notes),
         )
 
 
-class _ConstraintLedger:
-    """The constraints of one turn as they are set, replaced and lifted, sentence by sentence."""
+class _ConstraintList:
+    """Constraints that the sentences of a turn set, replace and revoke."""
 
-    def __init__(self, held: Iterable[StandingConstraint], author: str) -> None:
-        self.held = list(held)
+    def __init__(self, constraints: Iterable[StandingConstraint], author: str) -> None:
+        self.constraints = list(constraints)
         self.changes: list[str] = []
         self.dropped: list[str] = []
         self.notes: list[str] = []
         self._author = author
 
-    def take(self, sentence: str) -> bool:
-        """Return whether the sentence was about rules, after acting on it."""
-        ends = lifts(sentence)
-        if ends and self._lift(sentence):
+    def apply(self, sentence: str) -> bool:
+        """Apply a sentence; return True if it is about rules."""
+        revocation = is_revocation(sentence)
+        if revocation and self._revoke(sentence):
             return True
         read = read_rule(sentence)
         if read is None:
             return False
-        if ends and read.rule.kind not in NUMBERED:
+        if revocation and read.rule.kind not in NUMERIC_KINDS:
             return True
         if read.once:
             return not is_question(sentence)
         self._set(read.text, read.rule.kind)
         return True
 
-    def _lift(self, sentence: str) -> bool:
-        meant = [c for c in self.held if lifted_by(sentence, c.text)]
+    def _revoke(self, sentence: str) -> bool:
+        meant = [c for c in self.constraints if revokes(sentence, c.text)]
         for constraint in meant:
             if self._may_change(constraint):
-                self.held.remove(constraint)
+                self.constraints.remove(constraint)
                 self.changes.append(f"lifted: {constraint.text}")
         return bool(meant)
 
     def _set(self, text: str, kind: RuleKind) -> None:
-        if any(_same(constraint.text, text) for constraint in self.held):
+        if any(_is_same_text(constraint.text, text) for constraint in self.constraints):
             return
-        for constraint in list(self.held):
+        for constraint in list(self.constraints):
             older = read_rule(constraint.text)
             replaced = supersedes(text, constraint.text) or (
-                older is not None and kind in SINGULAR and _slot(older.rule.kind) == _slot(kind)
+                older is not None
+                and kind in EXCLUSIVE_KINDS
+                and _slot(older.rule.kind) == _slot(kind)
             )
             if replaced:
                 if not self._may_change(constraint):
                     return
-                self.held.remove(constraint)
+                self.constraints.remove(constraint)
                 self.changes.append(f"replaced: {constraint.text}")
         clipped = _clip(text, "constraints")
         if clipped != text:
             self.dropped.append(f"constraints: the end of a rule of {len(text)} characters")
-        self.held.append(StandingConstraint(text=clipped, set_by=self._author))
+        self.constraints.append(StandingConstraint(text=clipped, set_by=self._author))
         self.changes.append(f"rule set: {clipped}")
 
     def _may_change(self, constraint: StandingConstraint) -> bool:
@@ -177,32 +187,32 @@ def _slot(kind: RuleKind) -> RuleKind:
     return RuleKind.MAX_BULLETS if kind is RuleKind.EXACT_BULLETS else kind
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_text(one: str, other: str) -> bool:
     return one_line(one).casefold() == one_line(other).casefold()
 
 
 def _informs(sentence: str) -> bool:
-    """Tell whether a sentence states something worth keeping."""
+    """Return True if a sentence contains a statement or an identifier."""
     return frame(sentence) is not None or bool(identifiers(sentence))
 
 
 def _clip(text: str, field: str) -> str:
-    return _shortened(text, LIMITS[field].characters)
+    return _truncate(text, LIMITS[field].characters)
 
 
-def _shortened(text: str, most: int) -> str:
+def _truncate(text: str, max_length: int) -> str:
     line = one_line(text)
-    # Three full stops: a state holds normalised text, and an ellipsis would not stay one.
-    return line if len(line) <= most else line[: most - 3].rstrip() + "..."
+    # Three full stops, because normalisation would replace an ellipsis by them.
+    return line if len(line) <= max_length else line[: max_length - 3].rstrip() + "..."
 
 
-@lru_cache(maxsize=_CACHE)
-def typed(sentence: str, kind: str = "") -> str:
-    """Return a sentence as an item of the relational map, cut where it is too long."""
+@lru_cache(maxsize=_CACHE_SIZE)
+def to_relation(sentence: str, kind: str = "") -> str:
+    """Return a sentence as an item of the relational map, truncated to its limit."""
     if not kind:
         after = "after" if _AFTER.search(sentence) else "fact"
         kind = "because" if _BECAUSE.search(sentence) else after
-    return f"{kind}({_shortened(sentence, LIMITS['relational_map'].characters - len(kind) - 2)})"
+    return f"{kind}({_truncate(sentence, LIMITS['relational_map'].characters - len(kind) - 2)})"
 
 
 def _relations(
@@ -211,26 +221,27 @@ def _relations(
     evidence: Sequence[Evidence],
     questions: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return what is known, what the turn asks for last so that it is dropped last."""
+    """Return the relations; those that the turn asks about are last and dropped last."""
     asked = terms(" ".join(questions))
     known: dict[str, str] = {}
     for item in earlier:
-        if not facts or not any(supersedes(fact, body(item)) for fact in facts):
-            known[body(item)] = item
+        if not facts or not any(supersedes(fact, item_content(item)) for fact in facts):
+            known[item_content(item)] = item
     for artifact in reversed(evidence):
         kind = "" if artifact.trusted else "reported"
-        item = typed(artifact.text, kind)
-        known.pop(body(item), None)
-        known[body(item)] = item
+        item = to_relation(artifact.text, kind)
+        known.pop(item_content(item), None)
+        known[item_content(item)] = item
     for fact in facts:
-        item = typed(fact)
-        known.pop(body(item), None)
-        known[body(item)] = item
-    fresh = {body(typed(fact)) for fact in facts} | {
-        body(typed(item.text, "" if item.trusted else "reported")) for item in evidence
+        item = to_relation(fact)
+        known.pop(item_content(item), None)
+        known[item_content(item)] = item
+    fresh = {item_content(to_relation(fact)) for fact in facts} | {
+        item_content(to_relation(item.text, "" if item.trusted else "reported"))
+        for item in evidence
     }
     needed = [text for text in known if text in fresh or len(terms(text) & asked) >= 2]
-    # What carries a number, name or identifier outlasts what does not.
+    # Items without a number, name or identifier are dropped first.
     rest = sorted((text for text in known if text not in needed), key=lambda t: bool(values(t)))
     return tuple(known[text] for text in rest + needed)[-LIMITS["relational_map"].items :]
 
@@ -240,7 +251,7 @@ def _gist(questions: Sequence[str], facts: Sequence[str]) -> str:
 
 
 def _next_operation(questions: Sequence[str]) -> str:
-    """Return what the turn calls for, in a word or two."""
+    """Return the expected next operation."""
     asked = " ".join(questions)
     found = next((name for name, pattern in _OPERATIONS if pattern.search(asked)), "answer")
     return f"next: {found}" if questions else "next: take note"
@@ -249,23 +260,23 @@ def _next_operation(questions: Sequence[str]) -> str:
 def _entities(
     earlier: Sequence[str], facts: Sequence[str], evidence: Sequence[Evidence]
 ) -> tuple[str, ...]:
-    found: dict[str, str] = {body(item).casefold(): item for item in earlier}
+    found: dict[str, str] = {item_content(item).casefold(): item for item in earlier}
     for text in (*(item.text for item in evidence), *facts):
-        for item in entities_of(text):
-            key = body(item).casefold()
+        for item in extract_entities(text):
+            key = item_content(item).casefold()
             found.pop(key, None)
             found[key] = item
     return tuple(found.values())[-LIMITS["focal_entities"].items :]
 
 
-@lru_cache(maxsize=_CACHE)
-def entities_of(text: str) -> tuple[str, ...]:
-    """Return the typed objects and actors that a sentence names."""
+@lru_cache(maxsize=_CACHE_SIZE)
+def extract_entities(text: str) -> tuple[str, ...]:
+    """Return the objects and actors of a sentence as typed items."""
     found: list[str] = []
     flat = text.casefold()
     for code in sorted(identifiers(text)):
         kind = next((name for name, pattern in _TYPED_CODES if pattern.match(code)), "")
-        noun = _NOUN_BEFORE.search(text[: flat.find(code)][-_NEAR:])
+        noun = _NOUN_BEFORE.search(text[: flat.find(code)][-_NOUN_DISTANCE:])
         found.append(f"{kind or (noun[1].casefold() if noun else 'item')}({code})")
     for match in re.finditer(r"\b[A-Z][\w'’]+(?:\s+[A-Z][\w'’]+)+", text):
         if all(word.casefold() in names(text) for word in match[0].split()):

@@ -17,12 +17,14 @@ from acc.adapters.http.retry import RetryPolicy, retry_after_seconds
 from acc.adapters.models.names import (
     COMPATIBLE_KEY,
     KEY_EXPLANATION,
+    ReadVariable,
     is_unencrypted,
     is_variable_name,
-    key_from_environment,
+    no_variables,
+    read_key,
 )
 from acc.domain.errors import InvalidInput, ModelFailed
-from acc.domain.language import one_line
+from acc.domain.text import one_line
 from acc.domain.text import replace_surrogates as replace_surrogates
 from acc.domain.value_objects.endpoint import redact_secrets
 
@@ -60,21 +62,23 @@ class EmbeddingsName:
     key_variables: tuple[str, ...]
     key_required: bool
 
-    def key(self) -> str:
+    def key(self, read_variable: ReadVariable) -> str:
         """Return the key, or raise InvalidInput with the variable that should hold it."""
-        key = key_from_environment(self.name, self.key_variables)
+        key = read_key(self.name, self.key_variables, read_variable)
         if not key and self.key_required:
             raise InvalidInput(f"{self.name} needs a key: set {' or '.join(self.key_variables)}")
         return key
 
 
-def parse_embeddings_name(name: str) -> EmbeddingsName:
+def parse_embeddings_name(
+    name: str, *, read_variable: ReadVariable = no_variables
+) -> EmbeddingsName:
     """Return what `PROVIDER:MODEL` or `openai-compatible:MODEL@URL[?key=VARIABLE]` names.
 
     Over unencrypted http, other machines receive only a key whose variable is named.
     """
     name, has_key, variable = name.partition("?key=")
-    if has_key and not is_variable_name(variable):
+    if has_key and not is_variable_name(variable, read_variable):
         raise InvalidInput(f"{name}: {KEY_EXPLANATION}")
     provider, colon, rest = name.partition(":")
     if provider not in PROVIDERS or not colon:
@@ -122,6 +126,7 @@ class HostedEmbedder:
         self,
         name: EmbeddingsName,
         *,
+        read_variable: ReadVariable,
         timeout: float = 30.0,
         attempts: int = 4,
         max_wait: float = 30.0,
@@ -129,8 +134,9 @@ class HostedEmbedder:
     ) -> None:
         if attempts < 1:
             raise InvalidInput(f"{name.name}: attempts must be at least 1, got {attempts}")
-        name.key()
+        name.key(read_variable)
         self._name = name
+        self._read_variable = read_variable
         self._timeout = timeout
         self._retry = RetryPolicy(attempts=attempts, max_wait=max_wait, sleep=sleep)
         self._cache: OrderedDict[str, array[float]] = OrderedDict()
@@ -165,7 +171,7 @@ class HostedEmbedder:
 
     async def _request(self, texts: Sequence[str]) -> "list[array[float]]":
         name = self._name
-        key = name.key()
+        key = name.key(self._read_variable)
         headers = {"authorization": f"Bearer {key}"} if key else {}
         body = {"model": name.model, "input": list(texts), "encoding_format": "float"}
         url = f"{name.base_url}/embeddings"

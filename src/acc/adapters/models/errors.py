@@ -95,11 +95,12 @@ class ResponseTooLargeError(httpx2.TransportError):
 class ModelErrors:
     """Creates the ModelFailed errors of one model; they never contain its key.
 
-    `label` is how errors call the model, if not by its name.
+    `url` is the base URL, if not that of the name, and `label` the name of the model in errors.
     """
 
-    def __init__(self, name: ModelName, key: str, *, label: str = "") -> None:
+    def __init__(self, name: ModelName, key: str, *, url: str = "", label: str = "") -> None:
         self._name = name
+        self._url = url or name.base_url
         self._label = label or name.name
         self._key = key
         self._secrets = [key]
@@ -167,7 +168,7 @@ class ModelErrors:
 
     def _redirected(self, error: Any) -> ModelFailed:
         headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        target = urljoin(self._name.address, headers.get("location", "")).partition("?")[0][:200]
+        target = urljoin(self._url, headers.get("location", "")).partition("?")[0][:200]
         return self.with_message(
             f"the server redirects to {target} ({error.status_code}): use the final URL",
             reason="rejected",
@@ -185,7 +186,7 @@ class ModelErrors:
             variable=variables,
             variables=f" in {variables}" if variables else "",
             url=" and the URL" if url else "",
-            check=": check the URL" if name.address else "",
+            check=": check the URL" if self._url else "",
         )
 
 

@@ -32,10 +32,12 @@ class LocalModel:
     is logged once. A consumer that stops reading stops the server's work on the answer.
     """
 
-    def __init__(self, name: LocalModelName, *, threads: ThreadsPort) -> None:
+    def __init__(
+        self, name: LocalModelName, *, threads: ThreadsPort, runtime_base: str = ""
+    ) -> None:
         self.model_name = name
         self._threads = threads
-        self._lease = ServerLease(name)
+        self._lease = ServerLease(name, runtime_base=runtime_base)
         self._supports_tools: bool | None = None
 
     @property

@@ -58,9 +58,8 @@ class ServerAddress:
         return f"ServerAddress({self.url!r})"
 
 
-def runtime_directory() -> Path:
-    """Return a directory that only this user can open."""
-    base = os.environ.get("XDG_RUNTIME_DIR", "")
+def runtime_directory(base: str) -> Path:
+    """Return a directory in `base` or in the temporary directory that only this user can open."""
     if base and Path(base).is_dir() and os.access(base, os.W_OK):
         directory = Path(base) / "acc-local"
     else:
@@ -170,8 +169,9 @@ _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 class ServerLease:
     """Keeps the server of a model alive; it lives as long as any process has a lease."""
 
-    def __init__(self, name: LocalModelName) -> None:
+    def __init__(self, name: LocalModelName, *, runtime_base: str) -> None:
         self._name = name
+        self._runtime_base = runtime_base
         self._lock = threading.Lock()
         self._files: ServerFiles | None = None
         self._release: weakref.finalize[[int], ServerLease] | None = None
@@ -200,7 +200,7 @@ class ServerLease:
     def _join(self) -> ServerFiles:
         if self._files is None:
             file = self._name.file()
-            files = ServerFiles(runtime_directory(), self._name.server_id(file))
+            files = ServerFiles(runtime_directory(self._runtime_base), self._name.server_id(file))
             self._release = weakref.finalize(self, os.close, files.join_users())
             self._files = files
         return self._files

@@ -6,13 +6,12 @@ Reading a name imports no client library.
 import hashlib
 import ipaddress
 import math
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from acc.domain.errors import InvalidInput, ModelFailed
@@ -114,8 +113,6 @@ class ModelName:
                 f"without http:// or https://: write {self.provider}:MODEL@https://proxy.example/v1"
             )
         _check_base_url(self.provider, self.base_url)
-        if self.api_key_env and not is_variable_name(self.api_key_env):
-            raise InvalidInput(f"{self.name}: {KEY_EXPLANATION}")
         if self.output not in OUTPUT_MODES:
             modes = ", ".join(OUTPUT_MODES)
             raise InvalidInput(f"output={self.output!r}: choose one of {modes}")
@@ -160,37 +157,36 @@ class ModelName:
             return (COMPATIBLE_KEY,)
         return KEY_VARIABLES[self.provider]
 
-    @property
-    def address(self) -> str:
+    def address(self, read_variable: "ReadVariable") -> str:
         """Return the base URL from the name or from its variable, or an empty text."""
         variable = BASE_URL_VARIABLES.get(self.provider, "")
-        return self.base_url or os.environ.get(variable, "").strip()
+        return self.base_url or (read_variable(variable) if variable else "")
 
     @property
     def sends_only_named_key(self) -> bool:
         """Return True if the key would be sent unencrypted, so that it must be named."""
         return self.provider == "openai-compatible" and is_unencrypted(self.base_url)
 
-    def key(self) -> str:
+    def key(self, read_variable: "ReadVariable") -> str:
         """Return the key, or an empty text if none is needed.
 
         Raises:
             InvalidInput: The key is missing; the message names the variable to set.
         """
-        self._check_base_url_variable()
+        self._check_base_url_variable(read_variable)
         is_optional = self.provider == "openai-compatible" and not self.api_key_env
         if is_optional and self.sends_only_named_key:
             return ""
-        key = key_from_environment(self.name, self.key_variables)
+        key = read_key(self.name, self.key_variables, read_variable)
         if not key and self.key_variables and not is_optional:
             variables = " or ".join(self.key_variables)
             raise InvalidInput(f"{self.name} needs a key: set the environment variable {variables}")
         return key
 
-    def _check_base_url_variable(self) -> None:
+    def _check_base_url_variable(self, read_variable: "ReadVariable") -> None:
         """Raise InvalidInput if a variable would send the key to another host unencrypted."""
         variable = BASE_URL_VARIABLES.get(self.provider, "")
-        url = "" if self.base_url else os.environ.get(variable, "").strip()
+        url = "" if self.base_url or not variable else read_variable(variable)
         try:
             is_open = is_unencrypted(url)
         except ValueError:
@@ -250,10 +246,26 @@ def is_provider_name(name: str) -> bool:
     return bool(colon) and PROVIDER_ALIASES.get(prefix, prefix) in KEY_VARIABLES
 
 
-def parse_model_name(name: str, **settings: Any) -> ModelName:
+class ReadVariable(Protocol):
+    """Reads an environment variable."""
+
+    def __call__(self, name: str, /) -> str:
+        """Return the value without surrounding whitespace, or an empty text."""
+        ...
+
+
+def no_variables(name: str, /) -> str:
+    """Return an empty text, as if no environment variable were set."""
+    return ""
+
+
+def parse_model_name(
+    name: str, *, read_variable: ReadVariable = no_variables, **settings: Any
+) -> ModelName:
     """Return the model that `PROVIDER:MODEL[@BASE_URL][?SETTING=VALUE&…]` names.
 
-    `settings` take precedence over those in the name. Empty text and None count as not given.
+    `settings` take precedence over those in the name. Empty text and None count as not given. The
+    name of a key's variable must be in upper case, unless `read_variable` knows the variable.
     """
     if _SEPARATOR in name:
         raise InvalidInput(
@@ -275,7 +287,10 @@ def parse_model_name(name: str, **settings: Any) -> ModelName:
             parsed[key] = value
     if isinstance(parsed.get("base_url"), str):
         parsed["base_url"] = _SCHEME.sub(lambda scheme: scheme[0].lower(), parsed["base_url"])
-    return ModelName(provider=PROVIDER_ALIASES.get(prefix, prefix), model=model, **parsed)
+    result = ModelName(provider=PROVIDER_ALIASES.get(prefix, prefix), model=model, **parsed)
+    if result.api_key_env and not is_variable_name(result.api_key_env, read_variable):
+        raise InvalidInput(f"{result.name}: {KEY_EXPLANATION}")
+    return result
 
 
 def _parse_settings(name: str, query: str) -> dict[str, Any]:
@@ -337,10 +352,10 @@ KEY_EXPLANATION = (
 )
 
 
-def key_from_environment(name: str, variables: Iterable[str]) -> str:
+def read_key(name: str, variables: Iterable[str], read_variable: ReadVariable) -> str:
     """Return the key of a model from the first variable that is set, or an empty text."""
     for variable in variables:
-        key = os.environ.get(variable, "").strip()
+        key = read_variable(variable)
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise InvalidInput(
                 f"{name}: {variable} does not hold a valid key: it contains spaces, line breaks or "
@@ -362,11 +377,11 @@ def is_unencrypted(url: str) -> bool:
         return True
 
 
-def is_variable_name(name: str) -> bool:
+def is_variable_name(name: str, read_variable: ReadVariable = no_variables) -> bool:
     """Return True if `name` is an environment variable's name and does not look like a key."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) or redact_secrets(name) != name:
         return False
-    return name.isupper() or name in os.environ
+    return name.isupper() or bool(read_variable(name))
 
 
 # Local models
@@ -455,7 +470,7 @@ class LocalModelName:
     def server_id(self, file: Path) -> str:
         """Return an id of the server: it changes with the file and the server's settings."""
         stat = file.stat()
-        parts = (os.fspath(file), stat.st_size, stat.st_mtime_ns, self.server_settings())
+        parts = (str(file), stat.st_size, stat.st_mtime_ns, self.server_settings())
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 

@@ -86,21 +86,23 @@ class PydanticAiModel:
     """Implements StreamingModelPort for one model of one provider.
 
     Connections belong to the event loop that opened them, so each loop has its own; `aclose`
-    closes those of the running loop. `key` replaces the key of the environment, and `label` the
-    name in errors. `settings` are added to those of the name.
+    closes those of the running loop. `url` replaces the base URL of the name, and `label` the name
+    in errors. `settings` are added to those of the name.
     """
 
     def __init__(
         self,
         name: ModelName,
         *,
-        key: str | None = None,
+        key: str,
+        url: str = "",
         label: str = "",
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
-        self._key = name.key() if key is None else key
-        self._errors = ModelErrors(name, self._key, label=label)
+        self._key = key
+        self._url = url or name.base_url
+        self._errors = ModelErrors(name, key, url=self._url, label=label)
         self._settings = UnsupportedSettings(name.name, {**_settings(name), **(settings or {})})
         self._previous = PreviousResponses()
         self._returns_previous = True
@@ -167,7 +169,7 @@ class PydanticAiModel:
     def _open(self) -> OpenedModel:
         provider = self.name.provider
         try:
-            return open_model(self.name, self._key, self._errors)
+            return open_model(self.name, self._key, self._url, self._errors)
         except ImportError:
             raise self._errors.with_message(
                 f"its client library is missing: pip install 'pydantic-ai-slim[{provider}]'",
@@ -468,16 +470,14 @@ class _LimitedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def open_model(name: ModelName, key: str, errors: ModelErrors) -> OpenedModel:
-    """Return the library's model, with the key and the base URL of its name."""
+def open_model(name: ModelName, key: str, url: str, errors: ModelErrors) -> OpenedModel:
+    """Return the library's model with a key and a base URL."""
     authorization = None
     if name.provider == "openai-compatible":
         # No credentials of OpenAI that its library finds in the environment may be sent.
         authorization = f"Bearer {key}" if key else ""
-    http_client = ProviderHttpClient(
-        url=name.address, timeout=name.timeout, authorization=authorization
-    )
-    provider = _create_provider(name, key, http_client)
+    http_client = ProviderHttpClient(url=url, timeout=name.timeout, authorization=authorization)
+    provider = _create_provider(name, key, url, http_client)
     client = provider.client
     if hasattr(client, "max_retries"):
         client.max_retries = 0  # RetryingModel decides what is retried
@@ -498,7 +498,7 @@ _BASE_URLS = {
 }
 
 
-def _create_provider(name: ModelName, key: str, http_client: httpx2.AsyncClient) -> Any:
+def _create_provider(name: ModelName, key: str, url: str, http_client: httpx2.AsyncClient) -> Any:
     if name.provider == "openai-compatible":
         # Imported by name: importing it needs the client library of OpenAI.
         module: Any = importlib.import_module("pydantic_ai.providers.openai_compatible")
@@ -507,8 +507,8 @@ def _create_provider(name: ModelName, key: str, http_client: httpx2.AsyncClient)
         )
     provider: Any = infer_provider_class(name.provider)
     if name.provider in _BASE_URLS:
-        url = name.address or _BASE_URLS[name.provider]
-        return provider(base_url=url, api_key=key, http_client=http_client)
+        base_url = url or _BASE_URLS[name.provider]
+        return provider(base_url=base_url, api_key=key, http_client=http_client)
     # Without a key of ours, the library reads the credentials of the provider itself.
     given: dict[str, Any] = {"api_key": key} if name.api_key_env else {}
     if "http_client" in inspect.signature(provider.__init__).parameters:

@@ -1,12 +1,15 @@
-"""Exact token counts of the o200k vocabulary, which is part of the installed package."""
+"""Exact token counts with the o200k vocabulary, which the installed package contains."""
 
 import re
 from functools import lru_cache
 
 import splintr
 
-_PIECE = 100_000
-_MOST_KEPT = 400
+#: Maximum length of a text that is encoded in one call, in characters.
+_MAX_PIECE_LENGTH = 100_000
+#: Maximum length of a text whose count is cached, in characters.
+_MAX_CACHED_LENGTH = 400
+_CACHE_SIZE = 2_048
 _LINE_BREAK = re.compile(r"\n(?=[a-z])")
 
 
@@ -16,15 +19,15 @@ class BpeTokenCounter:
     def __init__(self, encoding: str = "o200k_base") -> None:
         # PCRE2 splits every text like the reference; the default engine fails on "a'\u017f'LLa".
         self._encoding = splintr.Tokenizer.from_pretrained(encoding).pcre2(True)
-        self._known = lru_cache(maxsize=2_048)(self._count)
+        self._count_cached = lru_cache(maxsize=_CACHE_SIZE)(self._count)
 
     def count(self, text: str) -> int:
-        """Return how many tokens `text` has."""
-        if len(text) <= _MOST_KEPT:
-            return self._known(text)
-        # A long text is a whole state or prompt, which will not come again; its items will. In
-        # this vocabulary a space can only begin a token, and a line break before a letter only end
-        # one, so the parts have as many tokens as the whole.
+        """Return the number of tokens of `text`."""
+        if len(text) <= _MAX_CACHED_LENGTH:
+            return self._count_cached(text)
+        # A long text is a state or a prompt: it does not recur, but its items do. In this
+        # vocabulary a space only begins a token and a line break before a letter only ends one,
+        # so the sum over the parts equals the count of the whole.
         *lines, last = _LINE_BREAK.split(text)
         return sum(self._count_line(f"{line}\n") for line in lines) + self._count_line(last)
 
@@ -33,15 +36,16 @@ class BpeTokenCounter:
         if not colon:
             return self._count_part(line)
         items = rest.split(" | ")
-        tokens = self._count_part(f"{name}:") + (len(items) - 1) * self._known(" |")
+        tokens = self._count_part(f"{name}:") + (len(items) - 1) * self._count_cached(" |")
         return tokens + sum(self._count_part(f" {item}") for item in items)
 
     def _count_part(self, text: str) -> int:
-        return self._known(text) if len(text) <= _MOST_KEPT else self._count(text)
+        return self._count_cached(text) if len(text) <= _MAX_CACHED_LENGTH else self._count(text)
 
     def _count(self, text: str) -> int:
-        # Pieces bound the memory of one call; a cut may add one token per piece.
-        pieces = (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
+        # Pieces bound the memory of one call; each boundary may add one token.
+        starts = range(0, len(text), _MAX_PIECE_LENGTH)
+        pieces = (text[start : start + _MAX_PIECE_LENGTH] for start in starts)
         return sum(self._count_piece(piece) for piece in pieces)
 
     def _count_piece(self, text: str) -> int:

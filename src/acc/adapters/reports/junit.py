@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from acc.domain.gates import GateResult
-from acc.domain.language import clean
+from acc.domain.text import normalize_text
 
 
 def junit_xml(
@@ -16,10 +16,12 @@ def junit_xml(
     suite = ElementTree.SubElement(suites, "testsuite", name="acc eval")
     failures = errors = skipped = 0
     for gate in gates:
-        case = ElementTree.SubElement(suite, "testcase", classname="gate", name=clean(gate.gate))
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="gate", name=normalize_text(gate.gate)
+        )
         if gate.failed:
             failures += 1
-            ElementTree.SubElement(case, "failure", message=clean(gate.explanation))
+            ElementTree.SubElement(case, "failure", message=normalize_text(gate.explanation))
     for agent, count in failed.items():
         case = ElementTree.SubElement(suite, "testcase", classname="agent", name=agent)
         if count:
@@ -35,7 +37,7 @@ def junit_xml(
     for episode, error in summary["errors"].items():
         case = ElementTree.SubElement(suite, "testcase", classname="episode", name=episode)
         errors += 1
-        ElementTree.SubElement(case, "error", message=clean(error))
+        ElementTree.SubElement(case, "error", message=normalize_text(error))
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(failures))
     suite.set("errors", str(errors))

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from acc.domain.ccs import SMALLEST_BUDGET
+from acc.domain.ccs import MIN_BUDGET_TOKENS
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import check_remote_url
 from acc.domain.value_objects.evaluation_run import (
@@ -113,7 +113,7 @@ class EvaluationConfigurator:
             ("episodes", request.episodes, 1),
             ("turns", request.turns, 1),
             ("window", request.window, 64),
-            ("budget", request.budget, SMALLEST_BUDGET),
+            ("budget", request.budget, MIN_BUDGET_TOKENS),
             ("timeout", request.timeout, 0.001),
             ("seed", request.seed, 0),
         ):

@@ -81,7 +81,7 @@ class MemoryCache:
     def owned(self) -> list[MemoryPort]:
         """Return what was given as it is, for a single session, and has opened things of ours."""
         memories = [kept.memory for _, kept in self._owned.values()]
-        return [memory for memory in memories if getattr(memory, "opened", None)]
+        return [memory for memory in memories if getattr(memory, "owned_resources", None)]
 
     def _make(self, run: Run, choice: MemoryChoice) -> CachedMemory:
         if isinstance(choice, str):
@@ -165,7 +165,7 @@ async def tell(memory: MemoryPort, signals: Sequence[TurnSignal], text: str) -> 
     last = len(signals) - 1
     for number, signal in enumerate(signals):
         said = text if number == last else ""
-        await memory.keep(signal, Decision(turn_id=signal.turn_id, text=said))
+        await memory.record(signal, Decision(turn_id=signal.turn_id, text=said))
 
 
 def tool_signal(first: TurnSignal, step: int, result: ToolResult) -> TurnSignal:
@@ -224,7 +224,7 @@ class TurnMemory:
             wanted = "MemoryView(text=..., tokens=...)"
             raise TypeError(f"its memory's view returned {_kind(view)}: {wanted} is wanted")
         self.tokens = view.tokens
-        usage = view.spent if view.spent.llm_calls else None
+        usage = view.usage if view.usage.llm_calls else None
         if usage is not None:
             context.run.ledger.spent(usage)
         if view.trace is not None:

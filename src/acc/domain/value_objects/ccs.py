@@ -1,4 +1,4 @@
-"""The Compressed Cognitive State: the one thing an ACC agent carries from turn to turn."""
+"""The Compressed Cognitive State, the only persistent state of an ACC memory."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _TYPED = re.compile(r"^[a-z][a-z0-9_]*\(.+\)\Z")
 
 
 class UncertaintyLevel(StrEnum):
-    """How sure the state is of itself."""
+    """Uncertainty of the state as a whole."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -20,21 +20,21 @@ class UncertaintyLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncertaintySignal:
-    """A level, and what is not confirmed."""
+    """The level of uncertainty and the unconfirmed statements."""
 
     level: UncertaintyLevel = UncertaintyLevel.LOW
     unconfirmed: tuple[str, ...] = ()
 
 
 class StandingConstraint(Value, frozen=True, kw_only=True):
-    """A rule that stays until the one who set it changes or lifts it."""
+    """A rule that applies until its author changes or revokes it."""
 
     text: str
     set_by: str = "user"
 
 
 class ArtifactReference(Value, frozen=True, kw_only=True):
-    """Where a piece of evidence can be found again; never its text."""
+    """Reference to stored evidence, without its text."""
 
     artifact_id: str
     provenance: str
@@ -42,9 +42,9 @@ class ArtifactReference(Value, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressedCognitiveState:
-    """Nine fields, replaced as a whole once a turn.
+    """State of nine fields, replaced as a whole once a turn.
 
-    `focal_entities` and `relational_map` hold typed items such as `service(nginx)` and
+    `focal_entities` and `relational_map` contain typed items such as `service(nginx)` and
     `after(502_spikes, enable_http2)`. Every text is a single line.
     """
 
@@ -62,16 +62,16 @@ class CompressedCognitiveState:
         for name in ("focal_entities", "relational_map"):
             for item in getattr(self, name):
                 if not _is_typed(item):
-                    raise ValueError(f"{name}: {item!r} is not of the form kind(content)")
+                    raise ValueError(f"{name}: {item!r} must have the form kind(content)")
 
 
-# The items of a full state stay for many turns, and every one of them is checked in each.
+# Cached: the items of a state are validated again in every turn.
 @lru_cache(maxsize=1_024)
 def _is_typed(item: str) -> bool:
     return _TYPED.match(item) is not None
 
 
 @lru_cache(maxsize=1_024)
-def body(item: str) -> str:
+def item_content(item: str) -> str:
     """Return the content of a typed item: `nginx` of `service(nginx)`."""
     return item[item.index("(") + 1 : -1] if _is_typed(item) else item

@@ -1,11 +1,11 @@
-"""A rule about the form of an answer, in a shape that a machine can check."""
+"""Machine-checkable rules about the form of an answer."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class RuleKind(StrEnum):
-    """What a rule limits or asks for."""
+    """What a rule limits or requires."""
 
     MAX_WORDS = "max_words"
     MAX_CHARACTERS = "max_characters"
@@ -22,7 +22,7 @@ class RuleKind(StrEnum):
     POLICY = "policy"
 
 
-NUMBERED = frozenset(
+NUMERIC_KINDS = frozenset(
     {
         RuleKind.MAX_WORDS,
         RuleKind.MAX_CHARACTERS,
@@ -31,7 +31,7 @@ NUMBERED = frozenset(
         RuleKind.EXACT_BULLETS,
     }
 )
-WORDED = frozenset(
+TEXT_KINDS = frozenset(
     {
         RuleKind.ENDS_WITH,
         RuleKind.STARTS_WITH,
@@ -40,18 +40,18 @@ WORDED = frozenset(
         RuleKind.REQUIRE,
     }
 )
-#: Kinds of which only one can hold at a time: a newer one replaces the older.
-SINGULAR = frozenset(
-    NUMBERED | {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON}
+#: Kinds of which one rule applies at a time: a newer rule replaces the older.
+EXCLUSIVE_KINDS = frozenset(
+    NUMERIC_KINDS | {RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.JSON}
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Say what an answer must look like.
+class FormatRule:
+    """A rule about the form of an answer.
 
-    `number` is the limit of a numbered kind. `words` are the texts a worded kind is about, the
-    keys of a JSON object, or what a refusal protects. A policy is known by its text alone.
+    `number` is the limit of a numeric kind. `words` holds the texts of a text kind, the required
+    keys of a JSON object, or the topics that must not be disclosed. A policy has neither.
     """
 
     kind: RuleKind
@@ -59,7 +59,7 @@ class Rule:
     words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind in NUMBERED and self.number < 1:
-            raise ValueError(f"{self.kind} needs a number of at least 1, not {self.number}")
-        if self.kind in WORDED and not any(word.strip() for word in self.words):
-            raise ValueError(f"{self.kind} needs at least one word that is not blank")
+        if self.kind in NUMERIC_KINDS and self.number < 1:
+            raise ValueError(f"number of a {self.kind} rule must be >= 1, got {self.number}")
+        if self.kind in TEXT_KINDS and not any(word.strip() for word in self.words):
+            raise ValueError(f"words of a {self.kind} rule must contain a text that is not blank")

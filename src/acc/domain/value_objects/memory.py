@@ -1,4 +1,4 @@
-"""What enters a turn, what is kept of it, and what the ACC loop did with it."""
+"""Input, evidence and trace of one turn of the ACC loop."""
 
 from enum import StrEnum
 
@@ -6,9 +6,12 @@ from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.ccs import CompressedCognitiveState
 from acc.domain.value_objects.content import NO_USAGE, Usage
 
+#: Maximum length of a recall query and of a stored answer, in characters.
+MAX_CUE_LENGTH = 2_000
+
 
 class Source(StrEnum):
-    """Who produced an artifact."""
+    """Producer of a piece of evidence."""
 
     USER = "user"
     AGENT = "agent"
@@ -16,9 +19,9 @@ class Source(StrEnum):
 
 
 class TurnSignal(Value, frozen=True, kw_only=True):
-    """What the agent is faced with. `author` is who speaks, by name.
+    """Input of one step of a turn; `author` is the name of the speaker.
 
-    A turn begins with step 0, what the user said; the results of tools are its further steps.
+    Step 0 of a turn is the user's message; further steps are the results of tools.
     """
 
     turn_id: int
@@ -28,20 +31,23 @@ class TurnSignal(Value, frozen=True, kw_only=True):
     step: int = 0
 
     @property
-    def place(self) -> str:
-        """Return a name for this step that no other step of the conversation has."""
+    def step_id(self) -> str:
+        """Return an id of this step that is unique in the conversation."""
         return f"t{self.turn_id}.s{self.step}" if self.step else f"t{self.turn_id}"
 
 
 class Decision(Value, frozen=True, kw_only=True):
-    """What the agent answered or did in a turn."""
+    """The answer or action of the agent in a turn."""
 
     turn_id: int
     text: str
 
 
 class Evidence(Value, frozen=True, kw_only=True):
-    """A piece of evidence with its provenance. `quoted` text was shown, not said."""
+    """A stored statement with its provenance.
+
+    `quoted` is True if its author quoted or pasted the text.
+    """
 
     id: str
     turn_id: int
@@ -52,30 +58,30 @@ class Evidence(Value, frozen=True, kw_only=True):
 
     @property
     def trusted(self) -> bool:
-        """Tell whether these are a user's own words."""
+        """Return True if the text is a user's own words."""
         return self.source is Source.USER and not self.quoted
 
     @property
     def provenance(self) -> str:
-        """Return who said or showed it, and when."""
-        how = "quoted" if self.quoted else self.source.value
-        return f"{how} turn {self.turn_id}"
+        """Return the origin and the turn of the evidence."""
+        origin = "quoted" if self.quoted else self.source.value
+        return f"{origin} turn {self.turn_id}"
 
 
 class Candidate(Value, frozen=True, kw_only=True):
-    """A recalled artifact, how well it matched, and what has replaced it since, if anything.
+    """Recalled evidence with its score and the evidence that superseded it, if any.
 
-    `close` says that it stands out by meaning, whatever words it shares with the cue.
+    `semantic_match` is True if it stands out by embedding similarity, even without shared terms.
     """
 
-    artifact: Evidence
+    evidence: Evidence
     score: float
     superseded_by: Evidence | None = None
-    close: bool = False
+    semantic_match: bool = False
 
 
-class RefusalReason(StrEnum):
-    """Why the gate keeps a recalled artifact out."""
+class RejectionReason(StrEnum):
+    """Why the qualifier rejected a candidate."""
 
     OFF_DECISION = "off_decision"
     SUPERSEDED = "superseded"
@@ -83,45 +89,45 @@ class RefusalReason(StrEnum):
     UNTRUSTED = "untrusted"
 
 
-class Refusal(Value, frozen=True, kw_only=True):
-    """An artifact that was kept out, with a reason that a person can read."""
+class Rejection(Value, frozen=True, kw_only=True):
+    """Rejected evidence with a human-readable explanation."""
 
-    artifact: Evidence
-    reason: RefusalReason
+    evidence: Evidence
+    reason: RejectionReason
     explanation: str
 
 
 class Qualification(Value, frozen=True, kw_only=True):
-    """What the gate let through and what it kept out."""
+    """Evidence that the qualifier accepted and rejected."""
 
     qualified: tuple[Evidence, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
 
 
 class Compression(Value, frozen=True, kw_only=True):
-    """A proposed next state, what the proposal left out, and notes on what was not done.
+    """A proposed next state, the items that it leaves out, and diagnostic notes.
 
-    `spent` is what a compressor's model cost, and `fallback` says why it was not taken at its word
-    and the rules wrote the state instead.
+    `usage` is the usage of the compressor's model. `fallback` is the reason why the rule-based
+    compressor wrote the state instead of the model, or empty.
     """
 
     state: CompressedCognitiveState
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    spent: Usage = NO_USAGE
+    usage: Usage = NO_USAGE
     fallback: str = ""
 
 
 class TurnTrace(Value, frozen=True, kw_only=True):
-    """One pass of the loop, to be looked at afterwards."""
+    """Trace of one pass of the ACC loop."""
 
     turn_id: int
     recalled: tuple[Candidate, ...]
     qualified: tuple[Evidence, ...]
-    refused: tuple[Refusal, ...]
+    rejected: tuple[Rejection, ...]
     committed: CompressedCognitiveState
     dropped: tuple[str, ...]
     notes: tuple[str, ...]
     tokens: int
-    spent: Usage = NO_USAGE
+    usage: Usage = NO_USAGE
     fallback: str = ""

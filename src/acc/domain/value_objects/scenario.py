@@ -6,7 +6,7 @@ No agent and no model may import this module; an import contract checks this.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from acc.domain.value_objects.format_rule import Rule
+from acc.domain.value_objects.format_rule import FormatRule
 
 
 class StressTopic(StrEnum):
@@ -47,7 +47,7 @@ class Constraint:
 
     id: str
     text: str
-    rule: Rule
+    rule: FormatRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class ScenarioTurn:
     expects: tuple[Expectation, ...] = ()
     avoids: tuple[str, ...] = ()
     answer: AnswerKind = AnswerKind.ANSWER
-    once: tuple[Rule, ...] = ()
+    once: tuple[FormatRule, ...] = ()
 
     @property
     def stated(self) -> str:

@@ -1,4 +1,4 @@
-"""The one memory seam, and the parts of the ACC loop behind it."""
+"""Interfaces of conversation memories and of the parts of the ACC loop."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -18,84 +18,84 @@ from acc.domain.value_objects.memory import (
 
 
 class MemoryView(Value, frozen=True, kw_only=True):
-    """What an agent carries into a turn, and what that costs."""
+    """The memory that an agent carries into a turn, with its size in tokens."""
 
     text: str
     tokens: int
     trace: TurnTrace | None = None
-    #: The trace as plain data, for events and records.
+    #: The trace as JSON data, for events and records.
     detail: Mapping[str, object] = {}
-    #: What the memory's own model cost, beside what the agent's costs.
-    spent: Usage = NO_USAGE
+    #: Usage of the memory's own model, in addition to the agent's.
+    usage: Usage = NO_USAGE
 
 
 @runtime_checkable
 class MemoryPort(Protocol):
-    """A conversation's memory: shown before each answer, told after it."""
+    """Memory of one conversation: read before each answer, updated after it."""
 
     async def view(self, signal: TurnSignal) -> MemoryView:
-        """Return what the agent is to remember while it faces `signal`."""
+        """Return the memory to answer `signal` with."""
         ...
 
-    async def keep(self, signal: TurnSignal, decision: Decision) -> None:
-        """Take note of a turn that is over."""
+    async def record(self, signal: TurnSignal, decision: Decision) -> None:
+        """Record a finished turn."""
         ...
 
 
 @runtime_checkable
 class RestorableMemoryPort(Protocol):
-    """A memory whose state can be written down and taken up again."""
+    """A memory whose state can be saved and restored."""
 
     def snapshot(self) -> Mapping[str, object]:
-        """Return the state as plain data; its size does not grow with the conversation."""
+        """Return the state as JSON data; its size does not grow with the conversation."""
         ...
 
     def restore(self, snapshot: Mapping[str, object]) -> None:
-        """Take up a state that `snapshot` returned."""
+        """Restore a state that `snapshot` returned."""
         ...
 
 
 @runtime_checkable
 class CanonicalReaderPort(Protocol):
-    """A memory that is allowed to read the judge's canonical memory; only `oracle` is."""
+    """A memory that reads the judge's canonical memory; only `oracle` does."""
 
     def read_canonical(self, canonical_memory: Mapping[str, object]) -> None:
-        """Take over the judge's memory before the turn."""
+        """Read the judge's canonical memory before the turn."""
         ...
 
 
 class EvidenceStorePort(Protocol):
-    """Keeps artifacts and finds them again."""
+    """Stores evidence and recalls it by a query."""
 
-    async def add(self, artifacts: Sequence[Evidence]) -> None:
-        """Keep artifacts; an id that is known already is left as it is."""
+    async def add(self, evidence: Sequence[Evidence]) -> None:
+        """Store evidence; an id that is stored already keeps its first text."""
         ...
 
     async def recall(
-        self, cue: str, *, limit: int, by_words: bool = False
+        self, cue: str, *, limit: int, lexical_only: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return at most `limit` artifacts that match the cue, best first.
+        """Return at most `limit` candidates that match the cue, best first.
 
-        `by_words` asks for those that share words with it, whatever else the store goes by.
+        `lexical_only` restricts the result to evidence that shares terms with the cue.
         """
         ...
 
     async def supersede(self, old_id: str, new_id: str) -> None:
-        """Record that the newer artifact replaces the older."""
+        """Record that the newer evidence replaces the older."""
         ...
 
 
 @runtime_checkable
-class NotingStorePort(Protocol):
-    """A store that can say what it could not do."""
+class ReportingStorePort(Protocol):
+    """An evidence store that reports degraded operation."""
 
-    def take_notes(self) -> tuple[str, ...]:
-        """Return what could not be done since this was last asked."""
+    def drain_notes(self) -> tuple[str, ...]:
+        """Return and clear the notes about failures since the last call."""
         ...
 
 
 class QualifierPort(Protocol):
-    """The gate between recall and commitment."""
+    """Selects the recalled evidence that a state may be built from."""
 
     async def qualify(
         self,
@@ -103,7 +103,7 @@ class QualifierPort(Protocol):
         state: CompressedCognitiveState,
         signal: TurnSignal,
     ) -> Qualification:
-        """Return which candidates the decision needs, and why the others are kept out."""
+        """Return the candidates that are relevant to the decision, and the rejected ones."""
         ...
 
 
@@ -116,5 +116,5 @@ class CompressorPort(Protocol):
         state: CompressedCognitiveState,
         evidence: Sequence[Evidence],
     ) -> Compression:
-        """Return the state that is to replace `state`."""
+        """Return the state that replaces `state`."""
         ...

@@ -1,4 +1,4 @@
-"""What we need from language models, embedders and tokenizers."""
+"""Interfaces of language models, embedders and token counters."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, te
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """A tool as a model sees it; `parameters` is a JSON schema."""
+    """Description of a tool for a model; `parameters` is a JSON schema."""
 
     name: str
     description: str
@@ -18,7 +18,7 @@ class ToolSpec:
 
 
 class PromptMessage(Value, frozen=True, kw_only=True):
-    """Something said or done earlier in this turn. `role` is user, agent or tool."""
+    """An earlier message of this turn; `role` is user, agent or tool."""
 
     role: str
     author: str
@@ -26,15 +26,15 @@ class PromptMessage(Value, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return the message's words."""
+        """Return the text parts of the message."""
         return text_of(self.parts)
 
 
 class Prompt(Value, frozen=True, kw_only=True):
-    """All that a model gets to see.
+    """The complete input of a model call.
 
-    Standing instructions, a memory's view of earlier turns, the query, what has happened in this
-    turn since, the tools it may call, and the JSON schema its answer must fit, if there is one.
+    `memory` is the memory's view of earlier turns, `messages` are the messages of this turn after
+    the query, `output_schema` is the JSON schema of the response, if any.
     """
 
     query: str
@@ -46,10 +46,7 @@ class Prompt(Value, frozen=True, kw_only=True):
 
 
 class ModelAnswer(Value, frozen=True, kw_only=True):
-    """What a model said, which tools it wants called, and what that cost.
-
-    `kept` marks an answer that was given before and kept: nobody was asked for it now.
-    """
+    """Response of a model; `kept` is True if it comes from a cache."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -58,33 +55,33 @@ class ModelAnswer(Value, frozen=True, kw_only=True):
 
 
 class LanguageModelPort(Protocol):
-    """Answers a prompt."""
+    """A language model."""
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
-        """Return the answer to `prompt`, which is everything the model knows."""
+        """Return the response to `prompt`, which is the only input of the model."""
         ...
 
 
 @runtime_checkable
 class StreamingModelPort(Protocol):
-    """A model that can show its answer while it is being written."""
+    """A language model that can stream its response."""
 
     def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
-        """Give pieces of text as they come, and at the end the whole answer."""
+        """Yield pieces of text as they arrive, then the complete response."""
         ...
 
 
 class TokenCounterPort(Protocol):
-    """Counts tokens with a real vocabulary."""
+    """Counts tokens with the vocabulary of a model."""
 
     def count(self, text: str) -> int:
-        """Return how many tokens `text` has."""
+        """Return the number of tokens of `text`."""
         ...
 
 
 class EmbedderPort(Protocol):
-    """Turns texts into vectors of unit length, so that a dot product is a cosine."""
+    """Embeds texts as vectors of unit length, so that a dot product is a cosine."""
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one vector for each text."""
+        """Return one vector per text, in order."""
         ...

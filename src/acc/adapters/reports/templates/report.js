@@ -107,7 +107,7 @@
 
   const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g;
   const SCORES = ["relevance", "quality", "instructions", "coherence"];
-  const TRACE_FIELDS = ["recalled", "qualified", "refused", "dropped", "notes"];
+  const TRACE_FIELDS = ["recalled", "qualified", "rejected", "dropped", "notes"];
   const state = { episode: data.episodes[0], turn: null, topic: "", problem: "" };
 
   function el(tag, attributes, ...children) {
@@ -344,7 +344,7 @@
     if (entry.id) item.append(el("code", {}, ...visible(String(entry.id))), " ");
     if (entry.reason) item.append(el("b", {}, ...visible(String(entry.reason))), " ");
     item.append(quoted("span", entry.text === undefined ? entry : entry.text));
-    if (entry.why) item.append(el("small", {}, " ", quoted("span", entry.why)));
+    if (entry.explanation) item.append(el("small", {}, " ", quoted("span", entry.explanation)));
     return item;
   }
 
@@ -366,7 +366,7 @@
       const entries = Array.isArray(value) ? value : [value];
       const short = name === "recalled" && entries.every((entry) => typeof entry === "string");
       const body = short ? el("p", {}, el("code", {}, ...visible(entries.join(", ")))) : el("ul", {}, ...entries.map(trailItem));
-      box.append(el("details", { class: "trail", open: name === "refused" || name === "notes" ? "" : null },
+      box.append(el("details", { class: "trail", open: name === "rejected" || name === "notes" ? "" : null },
         el("summary", {}, ...visible(name), " (" + entries.length + ")"), body));
     }
     return box;

@@ -1,0 +1,77 @@
+"""Loading of agents by reference: `MODULE:AGENT` or `FILE.py:AGENT`."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from acc.adapters.system.object_loader import describe_import_error, load_object
+from acc.application.agents.base import BaseAgent
+from acc.application.tools.tool import Tool
+from acc.domain.errors import AccError, InvalidInput, InvalidTree
+
+
+def load_agent(reference: str) -> BaseAgent:
+    """Return the agent of a reference; a function or class is called without arguments.
+
+    Raises InvalidInput for every error in the module, with file and line number.
+    """
+    module, colon, name = reference.rpartition(":")
+    if not colon or not module or not name:
+        raise InvalidInput(
+            f"{reference!r} is not an agent reference: expected MODULE:AGENT, such as "
+            "shop.agents:root, or FILE.py:AGENT"
+        )
+    if module.endswith(".py"):
+        module = _add_to_import_path(Path(module))
+    try:
+        return _as_agent(reference, load_object(f"{module}:{name}"))
+    except InvalidTree as error:
+        raise InvalidTree(f"{reference} cannot be built: {error}") from error
+    except AccError as error:
+        raise InvalidInput(f"{error}{_list_agents(module)}") from error
+    except Exception as error:
+        raise InvalidInput(f"cannot load {reference}: {describe_import_error(error)}") from error
+
+
+def _add_to_import_path(file: Path) -> str:
+    """Make a file importable and return its module name."""
+    if not file.is_file():
+        raise InvalidInput(f"file {file} does not exist")
+    directory = str(file.parent.resolve())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    return file.stem
+
+
+def _as_agent(reference: str, target: Any) -> BaseAgent:
+    if isinstance(target, Tool):
+        raise InvalidInput(f"{reference} is a tool, not an agent; add it to the tools of an agent")
+    if not isinstance(target, BaseAgent) and callable(target):
+        _check_needs_no_arguments(reference, target)
+        target = target()
+    if not isinstance(target, BaseAgent):
+        raise InvalidInput(
+            f"{reference} is of type {type(target).__name__}; expected an agent of acc"
+        )
+    return target
+
+
+def _check_needs_no_arguments(reference: str, factory: Callable[..., Any]) -> None:
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise InvalidInput(
+            f"{reference} cannot be called to create an agent: {error}; expected an agent, or a "
+            "function without required arguments that returns one"
+        ) from None
+    except ValueError:  # functions implemented in C may have no signature
+        return
+
+
+def _list_agents(module: str) -> str:
+    """Return a hint with the agents of a module, or an empty string if it has none."""
+    loaded = sys.modules.get(module)
+    names = [n for n, v in vars(loaded).items() if isinstance(v, BaseAgent)] if loaded else []
+    return f"; agents in {module}: {', '.join(names)}" if names else ""

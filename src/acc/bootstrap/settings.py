@@ -1,0 +1,96 @@
+"""The environment variables that configure acc.
+
+Only this module reads the environment. Every function reads it when it is called, so a change of a
+variable takes effect with the next call. `docs/environment.md` lists all variables.
+
+Providers define further variables, such as `OPENAI_API_KEY`. Adapters that need one of them receive
+`read_variable` or the value as an argument.
+"""
+
+import os
+from pathlib import Path
+
+from acc.domain.errors import InvalidInput
+
+#: Hosts and networks that may be called although they are not public, separated by commas.
+ALLOW = "ACC_ALLOW"
+#: The model of agents that an evaluation constructs itself.
+AGENT_MODEL = "ACC_AGENT_MODEL"
+#: The model that compresses the memory `acc`.
+COMPRESSOR_MODEL = "ACC_COMPRESSOR_MODEL"
+#: The directory of cached model responses.
+MODEL_CACHE = "ACC_MODEL_CACHE"
+#: The secret that signs push notifications with HMAC.
+PUSH_SECRET = "ACC_PUSH_SECRET"  # noqa: S105 - the name of a variable, not a secret
+#: The bearer token for remote agents in an evaluation; `ACC_TOKEN_<NAME>` is for one agent.
+TOKEN = "ACC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+#: The prefix of a reference to a variable: `env:NAME`.
+REFERENCE_PREFIX = "env:"
+
+DEFAULT_AGENT_MODEL = "embedded"
+DEFAULT_COMPRESSOR = "rules"
+
+
+def read_variable(name: str) -> str:
+    """Return a variable without surrounding whitespace, or an empty string."""
+    return os.environ.get(name, "").strip()
+
+
+def has_variable(name: str) -> bool:
+    """Return True if the variable is set, even if it is empty."""
+    return name in os.environ
+
+
+def resolve_reference(reference: str) -> str:
+    """Return the variable that `env:NAME` refers to; return other text unchanged."""
+    if not reference.startswith(REFERENCE_PREFIX):
+        return reference
+    name = reference.removeprefix(REFERENCE_PREFIX)
+    value = read_variable(name)
+    if not value:
+        raise InvalidInput(f"the environment variable {name!r} is not set or empty; set it")
+    return value
+
+
+def allowed_hosts() -> tuple[str, ...]:
+    """Return the hosts and networks in `ACC_ALLOW`."""
+    return tuple(filter(None, map(str.strip, read_variable(ALLOW).split(","))))
+
+
+def agent_model() -> str:
+    """Return the model name in `ACC_AGENT_MODEL`, or the embedded model."""
+    return read_variable(AGENT_MODEL) or DEFAULT_AGENT_MODEL
+
+
+def compressor_model() -> str:
+    """Return the model name in `ACC_COMPRESSOR_MODEL`, or the rules."""
+    return read_variable(COMPRESSOR_MODEL) or DEFAULT_COMPRESSOR
+
+
+def model_cache() -> Path | None:
+    """Return the directory in `ACC_MODEL_CACHE`, or None if responses are not cached."""
+    directory = read_variable(MODEL_CACHE)
+    return Path(directory) if directory else None
+
+
+def push_secret() -> str:
+    """Return the secret in `ACC_PUSH_SECRET`, or an empty string."""
+    return os.environ.get(PUSH_SECRET, "")
+
+
+def agent_token_variable(agent_name: str) -> str:
+    """Return the name of the variable with the token of one evaluated agent."""
+    return f"{TOKEN}_{agent_name.replace('-', '_').upper()}"
+
+
+def agent_token_reference(agent_name: str) -> str:
+    """Return `env:NAME` for the variable with an agent's token, or an empty string."""
+    for variable in (agent_token_variable(agent_name), TOKEN):
+        if os.environ.get(variable):
+            return f"{REFERENCE_PREFIX}{variable}"
+    return ""
+
+
+def runtime_directory() -> str:
+    """Return the directory in `XDG_RUNTIME_DIR`, or an empty string."""
+    return read_variable("XDG_RUNTIME_DIR")
