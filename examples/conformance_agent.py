@@ -11,7 +11,8 @@ docs/a2a.md にあります。
 引数なしで実行すると、自分でサーバーを起動していくつかのシナリオを試し、終了します。
 
 Run it / 実行方法: python examples/conformance_agent.py
-Serve it / 起動方法: acc serve conformance_agent:agent --port 9999 --accept-repeats --open-listing
+Serve it / 起動方法:
+    acc serve conformance_agent:agent --port 9999 --no-deduplication --anonymous-listing
 """
 
 import asyncio

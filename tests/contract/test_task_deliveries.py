@@ -82,7 +82,7 @@ async def test_configurations_are_kept_in_order_and_replaced(tasks: Tasks) -> No
         token="t",
         scheme="Bearer",
         credentials="c",
-        generation="0.3",
+        protocol_version="0.3",
     )
     for config in (push("p1"), whole, push("p3")):
         await store.save_push(config)

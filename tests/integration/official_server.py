@@ -80,7 +80,7 @@ class ByToken(DefaultServerCallContextBuilder):
         return Known(CALLERS[token]) if token in CALLERS else UnauthenticatedUser()
 
 
-def card(url: str, *, is_closed: bool, words: Collection[str]) -> AgentCard:
+def card(url: str, *, requires_auth: bool, words: Collection[str]) -> AgentCard:
     version = "0.3" if "0.3" in words else "1.0"
     bindings = ["HTTP+JSON"] if "rest" in words else ["JSONRPC", "HTTP+JSON"]
     described = AgentCard(
@@ -100,7 +100,7 @@ def card(url: str, *, is_closed: bool, words: Collection[str]) -> AgentCard:
             AgentSkill(id="greet", name="Greet", description="Greets politely.", tags=["greeting"])
         ],
     )
-    if is_closed:
+    if requires_auth:
         bearer = SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="bearer"))
         described.security_schemes["bearer"].CopyFrom(bearer)
         described.security_requirements.append(
@@ -110,8 +110,8 @@ def card(url: str, *, is_closed: bool, words: Collection[str]) -> AgentCard:
 
 
 def main(port: int, words: Collection[str]) -> None:
-    is_closed = "tokens" in words
-    described = card(f"http://127.0.0.1:{port}", is_closed=is_closed, words=words)
+    requires_auth = "tokens" in words
+    described = card(f"http://127.0.0.1:{port}", requires_auth=requires_auth, words=words)
     handler = DefaultRequestHandler(
         agent_executor=Greeter(),
         task_store=InMemoryTaskStore(),
@@ -119,7 +119,7 @@ def main(port: int, words: Collection[str]) -> None:
         extended_agent_card=described,
         push_config_store=InMemoryPushNotificationConfigStore(),
     )
-    context = ByToken() if is_closed else None
+    context = ByToken() if requires_auth else None
     app = Starlette(
         routes=[
             *create_agent_card_routes(described, cache_control="public, max-age=60"),
@@ -131,7 +131,7 @@ def main(port: int, words: Collection[str]) -> None:
             ),
         ]
     )
-    if is_closed:
+    if requires_auth:
         app.add_middleware(Closed)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 

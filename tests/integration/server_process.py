@@ -183,10 +183,10 @@ class Side:
     """A binding in a generation, as a client of it writes requests."""
 
     binding: str
-    generation: str
+    protocol_version: str
 
     def __str__(self) -> str:
-        return f"{self.binding} {self.generation}"
+        return f"{self.binding} {self.protocol_version}"
 
     @property
     def is_rpc(self) -> bool:
@@ -194,7 +194,7 @@ class Side:
 
     @property
     def is_new(self) -> bool:
-        return self.generation == "1.0"
+        return self.protocol_version == "1.0"
 
     @property
     def path(self) -> str:

@@ -112,7 +112,7 @@ def test_the_extended_card_of_a_tenant_is_not_for_tokens_of_another(server: Serv
 
 
 def test_an_open_server_has_no_extended_card(tmp_path: Path) -> None:
-    with Server(tmp_path, "--generation", "1.0") as server:
+    with Server(tmp_path, "--protocol-version", "1.0") as server:
         reply = server.send(head("GET", "/extendedAgentCard", REST.headers("")))
         check_error(reply, REST, status=400)
         card = server.send(head("GET", PATHS[0], HOST)).json

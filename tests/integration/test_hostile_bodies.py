@@ -212,7 +212,7 @@ def test_versions_that_are_not_spoken_are_refused(
     headers = {"A2A_Version": version.encode().decode("latin-1")}
     error = check_error(server.send(side.post(b"{}", **headers)), side)
     assert error["code"] == (-32009 if side.is_rpc else 400)
-    assert "is not spoken here" in error["message"]
+    assert "is not supported" in error["message"]
     if side.is_rpc:
         named = server.send(side.post(side.call({}, call_id="七"), **headers))
         assert (named.json["id"], named.json["error"]["code"]) == ("七", -32009)

@@ -222,7 +222,7 @@ def test_headers_that_may_come_once_are_refused_twice(
     headers += [("Content-Length", "2"), (name, first), (name, second)]
     seen = side if name != "A2A-Version" else Side(side.binding, "1.0")
     error = check_error(server.send(head("POST", side.path, headers) + b"{}"), seen, status=400)
-    assert "came twice" in error["message"]
+    assert "occurs twice" in error["message"]
 
 
 def test_a_request_without_a_host_is_refused(server: Server) -> None:

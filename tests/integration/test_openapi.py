@@ -20,7 +20,7 @@ PATHS = r"^/(?!\{tenant\})|^/\{tenant\}/tasks$"
 def test_a_running_server_keeps_what_its_description_promises(tmp_path: Path) -> None:
     tokens = tokens_file(tmp_path)
     # A server of 1.0 alone, since without the version header another would answer in 0.3.
-    with Server(tmp_path, "--tokens", str(tokens), "--generation", "1.0") as server:
+    with Server(tmp_path, "--tokens", str(tokens), "--protocol-version", "1.0") as server:
         command = [
             str(Path(sys.executable).with_name("schemathesis")),
             *("run", f"{server.url}/openapi.json"),

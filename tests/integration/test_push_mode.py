@@ -25,11 +25,11 @@ def remote(server: Server, **fields: Any) -> RemoteAgent:
     return RemoteAgent(**{**given, **fields})
 
 
-@pytest.mark.parametrize("generation", ["1.0", "0.3"])
+@pytest.mark.parametrize("protocol_version", ["1.0", "0.3"])
 async def test_an_agent_is_looked_at_when_its_server_says_that_there_is_news(
-    tmp_path: Path, generation: str
+    tmp_path: Path, protocol_version: str
 ) -> None:
-    options = ["--allow", "127.0.0.1", "--generation", generation]
+    options = ["--allow", "127.0.0.1", "--protocol-version", protocol_version]
     with Server(tmp_path, *options, ACC_PUSH_SECRET=SECRET) as server:
         async with receiving(secret=SECRET) as receiver:
             began = time.monotonic()

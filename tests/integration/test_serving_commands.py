@@ -119,7 +119,7 @@ def test_a_file_that_is_none_of_ours_is_left_alone(
         (["--keep-days", "-1"], "keep"),
         (["--max-tasks", "0"], "tasks"),
         (["--request-timeout", "nan"], "receive"),
-        (["--generation", "2.0"], "2.0"),
+        (["--protocol-version", "2.0"], "2.0"),
         (["--port", "99999"], "--port"),
         (["--tokens", "no-such.toml"], "no-such.toml"),
         (["--sign-card", "no-such.pem"], "no-such.pem"),
@@ -176,7 +176,7 @@ async def test_a_server_lives_with_the_application_that_it_is_mounted_in() -> No
                 headers={"A2A-Version": "1.0"},
             )
 
-        assert "its lifespan must run" in (await sent()).text
+        assert "run its lifespan" in (await sent()).text
         async with site.router.lifespan_context(site):
             task = (await sent()).json()["task"]
     assert task["artifacts"][0]["parts"] == [{"text": "here"}]

@@ -1,212 +1,227 @@
-"""`acc serve` and `acc mcp`: any agent, served over A2A, or offered as an MCP server."""
+"""`acc serve` and `acc mcp`: serve an agent over A2A, or offer it as an MCP server."""
 
 import logging
+import os
 import re
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from sys import stderr
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from acc.application.a2a.requests import ServerLimits
 from acc.bootstrap.a2a import (
-    PushSigning,
     ServeOptions,
     card_signer,
-    check_binding,
-    check_public_url,
     connection_limits,
-    hosts_for,
-    push_signing,
+    hmac_signer,
+    jwt_signer,
     serve_forever,
-    verifier_for,
+    token_verifier,
 )
 from acc.bootstrap.a2a_client import check_allow
 from acc.bootstrap.agents import load_tree
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.endpoint import check_remote_url
+from acc.ports.outbound.auth_ports import NotificationSignerPort
+
+PushSigning = Literal["hmac", "jwt", "bearer", "none"]
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_SIZE_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_DAY_SECONDS = 24 * 3600.0
+_DEFAULTS = ServerLimits()
+_DEFAULT_MCP_PORT = 8000
 
 
-@Parameter(name="*", group="Where", show_default=True)
+@Parameter(name="*", group="Address and storage", show_default=True)
 @dataclass(frozen=True, kw_only=True)
-class WhereOptions:
-    """Where to listen, and where things are kept."""
+class AddressOptions:
+    """The address of the server and its storage."""
 
     host: Annotated[str, Parameter(help="The address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Parameter(help="The port to listen on, 0 for a free one.")] = 8000
+    port: Annotated[int, Parameter(help="The port to listen on; 0 selects a free port.")] = 8000
     public_url: Annotated[
         str,
-        Parameter(help="The URL that the card names, if it is not the address listened on."),
+        Parameter(help="The URL in the card, if it differs from the address."),
     ] = ""
     store: Annotated[
         str,
         Parameter(
-            help='Where sessions and tasks are kept: "memory", or the path of a SQLite file, which '
+            help='The store of sessions and tasks: "memory", or the path of a SQLite file, which '
             "several servers may share."
         ),
     ] = "memory"
 
 
-@Parameter(name="*", group="Who", show_default=False)
+@Parameter(name="*", group="Access", show_default=False)
 @dataclass(frozen=True, kw_only=True)
-class WhoOptions:
-    """Who may call, and who may be called."""
+class AccessOptions:
+    """Callers of the server, and hosts that it may call."""
 
     tokens: Annotated[
         Path | None,
-        Parameter(help="A file of callers and the hashes of their tokens; see `acc token`."),
+        Parameter(help="A file of callers and token hashes; see `acc token`."),
     ] = None
     unprotected: Annotated[
         bool,
         Parameter(
-            help="Let anyone who reaches this server use the agent, also from other machines.",
+            help="Accept anonymous callers from other machines.",
             negative=(),
         ),
     ] = False
-    open_listing: Annotated[
+    anonymous_listing: Annotated[
         bool,
         Parameter(
-            help="Without --tokens, let any caller list all tasks, which else needs "
-            "authentication. The official conformance tests need that.",
+            help="Without --tokens, allow every caller to list all tasks, which otherwise requires "
+            "authentication. The official conformance tests need it.",
             negative=(),
         ),
     ] = False
     allow: Annotated[
         tuple[str, ...],
         Parameter(
-            help="A host, address or network that may be called although it is not public, for "
-            "notifications, files and remote agents: for instance localhost or 10.0.0.0/8.",
+            help="A private host, address or network that the server may call, for notifications, "
+            "files and remote agents: for example localhost or 10.0.0.0/8.",
             negative=(),
             consume_multiple=False,
         ),
     ] = ()
     sign_card: Annotated[
         Path | None,
-        Parameter(help="A private key (PEM or JWK) to sign the agent's card with."),
+        Parameter(help="A private key (PEM or JWK) that signs the card."),
     ] = None
     push_signing: Annotated[
         PushSigning | None,
         Parameter(
-            help="How notifications are signed: hmac with the secret in ACC_PUSH_SECRET, jwt with "
-            "--push-key, bearer for a JWT that is in Authorization too, or none. [default: jwt "
-            "with a key, hmac with a secret]"
+            help="The signature of notifications: hmac with the secret in ACC_PUSH_SECRET, jwt "
+            "with --push-key, bearer for a JWT that is also sent in Authorization, or none. "
+            "[default: jwt with a key, hmac with a secret]"
         ),
     ] = None
     push_key: Annotated[
         Path | None,
         Parameter(
-            help="A private key (PEM or JWK) to sign notifications with; receivers find the public "
-            "one at /.well-known/jwks.json."
+            help="A private key (PEM or JWK) that signs notifications; the public key is at "
+            "/.well-known/jwks.json."
         ),
     ] = None
-
-
-_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_DAY = 24 * 3600.0
-_USUAL = ServerLimits()
-_MCP_PORT = 8000
 
 
 @Parameter(name="*", group="Limits", show_default=True)
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions:
-    """How much one caller may send and have, and for how long."""
+    """Limits per caller and time limits."""
 
     max_body: Annotated[
-        str, Parameter(help="The largest request, in bytes; K, M and G are understood.")
+        str, Parameter(help="The size of a request in bytes, with an optional suffix K, M or G.")
     ] = "8M"
-    max_tasks: Annotated[int, Parameter(help="How many tasks of one caller may run at once.")] = (
-        _USUAL.tasks
+    max_tasks: Annotated[int, Parameter(help="Running tasks per caller.")] = _DEFAULTS.tasks
+    max_waiting: Annotated[int, Parameter(help="Tasks per caller that wait for an answer.")] = (
+        _DEFAULTS.waiting
     )
-    max_waiting: Annotated[
-        int, Parameter(help="How many tasks of one caller may wait for an answer.")
-    ] = _USUAL.waiting
-    max_streams: Annotated[
-        int, Parameter(help="How many streams of one caller may be open at once.")
-    ] = _USUAL.streams
+    max_streams: Annotated[int, Parameter(help="Open streams per caller.")] = _DEFAULTS.streams
     request_timeout: Annotated[
-        float, Parameter(help="How many seconds a client may take to send a head, and a body.")
-    ] = _USUAL.receive
+        float, Parameter(help="Seconds for the headers, and for the body, of a request.")
+    ] = _DEFAULTS.receive
     heartbeat: Annotated[
-        float, Parameter(help="After how many quiet seconds a stream says that it still lives.")
-    ] = _USUAL.heartbeat
-    grace: Annotated[
-        float, Parameter(help="How many seconds tasks get to finish when the server is stopped.")
-    ] = _USUAL.grace
+        float, Parameter(help="Seconds between keep-alive messages of an idle stream.")
+    ] = _DEFAULTS.heartbeat
+    grace: Annotated[float, Parameter(help="Seconds for running tasks when the server stops.")] = (
+        _DEFAULTS.grace
+    )
     keep_days: Annotated[
-        float, Parameter(help="How many days a task that is over and its conversation are kept.")
-    ] = _USUAL.keep / _DAY
+        float, Parameter(help="Days until a finished task and its context are deleted.")
+    ] = _DEFAULTS.keep / _DAY_SECONDS
+
+    def to_server_limits(self) -> ServerLimits:
+        """Return the limits of the server, or raise InvalidInput."""
+        return ServerLimits(
+            body=_parse_size(self.max_body),
+            tasks=self.max_tasks,
+            waiting=self.max_waiting,
+            streams=self.max_streams,
+            receive=self.request_timeout,
+            heartbeat=self.heartbeat,
+            grace=self.grace,
+            keep=self.keep_days * _DAY_SECONDS,
+        )
 
 
 def serve(
     agent: Annotated[str, Parameter(help="MODULE:AGENT or FILE.py:AGENT.")],
     /,
     *,
-    where: WhereOptions | None = None,
-    who: WhoOptions | None = None,
+    address: AddressOptions | None = None,
+    access: AccessOptions | None = None,
     limits: LimitOptions | None = None,
-    generation: Annotated[
+    protocol_version: Annotated[
         tuple[Literal["1.0", "0.3"], ...],
         Parameter(
-            help="A generation of A2A to speak; both if none is given.",
+            help="A protocol version to serve; both by default.",
             negative=(),
             consume_multiple=False,
         ),
     ] = (),
-    accept_repeats: Annotated[
+    no_deduplication: Annotated[
         bool,
         Parameter(
-            help="Take a message that comes again, with the same id and parts, as a new one. The "
-            "official conformance tests need that; clients that retry do not.",
+            help="Treat a repeated message, with the same id and parts, as a new one. The official "
+            "conformance tests need it; clients that retry do not.",
             negative=(),
         ),
     ] = False,
 ) -> int:
     """Serve an agent over A2A 1.0 and 0.3, as JSON-RPC and HTTP+JSON, on one URL.
 
-    The secret that notifications are signed with is taken from ACC_PUSH_SECRET; --push-key signs
-    them with a key pair.
+    Notifications are signed with the secret in ACC_PUSH_SECRET, or with the key of --push-key.
     """
-    where, who, limits = where or WhereOptions(), who or WhoOptions(), limits or LimitOptions()
-    is_closed = who.tokens is not None
-    bounds, sign_card = _limits(limits), card_signer(who.sign_card)
-    signing = push_signing(who.push_signing, who.push_key)
-    check_allow(who.allow)
-    if where.public_url:
-        check_public_url(where.public_url)
-    check_binding(where.host, is_closed=is_closed, unprotected=who.unprotected)
-    with redirect_stdout(stderr):  # what a module prints is not the command's output
-        found = load_tree(agent)
+    address, access = address or AddressOptions(), access or AccessOptions()
+    limits = limits or LimitOptions()
+    requires_auth = access.tokens is not None
+    server_limits = limits.to_server_limits()
+    signing = _select_signing(access)
+    sign_card = None if access.sign_card is None else card_signer(access.sign_card)
+    check_allow(access.allow)
+    if address.public_url:
+        _check_public_url(address.public_url)
+    _check_host(address.host, is_protected=requires_auth or access.unprotected)
+    with redirect_stdout(stderr):  # output of the module is not output of the command
+        root = load_tree(agent)
 
-    def options(address: str) -> ServeOptions:
-        url = (where.public_url or address).rstrip("/")
+    def make_options(listen_url: str) -> ServeOptions:
+        url = (address.public_url or listen_url).rstrip("/")
+        hosts = sorted({*_LOOPBACK, address.host, urlsplit(url).hostname or address.host})
+        signer, public_keys = _make_signer(signing, access.push_key, url)
         return ServeOptions(
             public_url=url,
-            store=where.store,
-            verifier=verifier_for(who.tokens),
-            allow=who.allow,
-            hosts=None if is_closed or who.unprotected else hosts_for(where.host, url),
-            signer=signing.signer(url),
-            public_keys=signing.public_keys,
+            store=address.store,
+            verifier=None if access.tokens is None else token_verifier(access.tokens),
+            allow=access.allow,
+            hosts=None if requires_auth or access.unprotected else hosts,
+            signer=signer,
+            public_keys=public_keys,
             sign_card=sign_card,
-            limits=bounds,
+            limits=server_limits,
             connections=connection_limits(limits.request_timeout),
-            generations=tuple(dict.fromkeys(generation)) or ("1.0", "0.3"),
-            knows_repeats=not accept_repeats,
-            open_listing=who.open_listing,
+            protocol_versions=tuple(dict.fromkeys(protocol_version)) or ("1.0", "0.3"),
+            deduplicate=not no_deduplication,
+            anonymous_listing=access.anonymous_listing,
         )
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     started = serve_forever(
-        found,
-        options,
-        host=where.host,
-        port=where.port,
-        on_ready=lambda chosen: _greet(found.name, chosen),
+        root,
+        make_options,
+        host=address.host,
+        port=address.port,
+        on_ready=lambda options: _print_summary(root.name, options),
     )
     return 0 if started else 1
 
@@ -218,85 +233,124 @@ def mcp(
     http: Annotated[
         bool,
         Parameter(
-            help="Listen on this machine for streamable HTTP, and not on standard input.",
+            help="Listen on loopback for streamable HTTP instead of standard input.",
             negative=(),
         ),
     ] = False,
     port: Annotated[
         int | None,
-        Parameter(help="The port to listen on with --http, 0 for a free one. [default: 8000]"),
+        Parameter(help="The port with --http; 0 selects a free port. [default: 8000]"),
     ] = None,
     store: Annotated[
         str,
         Parameter(
-            help='Where conversations are kept: "memory", or the path of a SQLite file.',
+            help='The store of sessions: "memory", or the path of a SQLite file.',
             show_default=True,
         ),
     ] = "memory",
     sub_agents: Annotated[
-        bool, Parameter(help="Offer each sub-agent by itself too.", negative=())
+        bool, Parameter(help="Also offer each sub-agent as a tool.", negative=())
     ] = False,
     allow: Annotated[
         tuple[str, ...],
         Parameter(
-            help="A host, address or network that the agent may call although it is not public.",
+            help="A private host, address or network that the agent may call.",
             negative=(),
             consume_multiple=False,
         ),
     ] = (),
 ) -> int:
-    """Offer an agent to other agents as an MCP server, in which it is a tool.
+    """Offer an agent as a tool of an MCP server.
 
-    A call takes a message, and the id of the conversation that it goes on with. What waits for a
-    person is asked through the client where it can do that.
+    A call contains a message and optionally the id of the session to continue. Requests for
+    approval are sent through the client if it supports elicitation.
     """
     check_allow(allow)
     if port is not None and not http:
-        raise InvalidInput("--port needs --http: on standard input there is no port")
-    with redirect_stdout(stderr):  # standard output belongs to the protocol
-        found = load_tree(agent)
+        raise InvalidInput("--port requires --http")
+    with redirect_stdout(stderr):  # standard output is used by the protocol
+        root = load_tree(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
     if not http:
-        serve_mcp_over_stdio(found, options)
+        serve_mcp_over_stdio(root, options)
         return 0
 
-    def greet(url: str) -> None:
-        console().print(f"offering [bold]{found.name}[/bold] over MCP at {url}", highlight=False)
+    def print_url(url: str) -> None:
+        console().print(f"offering [bold]{root.name}[/bold] over MCP at {url}", highlight=False)
 
-    chosen = _MCP_PORT if port is None else port
-    return 0 if serve_mcp_over_http(found, options, port=chosen, on_ready=greet) else 1
+    selected = _DEFAULT_MCP_PORT if port is None else port
+    return 0 if serve_mcp_over_http(root, options, port=selected, on_ready=print_url) else 1
 
 
-def _limits(given: LimitOptions) -> ServerLimits:
-    return ServerLimits(
-        body=_size(given.max_body),
-        tasks=given.max_tasks,
-        waiting=given.max_waiting,
-        streams=given.max_streams,
-        receive=given.request_timeout,
-        heartbeat=given.heartbeat,
-        grace=given.grace,
-        keep=given.keep_days * _DAY,
+def _parse_size(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,12}) ?([kmg]?)(?:i?b)?", text.strip().lower())
+    if match is None or not int(match[1]):
+        raise InvalidInput(f"--max-body must be a size such as 500K or 8M, got {text!r}")
+    return int(match[1]) * _SIZE_UNITS[match[2]]
+
+
+def _check_host(host: str, *, is_protected: bool) -> None:
+    """Raise InvalidInput if an unprotected server would be reachable from other machines."""
+    if is_protected or host in _LOOPBACK or host.startswith("127."):
+        return
+    raise InvalidInput(
+        f"without --tokens anyone who reaches {host} can use this agent; add --tokens FILE "
+        "(see `acc token`), or --unprotected to allow it"
     )
 
 
-def _size(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,12}) ?([kmg]?)(?:i?b)?", text.strip().lower())
-    if found is None or not int(found[1]):
-        raise InvalidInput(f"--max-body {text!r} is no size; write it like 500K or 8M")
-    return int(found[1]) * _SIZES[found[2]]
+def _check_public_url(url: str) -> None:
+    try:
+        check_remote_url(url)
+    except InvalidInput as error:
+        raise InvalidInput(f"--public-url: {error}") from None
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise InvalidInput(f"--public-url: {url!r} must not have a query or a fragment")
 
 
-def _greet(name: str, options: ServeOptions) -> None:
+def _select_signing(access: AccessOptions) -> PushSigning:
+    """Return the signature of notifications, or raise InvalidInput for conflicting options."""
+    secret, key = os.environ.get("ACC_PUSH_SECRET", ""), access.push_key
+    signing = access.push_signing
+    if signing is None:
+        signing = "jwt" if key is not None else "hmac" if secret else "none"
+    if signing in ("hmac", "none"):
+        if key is not None:
+            raise InvalidInput(f"--push-key requires --push-signing jwt or bearer, not {signing}")
+        if signing == "hmac" and not secret:
+            raise InvalidInput("--push-signing hmac: set ACC_PUSH_SECRET to the shared secret")
+    elif key is None:
+        raise InvalidInput(f"--push-signing {signing} requires the private key: --push-key FILE")
+    return signing
+
+
+def _make_signer(
+    signing: PushSigning, key: Path | None, url: str
+) -> tuple[NotificationSignerPort | None, Mapping[str, Any] | None]:
+    if signing == "none":
+        return None, None
+    if key is None:
+        return hmac_signer(os.environ["ACC_PUSH_SECRET"]), None
+    try:
+        return jwt_signer(key, issuer=url, bearer=signing == "bearer")
+    except InvalidInput as error:
+        raise InvalidInput(f"--push-key {key}: {error}") from None
+
+
+def _print_summary(name: str, options: ServeOptions) -> None:
     url = options.public_url
+    callers = "anonymous, this machine only"
+    if options.verifier is not None:
+        callers = "with a token"
+    elif options.hosts is None:
+        callers = "ANONYMOUS, also from other machines"
+    token = "" if options.verifier is None else " --token-env NAME"
     table = Table.grid(padding=(0, 2))
-    callers = "anyone on this machine" if options.hosts is not None else "ANYONE, also from outside"
-    callers = callers if options.verifier is None else "with a token"
     table.add_row("serving", f"[bold]{name}[/bold] at {url}")
     table.add_row("card", f"{url}/.well-known/agent-card.json")
     table.add_row("callers", callers)
-    table.add_row("kept in", str(options.store))
-    token = "" if options.verifier is None else " --token-env NAME"
+    table.add_row("store", str(options.store))
     table.add_row("try", f'acc call {url} "hello"{token}')
     console().print(table)

@@ -25,7 +25,7 @@ def _other(handler: Handler) -> Handler:
 )
 async def test_an_answer_to_another_call_is_refused(answer: Handler) -> None:
     async with foreign(_other(answer)) as server:
-        with pytest.raises(RemoteFailed, match="answered another call"):
+        with pytest.raises(RemoteFailed, match="id of another request"):
             await server.client(retries=0).send(message())
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from acc.adapters.a2a.client.card_validation import Weight, check_card
 from acc.adapters.a2a.wire.card_codec import write_public_card
-from acc.application.a2a.card_builder import card_of
+from acc.application.a2a.card_builder import build_card
 from acc.application.agents.llm import LlmAgent
 
 URL = "https://agents.example.com"
@@ -15,7 +15,7 @@ URL = "https://agents.example.com"
 
 def good(**fields: Any) -> dict[str, Any]:
     agent = LlmAgent(name="desk", description="Helps.")
-    card = card_of(agent, url=URL, version="1", is_closed=True, can_push=True)
+    card = build_card(agent, url=URL, version="1", requires_auth=True, can_push=True)
     return {**json.loads(write_public_card(card)), **fields}
 
 

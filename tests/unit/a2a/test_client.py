@@ -456,9 +456,9 @@ async def test_nobody_there_is_told() -> None:
 
 
 BROKEN: list[tuple[Any, str]] = [
-    (raw(b"<html>", "Content-Type: text/html"), "no JSON-RPC answer"),
-    (result({}), "must hold a task, message"),
-    (result({"task": {"id": "t"}}), "cannot be read"),
+    (raw(b"<html>", "Content-Type: text/html"), "is not JSON-RPC"),
+    (result({}), "must contain a task, message"),
+    (result({"task": {"id": "t"}}), "invalid response"),
     (fault(-32603, "it broke"), "it broke"),
     (fault(-32601, "unknown"), "knows no such method"),
     (raw(b"", "Location: https://evil.example/", status="302 Found"), "redirects calls elsewhere"),
@@ -466,9 +466,9 @@ BROKEN: list[tuple[Any, str]] = [
     (raw(b"not gzip", "Content-Encoding: gzip"), "a compressed answer that is broken"),
     (stream(moved("WORKING"), {"task": {**task(), "id": "other"}}), "another task"),
     (stream({"statusUpdate": {"status": {"state": "TASK_STATE_WORKING"}}}), "taskId|without an id"),
-    (stream({"nonsense": True}), "must hold a task"),
-    (raw(b"data: {]\n\n", "Content-Type: text/event-stream"), "no JSON-RPC answer"),
-    (raw(b"[" * 100_000, "Content-Type: application/json"), "no JSON-RPC answer"),
+    (stream({"nonsense": True}), "must contain a task"),
+    (raw(b"data: {]\n\n", "Content-Type: text/event-stream"), "is not JSON-RPC"),
+    (raw(b"[" * 100_000, "Content-Type: application/json"), "is not JSON-RPC"),
 ]
 
 

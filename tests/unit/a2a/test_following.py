@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acc.adapters.a2a.client.follower import TaskAssembler, differences
-from acc.adapters.a2a.wire.protocol import Streamed
+from acc.adapters.a2a.wire.protocol import StreamResponse
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
@@ -49,8 +49,10 @@ UPDATES = st.one_of(
 )
 
 
-def told(item: Task | Message | StatusUpdate | ArtifactUpdate, task_id: str = "t") -> Streamed:
-    return Streamed(task_id, "c", item)
+def told(
+    item: Task | Message | StatusUpdate | ArtifactUpdate, task_id: str = "t"
+) -> StreamResponse:
+    return StreamResponse(task_id, "c", item)
 
 
 @given(st.lists(st.tuples(UPDATES, st.booleans()), max_size=12))

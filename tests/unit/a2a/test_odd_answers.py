@@ -69,8 +69,8 @@ async def test_a_card_whose_address_is_no_url_is_told_as_that(url: str) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "told"),
     [
-        ("401 Unauthorized", Unauthenticated, "wants a token that is good .HTTP status 401"),
-        ("403 Forbidden", PermissionDenied, "does not let this caller do that .HTTP status 403"),
+        ("401 Unauthorized", Unauthenticated, "requires a valid token .HTTP status 401"),
+        ("403 Forbidden", PermissionDenied, "denied permission to this caller .HTTP status 403"),
     ],
 )
 async def test_a_refusal_without_words_is_told_in_some(

@@ -1,4 +1,4 @@
-"""The official library's types read what we write, and we read what they write."""
+"""Documents agree with the types of the official SDK."""
 
 import json
 from typing import Any
@@ -10,7 +10,10 @@ from a2a.compat.v0_3 import a2a_v0_3_pb2 as old_pb2
 from a2a.compat.v0_3 import conversions, proto_utils
 from a2a.compat.v0_3 import types as old
 from a2a.types import a2a_pb2
-from a2a_values import (
+from google.protobuf.json_format import MessageToDict, Parse, ParseDict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_strategies import (
     WIRES,
     artifact_updates,
     cards,
@@ -21,9 +24,6 @@ from a2a_values import (
     status_updates,
     tasks,
 )
-from google.protobuf.json_format import MessageToDict, Parse, ParseDict
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from acc.adapters.a2a.wire.card_codec import card_content, write_public_card
 from acc.adapters.a2a.wire.protocol import Operation
@@ -63,13 +63,13 @@ def through(kind: Any, written: bytes) -> bytes:
 
 def through_old(kind: Any, written: bytes) -> bytes:
     model = kind.model_validate_json(written)
-    told: str = model.model_dump_json(by_alias=True, exclude_none=True)
-    return told.encode()
+    received: str = model.model_dump_json(by_alias=True, exclude_none=True)
+    return received.encode()
 
 
 @EXAMPLES
 @given(task=tasks, message=messages)
-def test_tasks_and_messages_of_1_0_pass_through_the_official_types(
+def test_v1_tasks_and_messages_round_trip_through_official_types(
     task: Task, message: Message
 ) -> None:
     assert ONE.read_task(through(a2a_pb2.Task, ONE.write_task(task))) == task
@@ -80,7 +80,7 @@ def test_tasks_and_messages_of_1_0_pass_through_the_official_types(
 
 @EXAMPLES
 @given(moved=status_updates, made=artifact_updates, task=tasks, message=messages)
-def test_streams_of_1_0_pass_through_the_official_types(
+def test_v1_streams_round_trip_through_official_types(
     moved: StatusUpdate, made: ArtifactUpdate, task: Task, message: Message
 ) -> None:
     for item in (moved, made, task, message):
@@ -90,19 +90,19 @@ def test_streams_of_1_0_pass_through_the_official_types(
 
 @EXAMPLES
 @given(page=pages, configs=st.lists(pushes("1.0"), max_size=2))
-def test_pages_of_1_0_pass_through_the_official_types(
+def test_v1_pages_round_trip_through_official_types(
     page: TaskPage, configs: list[PushConfig]
 ) -> None:
     written = ONE.write_page(page, 50, include_artifacts=True)
     assert ONE.read_page(through(a2a_pb2.ListTasksResponse, written)) == page
     kind = a2a_pb2.ListTaskPushNotificationConfigsResponse
-    told = ONE.read_push_list(through(kind, ONE.write_push_list(configs)))
-    assert told.configs == tuple(configs)
+    received = ONE.read_push_list(through(kind, ONE.write_push_list(configs)))
+    assert received.configs == tuple(configs)
 
 
 @EXAMPLES
 @given(asked=requests("1.0"))
-def test_requests_of_1_0_pass_through_the_official_types(asked: tuple[Operation, Any]) -> None:
+def test_v1_requests_round_trip_through_official_types(asked: tuple[Operation, Any]) -> None:
     operation, request = asked
     written = through(REQUESTS[operation], ONE.write_request(operation, request))
     assert ONE.read_request(operation, written) == request
@@ -110,14 +110,17 @@ def test_requests_of_1_0_pass_through_the_official_types(asked: tuple[Operation,
 
 @EXAMPLES
 @given(card=cards)
-def test_one_card_is_read_by_the_official_types_of_both_generations(card: AgentCard) -> None:
+def test_card_is_read_by_official_types_of_both_versions(card: AgentCard) -> None:
     document = write_public_card(card)
     parsed = parse_agent_card(json.loads(document))
     assert ONE.read_card(json.dumps(MessageToDict(parsed)).encode()) == card
     if any(interface.version == "0.3" for interface in card.interfaces):
         legacy = old.AgentCard.model_validate_json(document)
-        spoken = [held for held in card.interfaces if held.version == "0.3"]
-        assert (legacy.url, legacy.preferred_transport) == (spoken[0].url, spoken[0].binding)
+        interfaces = [item for item in card.interfaces if item.version == "0.3"]
+        assert (legacy.url, legacy.preferred_transport) == (
+            interfaces[0].url,
+            interfaces[0].binding,
+        )
         assert set(legacy.security_schemes or {}) == set(card.security_schemes)
         ParseDict(
             json.loads(REST.write_card(card)), old_pb2.AgentCard(), ignore_unknown_fields=True
@@ -126,7 +129,7 @@ def test_one_card_is_read_by_the_official_types_of_both_generations(card: AgentC
 
 @EXAMPLES
 @given(card=cards)
-def test_what_is_signed_of_a_card_is_all_that_the_official_type_holds(card: AgentCard) -> None:
+def test_signed_content_equals_official_card(card: AgentCard) -> None:
     content = card_content(card)
     parsed = ParseDict(content, a2a_pb2.AgentCard())
     assert MessageToDict(parsed) == _without_empty_lists(content)
@@ -134,12 +137,12 @@ def test_what_is_signed_of_a_card_is_all_that_the_official_type_holds(card: Agen
 
 def _without_empty_lists(content: dict[str, Any]) -> dict[str, Any]:
     """Return what the official library writes of a card: it leaves out what is empty."""
-    bare = {name: held for name, held in content.items() if held not in ("", [])}
+    bare = {name: item for name, item in content.items() if item not in ("", [])}
     bare["skills"] = [
-        {name: held for name, held in skill.items() if held not in ("", [])}
+        {name: item for name, item in skill.items() if item not in ("", [])}
         for skill in content["skills"]
     ]
-    return {name: held for name, held in bare.items() if held != []}
+    return {name: item for name, item in bare.items() if item != []}
 
 
 def _as_0_3_holds(part: Part) -> Part:
@@ -154,11 +157,11 @@ def _plain_parts(message: Message) -> Message:
 
 
 def _plain_task(task: Task) -> Task:
-    said = task.status.message
-    status = replace(task.status, message=None if said is None else _plain_parts(said))
+    message = task.status.message
+    status = replace(task.status, message=None if message is None else _plain_parts(message))
     made = tuple(
-        replace(held, parts=tuple(_as_0_3_holds(part) for part in held.parts))
-        for held in task.artifacts
+        replace(item, parts=tuple(_as_0_3_holds(part) for part in item.parts))
+        for item in task.artifacts
     )
     history = tuple(_plain_parts(message) for message in task.history)
     return replace(task, status=status, artifacts=made, history=history)
@@ -166,7 +169,7 @@ def _plain_task(task: Task) -> Task:
 
 @EXAMPLES
 @given(task=tasks, message=messages)
-def test_tasks_and_messages_of_0_3_pass_through_the_official_types(
+def test_v03_tasks_and_messages_round_trip_through_official_types(
     task: Task, message: Message
 ) -> None:
     task, message = _plain_task(task), _plain_parts(message)
@@ -176,9 +179,7 @@ def test_tasks_and_messages_of_0_3_pass_through_the_official_types(
 
 @EXAMPLES
 @given(moved=status_updates, made=artifact_updates)
-def test_updates_of_0_3_are_read_by_the_official_types(
-    moved: StatusUpdate, made: ArtifactUpdate
-) -> None:
+def test_v03_updates_are_read_by_official_types(moved: StatusUpdate, made: ArtifactUpdate) -> None:
     written = OLD.write_stream_item("t", "c", moved)
     event = old.TaskStatusUpdateEvent.model_validate_json(written)
     assert (event.task_id, event.context_id) == ("t", "c")
@@ -191,7 +192,7 @@ def test_updates_of_0_3_are_read_by_the_official_types(
 
 @EXAMPLES
 @given(asked=requests("0.3"))
-def test_messages_sent_in_0_3_pass_through_the_official_types(
+def test_v03_messages_round_trip_through_official_types(
     asked: tuple[Operation, Any],
 ) -> None:
     operation, request = asked
@@ -214,14 +215,12 @@ def test_messages_sent_in_0_3_pass_through_the_official_types(
 
 @EXAMPLES
 @given(task=tasks, message=messages)
-def test_the_official_0_3_client_over_http_reads_what_we_write(
-    task: Task, message: Message
-) -> None:
+def test_official_v03_rest_client_reads_our_documents(task: Task, message: Message) -> None:
     for result in (task, message):
-        held = old_pb2.SendMessageResponse()
-        ParseDict(json.loads(REST.write_send_result(result)), held, ignore_unknown_fields=True)
-        told = proto_utils.FromProto.task_or_message(held)
-        written = told.model_dump_json(by_alias=True, exclude_none=True).encode()
+        item = old_pb2.SendMessageResponse()
+        ParseDict(json.loads(REST.write_send_result(result)), item, ignore_unknown_fields=True)
+        received = proto_utils.FromProto.task_or_message(item)
+        written = received.model_dump_json(by_alias=True, exclude_none=True).encode()
         back = OLD.read_send_result(written)
         assert type(back) is type(result)
     read = back if isinstance(back, Message) else None
@@ -243,7 +242,7 @@ def _sent_by_the_official_client(request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_we_read_what_the_official_0_3_client_posts(wait: bool) -> None:
+def test_requests_of_official_v03_rest_client_are_read(wait: bool) -> None:
     document = {
         "message": {
             "messageId": "m",
@@ -272,4 +271,4 @@ def test_we_read_what_the_official_0_3_client_posts(wait: bool) -> None:
 
 def _without_generation(request: Any) -> Any:
     message = replace(request.message, parts=tuple(map(_as_0_3_holds, request.message.parts)))
-    return replace(request, message=message, push=replace(request.push, generation=""))
+    return replace(request, message=message, push=replace(request.push, protocol_version=""))

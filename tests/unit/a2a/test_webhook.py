@@ -1,4 +1,4 @@
-"""What is posted to those who want to be told of a task."""
+"""Notifications contain whole artifacts, in both protocol versions."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,12 +9,11 @@ import httpx
 import msgspec
 import pytest
 
-from acc.adapters.a2a.server.dispatch import WIRES
+from acc.adapters.a2a.server.dispatch import RPC_WIRES
 from acc.adapters.a2a.server.webhook import Webhook
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
 from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
 from acc.application.a2a.push import PushDelivery
-from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.content import Part, text_part
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
@@ -25,12 +24,11 @@ from acc.domain.value_objects.task import (
     StatusUpdate,
     Task,
     TaskArtifact,
-    TaskEvent,
     TaskState,
     TaskStatus,
     Update,
 )
-from acc.ports.outbound.storage_ports import Delivery, TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort
 from acc.testing import FrozenClock
 
 ANN = Owner("acme", "ann")
@@ -43,8 +41,8 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Reopen:
     clock = FrozenClock()
     if request.param == "sqlite":
         return lambda: SqliteTaskStore(tmp_path / "acc.db", clock=clock, app_name="desk")
-    kept = InMemoryTaskStore(clock=clock, app_name="desk")
-    return lambda: kept
+    stored = InMemoryTaskStore(clock=clock, app_name="desk")
+    return lambda: stored
 
 
 def moved(state: TaskState) -> StatusUpdate:
@@ -56,12 +54,16 @@ def piece(*parts: Part, append: bool = True, last: bool = False) -> ArtifactUpda
     return ArtifactUpdate(artifact=artifact, append=append, last_chunk=last)
 
 
-async def told(reopen: Reopen, generation: str, *updates: Update) -> list[dict[str, Any]]:
+async def notifications_of(
+    reopen: Reopen, protocol_version: str, *updates: Update
+) -> list[dict[str, Any]]:
     """Store updates, end that server, and return what another one posts until the task is over."""
     store = reopen()
     task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.SUBMITTED, at=1.0))
     message = Message(message_id="m", role=Role.USER, parts=text_part("hello"))
-    push = PushConfig(id="p", task_id="t", url="https://me.example/hook", generation=generation)
+    push = PushConfig(
+        id="p", task_id="t", url="https://me.example/hook", protocol_version=protocol_version
+    )
     await store.create(task, owner=ANN, message=message, push=push)
     for update in (*updates, moved(TaskState.COMPLETED)):
         await store.append("t", [update])
@@ -78,7 +80,9 @@ async def told(reopen: Reopen, generation: str, *updates: Update) -> list[dict[s
         return httpx.Response(204)
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(take)) as client:
-        delivery = PushDelivery(tasks=store, deliver=Webhook(client, wires=WIRES), look_every=0.01)
+        delivery = PushDelivery(
+            tasks=store, sender=Webhook(client, wires=RPC_WIRES), poll_interval=0.01
+        )
         async with asyncio.timeout(20), asyncio.TaskGroup() as group:
             work = group.create_task(delivery.run())
             await over.wait()
@@ -87,9 +91,9 @@ async def told(reopen: Reopen, generation: str, *updates: Update) -> list[dict[s
     return bodies
 
 
-async def test_a_finished_artifact_is_told_as_a_whole(reopen: Reopen) -> None:
+async def test_last_chunk_sends_whole_artifact(reopen: Reopen) -> None:
     data = Part(data={"n": 1}, media_type="application/json")
-    bodies = await told(
+    bodies = await notifications_of(
         reopen,
         "1.0",
         moved(TaskState.WORKING),
@@ -113,9 +117,9 @@ async def test_a_finished_artifact_is_told_as_a_whole(reopen: Reopen) -> None:
     assert (update.get("append", False), update["lastChunk"]) == (False, True)
 
 
-async def test_an_artifact_of_many_pieces_is_told_once(reopen: Reopen) -> None:
+async def test_chunked_artifact_is_sent_once(reopen: Reopen) -> None:
     pieces = [piece(Part(text=f"{number} ")) for number in range(300)]
-    bodies = await told(
+    bodies = await notifications_of(
         reopen, "1.0", piece(Part(text="-1 "), append=False), *pieces, piece(last=True)
     )
     (part,) = bodies[0]["artifactUpdate"]["artifact"]["parts"]
@@ -123,29 +127,17 @@ async def test_an_artifact_of_many_pieces_is_told_once(reopen: Reopen) -> None:
     assert len(bodies) == 2
 
 
-async def test_an_artifact_that_came_at_once_is_told_as_it_came(reopen: Reopen) -> None:
+async def test_unchunked_artifact_is_sent_unchanged(reopen: Reopen) -> None:
     draft = piece(Part(text="draft"), append=False, last=True)
     final = piece(Part(text="final"), append=False, last=True)
-    bodies = await told(reopen, "1.0", draft, final)
+    bodies = await notifications_of(reopen, "1.0", draft, final)
     texts = [body["artifactUpdate"]["artifact"]["parts"][0]["text"] for body in bodies[:2]]
     assert texts == ["draft", "final"]
 
 
-async def test_in_the_older_generation_the_task_is_told(reopen: Reopen) -> None:
-    bodies = await told(
+async def test_v03_notification_contains_the_task(reopen: Reopen) -> None:
+    bodies = await notifications_of(
         reopen, "0.3", piece(Part(text="a"), append=False), piece(Part(text="b"), last=True)
     )
     assert [body["kind"] for body in bodies] == ["task", "task"]
     assert bodies[0]["artifacts"][0]["parts"][0]["text"] == "ab"
-
-
-async def test_what_was_kept_and_cannot_be_sent_is_told_without_what_it_holds() -> None:
-    task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING, at=1.0))
-    for fields in ({"token": "秘密"}, {"scheme": "Bearer", "credentials": "秘密"}):
-        config = PushConfig(id="p", task_id="t", url="https://me.example/hook", **fields)
-        event = TaskEvent(1, moved(TaskState.WORKING))
-        taken = httpx.MockTransport(lambda _: httpx.Response(204))
-        async with httpx.AsyncClient(transport=taken) as client:
-            with pytest.raises(RemoteFailed, match="cannot stand in a header") as told:
-                await Webhook(client, wires=WIRES)(Delivery(1, config, ANN, event, 0), task)
-        assert "秘" not in str(told.value)

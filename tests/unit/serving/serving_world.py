@@ -151,7 +151,7 @@ class World:
         *,
         store: TaskStorePort | None = None,
         check_url: Callable[[str], Awaitable[None]] | None = None,
-        open_listing: bool = False,
+        anonymous_listing: bool = False,
         **limits: Any,
     ) -> ServeA2AUseCase:
         services = make_services(store=(self.sessions, self.artifacts), clock=self.clock)
@@ -162,7 +162,7 @@ class World:
             tasks=store or self.tasks,
             limits=made,
             check_url=check_url,
-            open_listing=open_listing,
+            anonymous_listing=anonymous_listing,
         )
 
     @asynccontextmanager
@@ -180,15 +180,14 @@ class World:
 
 
 def check_nobody_follows(serve: ServeA2AUseCase) -> None:
-    assert not serve._hub.followed
-    assert not serve._following._claimed
-    assert not serve._following._open
+    assert not serve._broker.subscribed
+    assert not serve._subscriptions.count
 
 
 def check_nothing_left(
     serve: ServeA2AUseCase, before: Set["asyncio.Task[Any]"] = frozenset()
 ) -> None:
-    assert not serve._execution.running
+    assert not serve._executor.running
     assert asyncio.all_tasks() <= {*before, asyncio.current_task()}
 
 
@@ -240,7 +239,7 @@ async def subscribe(serve: ServeA2AUseCase, task: Task, after: int | None = None
 
 
 async def listed(serve: ServeA2AUseCase, who: Principal = ANN) -> list[Task]:
-    return list((await serve.listed(who, ListRequest(query=TaskQuery()))).tasks)
+    return list((await serve.list_tasks(who, ListRequest(query=TaskQuery()))).tasks)
 
 
 async def until(check: Callable[[], bool | Awaitable[bool]]) -> None:

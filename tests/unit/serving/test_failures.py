@@ -144,15 +144,15 @@ async def test_orphans_that_others_ended_are_let_be(world: World, doer: Doer, fr
         task = await start(serve, "wait")
         await until(lambda: doer.log == ["wait"])
         world.clock.time += 31
-        assert await serve._execution.fail_orphans() == 0  # it is ours
+        assert await serve._executor.fail_orphans() == 0  # it is ours
         await cancel(serve, task)
 
         async def orphans() -> tuple[str, ...]:
             return (task.id, "gone")
 
         fragile.orphans = orphans
-        await until(lambda: not serve._execution.running)
-        assert await serve._execution.fail_orphans() == 2
+        await until(lambda: not serve._executor.running)
+        assert await serve._executor.fail_orphans() == 2
         assert (await get(serve, task)).state is S.CANCELED
 
 
@@ -165,7 +165,7 @@ async def test_a_task_that_was_dropped_under_its_run_is_let_go(
         fragile.fault = TaskNotFound("gone")
         fragile.fails["append"] = 1
         doer.gate.set()
-        await until(lambda: not serve._execution.running)
+        await until(lambda: not serve._executor.running)
         stream.close()
 
 
@@ -195,13 +195,13 @@ async def test_work_that_others_took_over_is_stopped_once(shared: World, doer: D
         await until(lambda: doer.log == ["stubborn"])
         failed = StatusUpdate(status=TaskStatus(state=S.FAILED, at=2.0))
         await shared.tasks.append(task.id, [failed])
-        work = serve._execution.work_on(task.id)
+        work = serve._executor.work_on(task.id)
         assert work is not None
         await until(lambda: work.yielded)
         work.give_way()  # as often as others are seen to have moved it on
         await until(lambda: doer.log[-1] == "done")
         assert doer.log.count("swallowed") == 1
-        await until(lambda: not serve._execution.running)
+        await until(lambda: not serve._executor.running)
         assert (await get(serve, task)).state is S.FAILED
 
 
@@ -214,7 +214,7 @@ async def test_what_others_add_to_a_task_at_work_is_no_reason_to_stop(
         working = StatusUpdate(status=TaskStatus(state=S.WORKING, at=2.0))
         await shared.tasks.append(task.id, [working])
         await asyncio.sleep(0.45)
-        assert list(serve._execution.running) == [task.id]
+        assert list(serve._executor.running) == [task.id]
         doer.gate.set()
         await settled(serve, task, S.COMPLETED)
 
@@ -223,30 +223,30 @@ async def test_a_sender_that_left_is_worked_for_where_the_store_allows(
     world: World, doer: Doer, fragile: Any
 ) -> None:
     async with world.open(doer, store=fragile) as serve:
-        start_work = serve._execution.start
+        start_work = serve._executor.start
         begun: list[Task] = []
 
         def begin(task: Task) -> None:
             begun.append(task)
 
-        serve._execution.adopt("nothing", begin)
+        serve._executor.adopt("nothing", begin)
         fragile.fails["read"] = 1
-        serve._execution.adopt("unreadable", begin)
+        serve._executor.adopt("unreadable", begin)
         done = await send(serve, "hello")
-        serve._execution.adopt(done.id, begin)
+        serve._executor.adopt(done.id, begin)
         await asyncio.sleep(0.02)
         assert begun == []
         waiting = Task(id="t1", context_id="c1", status=_AT)
         message = said("hello").message
         await world.tasks.create(waiting, owner=ANN.owner, message=message)
-        serve._execution.adopt("t1", begin)
+        serve._executor.adopt("t1", begin)
         await settled(serve, waiting, S.FAILED)
         assert [task.id for task in begun] == ["t1"]
         assert start_work is not None
-        group, serve._execution._group = serve._execution._group, None
-        serve._execution.adopt("t1", begin)
+        group, serve._executor._group = serve._executor._group, None
+        serve._executor.adopt("t1", begin)
         assert (await cancel(serve, await _filed(world))).state is S.CANCELED
-        serve._execution._group = group
+        serve._executor._group = group
 
 
 async def _filed(world: World) -> Task:
@@ -287,7 +287,7 @@ async def test_an_agent_whose_task_was_canceled_behind_its_back_is_stopped_when_
         gone = StatusUpdate(status=TaskStatus(state=S.CANCELED, at=1.0))
         await world.tasks.append(task.id, [gone])
         doer.gate.set()
-        await until(lambda: not serve._execution.running)
+        await until(lambda: not serve._executor.running)
         assert (await get(serve, task)).state is S.CANCELED
     assert "spoke" in doer.log
     assert "went on" not in doer.log

@@ -77,7 +77,7 @@ async def test_a_task_can_be_canceled_before_its_first_step(world: World, doer: 
         assert (await get(serve, task)).state is S.CANCELED
         await asyncio.sleep(0.01)
         assert doer.log == []
-        assert not serve._execution.running
+        assert not serve._executor.running
 
 
 async def test_a_task_can_be_canceled_while_it_works(worlds: World, doer: Doer) -> None:
@@ -93,7 +93,7 @@ async def test_a_task_can_be_canceled_while_it_works(worlds: World, doer: Doer) 
         assert (await blocking) == canceled
         assert told(await reader)[-1] == "canceled"
         assert "woke" not in doer.log
-        await until(lambda: not serve._execution.running)
+        await until(lambda: not serve._executor.running)
 
 
 async def test_a_task_can_be_canceled_while_it_waits(worlds: World, doer: Doer) -> None:
@@ -118,7 +118,7 @@ async def test_a_task_is_canceled_only_once(worlds: World, doer: Doer) -> None:
             for _ in range(5):
                 group.create_task(try_to())
         assert sorted(outcomes) == ["canceled", *["refused"] * 4]
-        with pytest.raises(TaskNotCancelable, match="canceled already"):
+        with pytest.raises(TaskNotCancelable, match="already canceled"):
             await cancel(serve, task)
 
 
@@ -128,7 +128,7 @@ async def test_a_canceled_task_stays_so_though_its_agent_goes_on(worlds: World, 
         await until(lambda: doer.log == ["stubborn"])
         canceled = await cancel(serve, task)
         await until(lambda: doer.log[-1] == "done")
-        await until(lambda: not serve._execution.running)
+        await until(lambda: not serve._executor.running)
         assert await get(serve, task) == canceled
         assert canceled.state is S.CANCELED
         assert canceled.artifacts == ()
@@ -146,7 +146,7 @@ async def test_cancel_and_completion_race_and_one_wins(worlds: World, doer: Doer
                 assert found.state is S.CANCELED
             except TaskNotCancelable:
                 found = await settled(serve, task, S.COMPLETED)
-            await until(lambda: not serve._execution.running)
+            await until(lambda: not serve._executor.running)
             assert await get(serve, task) == found
             ends.add(found.state)
         assert S.CANCELED in ends
@@ -232,23 +232,23 @@ async def test_a_message_that_comes_while_the_server_stops_is_failed(
 
         async def late(*arguments: object, **fields: object) -> object:
             filed = await create(*arguments, **fields)  # type: ignore[arg-type]
-            serve._execution._group = None
+            serve._executor._group = None
             return filed
 
         async def late_too(*arguments: object, **fields: object) -> object:
             filed = await proceed(*arguments, **fields)  # type: ignore[arg-type]
-            serve._execution._group = None
+            serve._executor._group = None
             return filed
 
-        group = serve._execution._group
+        group = serve._executor._group
         worlds.tasks.create = late  # type: ignore[method-assign,assignment]
         assert (await send(serve, "hello")).state is S.FAILED
-        serve._execution._group = group
+        serve._executor._group = group
         worlds.tasks.proceed = late_too  # type: ignore[method-assign,assignment]
         assert (await send(serve, "tea", task=waiting)).state is S.FAILED
         worlds.tasks.create = create  # type: ignore[method-assign]
         worlds.tasks.proceed = proceed  # type: ignore[method-assign]
-        serve._execution._group = group
+        serve._executor._group = group
         # The run that it would have answered is given up, so that the context is of use again.
         again = await send(serve, "hello", context=waiting.context_id)
         assert again.state is S.COMPLETED
@@ -313,7 +313,7 @@ async def test_what_another_process_cancels_stops_here(shared: World, doer: Doer
         task = await get(there, stream.task_id)
         await asyncio.sleep(0.05)
         canceled = await there.cancel(ANN, TaskRequest(id=task.id))
-        await until(lambda: not here._execution.running)
+        await until(lambda: not here._executor.running)
         assert told(await reader)[-1] == "canceled"
         assert (await blocked).state is S.CANCELED
         assert await get(here, task) == canceled

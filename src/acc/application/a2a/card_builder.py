@@ -1,12 +1,13 @@
-"""The card of an agent, made from the agent itself."""
+"""Build the agent card of an agent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from acc.application.a2a.intake import JSON, input_modes, output_modes
+from acc.application.a2a.intake import JSON, output_modes
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import LlmAgent
+from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import (
     HTTP_JSON,
     JSONRPC,
@@ -16,93 +17,104 @@ from acc.domain.value_objects.agent_card import (
     Skill,
 )
 
+PROTOCOL_VERSIONS = ("1.0", "0.3")
 EXTENSIONS = (
     Extension(
         uri=INPUT_REQUEST,
-        description="A task that waits for input says as data what it asks, and takes the answer "
-        "as data: approve, deny, or approve with other arguments.",
+        description="A task that requires input contains its requests as data and accepts answers "
+        "as data: approve, deny, or approve with changed arguments.",
     ),
     Extension(
         uri=MEMORY_FOOTPRINT,
-        description="A task that is completed says in its metadata how many tokens of memory the "
-        "agent was shown.",
+        description="The metadata of a completed task contains the number of memory tokens that "
+        "were shown to the agent.",
     ),
 )
-BEARER: Mapping[str, Mapping[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"}}
+_BEARER: Mapping[str, Mapping[str, Any]] = {"bearer": {"type": "http", "scheme": "bearer"}}
 
 
-def card_of(
-    agent: BaseAgent, *, url: str, version: str, is_closed: bool, can_push: bool
+def build_card(
+    agent: BaseAgent,
+    *,
+    url: str,
+    version: str,
+    requires_auth: bool,
+    can_push: bool,
+    protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
 ) -> AgentCard:
-    """Return the card that everyone may read; `is_closed` if callers need a token."""
+    """Return the public card; `requires_auth` if callers need a token."""
+    unknown = sorted(set(protocol_versions).difference(PROTOCOL_VERSIONS))
+    if unknown or not protocol_versions:
+        raise InvalidInput(
+            f"protocol_versions must be a selection of {', '.join(PROTOCOL_VERSIONS)}, "
+            f"got {', '.join(unknown) or 'none'}"
+        )
     base = url.rstrip("/")
     return AgentCard(
         name=agent.name,
         description=agent.description or f"The agent {agent.name}.",
         version=version,
-        interfaces=(
-            Interface(url=f"{base}/", binding=JSONRPC, version="1.0"),
-            Interface(url=base, binding=HTTP_JSON, version="1.0"),
-            Interface(url=f"{base}/", binding=JSONRPC, version="0.3"),
-            Interface(url=base, binding=HTTP_JSON, version="0.3"),
+        interfaces=tuple(
+            Interface(url=address, binding=binding, version=protocol_version)
+            for protocol_version in PROTOCOL_VERSIONS
+            if protocol_version in protocol_versions
+            for address, binding in ((f"{base}/", JSONRPC), (base, HTTP_JSON))
         ),
         skills=tuple(_skills(agent)),
-        input_modes=input_modes(agent),
+        input_modes=tuple(agent.input_modes),
         output_modes=output_modes(agent),
         streaming=True,
         push_notifications=can_push,
-        extended_card=is_closed,
+        extended_card=requires_auth,
         extensions=EXTENSIONS,
-        security_schemes=BEARER if is_closed else {},
-        security=({"bearer": ()},) if is_closed else (),
+        security_schemes=_BEARER if requires_auth else {},
+        security=({"bearer": ()},) if requires_auth else (),
     )
 
 
-def extended_card_of(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:
-    """Return the skills of the whole tree, with what the tools take: for known callers alone."""
-    found: dict[str, Skill] = {skill.id: skill for skill in card.skills}
+def extended_skills(agent: BaseAgent, card: AgentCard) -> tuple[Skill, ...]:
+    """Return the skills of the whole tree with tool arguments, for authenticated callers."""
+    skills: dict[str, Skill] = {skill.id: skill for skill in card.skills}
     for member in agent.walk():
         for skill in _skills(member, with_arguments=True):
-            found[skill.id] = skill
-    return tuple(found.values())
+            skills[skill.id] = skill
+    return tuple(skills.values())
 
 
 def _skills(agent: BaseAgent, *, with_arguments: bool = False) -> Iterator[Skill]:
-    yield _of_agent(agent)
+    yield _agent_skill(agent)
     if isinstance(agent, LlmAgent):
-        yield from _of_tools(agent, with_arguments)
+        yield from _tool_skills(agent, with_arguments)
     for child in agent.sub_agents:
-        yield _of_agent(child)
+        yield _agent_skill(child)
 
 
-def _of_agent(agent: BaseAgent) -> Skill:
+def _agent_skill(agent: BaseAgent) -> Skill:
     is_structured = getattr(agent, "output_schema", None) is not None
     return Skill(
         id=agent.name,
         name=_title(agent.name),
-        description=agent.description or f"What the agent {agent.name} does.",
+        description=agent.description or f"The agent {agent.name}.",
         tags=("agent", type(agent).__name__),
         output_modes=(JSON,) if is_structured else (),
     )
 
 
-def _of_tools(agent: LlmAgent, with_arguments: bool) -> Iterator[Skill]:
+def _tool_skills(agent: LlmAgent, with_arguments: bool) -> Iterator[Skill]:
     for tool in agent.own_tools.values():
         description = tool.description or f"The tool {tool.name} of {agent.name}."
         if with_arguments:
-            named = _arguments(tool.spec.parameters)
-            description += f" Arguments: {', '.join(named)}." if named else ""
+            properties: Mapping[str, Any] = tool.spec.parameters.get("properties", {})
+            arguments = [
+                f"{name} ({field.get('type', 'any')})" for name, field in properties.items()
+            ]
+            description += f" Arguments: {', '.join(arguments)}." if arguments else ""
         yield Skill(
             id=f"{agent.name}.{tool.name}",
             name=_title(tool.name),
             description=description,
             tags=("tool", agent.name),
         )
-
-
-def _arguments(schema: Mapping[str, Any]) -> Sequence[str]:
-    fields: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
-    return [f"{name} ({field.get('type', 'any')})" for name, field in fields.items()]
 
 
 def _title(name: str) -> str:

@@ -222,7 +222,7 @@ class TaskExecutor:
         """End a task that came too late to be worked on."""
         with suppress(InvalidTransition, TaskNotFound):
             update = self._interruption(task.id, _STOPPED)
-            self._hub.tell(task.id, await self._tasks.append(task.id, [update]))
+            self._hub.publish(task.id, await self._tasks.append(task.id, [update]))
 
     async def see_through(self, doing: Coroutine[Any, Any, T]) -> T:
         """Return what something comes to, which is done to its end even if the caller leaves."""
@@ -259,12 +259,12 @@ class TaskExecutor:
         for task_id in orphans:
             with suppress(InvalidTransition, TaskNotFound):
                 update = self._interruption(task_id, _INTERRUPTED)
-                self._hub.tell(task_id, await self._tasks.append(task_id, [update]))
+                self._hub.publish(task_id, await self._tasks.append(task_id, [update]))
         return len(orphans)
 
     async def notice_others(self) -> None:
         """Look what other processes did to the tasks that are worked on or followed here."""
-        watched = {*self._works, *self._hub.followed}
+        watched = {*self._works, *self._hub.subscribed}
         if not watched:
             return
         for task_id, seq in (await self._tasks.heads(watched)).items():
@@ -273,7 +273,7 @@ class TaskExecutor:
                 task = await self._tasks.read(task_id)
                 if task is None or task.state not in ACTIVE:
                     work.give_way()
-            self._hub.notice(task_id, seq)
+            self._hub.advance(task_id, seq)
 
     async def abandon(self, principal: Principal, task: Task) -> None:
         """Give up the run of a task that was waiting."""
@@ -391,7 +391,7 @@ class TaskExecutor:
             self._give_way(work)
             return
         work.has_stored(events)
-        self._hub.tell(work.task_id, events)
+        self._hub.publish(work.task_id, events)
 
     def take_note(self, work: TaskRun, along: UpdatesAlongPort) -> None:
         """Tell updates that were to be stored with what is put on record of the run."""
@@ -401,12 +401,12 @@ class TaskExecutor:
             self._give_way(work)
             return
         work.has_stored(events)
-        self._hub.tell(work.task_id, events)
+        self._hub.publish(work.task_id, events)
 
     def _give_way(self, work: TaskRun) -> None:
         work.give_way()
         # It may have been ourselves, where we were stopped before we knew that it was stored.
-        self._hub.tell(work.task_id)
+        self._hub.publish(work.task_id)
 
     def _interruption(self, task_id: str, text: str) -> StatusUpdate:
         status = TaskStatus(

@@ -1,4 +1,4 @@
-"""Taking a client's message: it starts a task, or answers what a task asks."""
+"""Validate a message and create or continue its task."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,163 +41,80 @@ from acc.ports.outbound.storage_ports import SubmitResult, TaskStorePort
 TEXT = "text/plain"
 JSON = "application/json"
 _BYTES = "application/octet-stream"
-_MOST_ID = 256
-_MOST_MODES = 100
-
-
-def input_modes(agent: BaseAgent) -> tuple[str, ...]:
-    """Return the media types that an agent reads."""
-    return tuple(agent.input_modes)
-
-
-def output_modes(agent: BaseAgent) -> tuple[str, ...]:
-    """Return the media types that an agent writes; structured answers are JSON first."""
-    declared = tuple(agent.output_modes)
-    if getattr(agent, "output_schema", None) is not None:
-        return (JSON, *(mode for mode in declared if mode != JSON))
-    return declared
-
-
-def check_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
-    """Refuse a message that is not a client's, is too large, or that the agent cannot read."""
-    if message.role is not Role.USER:
-        raise InvalidInput("message.role: a client's message has the role of the user")
-    ids = message.message_id, message.context_id, message.task_id
-    if max(map(len, ids)) > _MOST_ID or not "".join(ids).isprintable():
-        raise _not_an_id(ids)
-    if not message.message_id.strip():
-        raise InvalidInput("message.messageId: must not be empty")
-    if not message.parts:
-        raise InvalidInput("message.parts: at least one part")
-    if len(message.parts) > limits.parts:
-        raise InvalidInput(f"message.parts: at most {limits.parts} parts in one message")
-    for part in message.parts:
-        if part.text is not None and len(part.text) > limits.text:
-            raise InvalidInput(f"message.parts: at most {limits.text} characters in one text")
-        kind = media_type(part)
-        if not reads(kind, modes):
-            raise ContentTypeNotSupported(
-                f"this agent does not read {kind}; it reads {', '.join(modes)}"
-            )
-
-
-def _not_an_id(ids: tuple[str, str, str]) -> InvalidInput:
-    named = zip(("messageId", "contextId", "taskId"), ids, strict=True)
-    name = next(name for name, held in named if len(held) > _MOST_ID or not held.isprintable())
-    return InvalidInput(f"message.{name}: at most {_MOST_ID} printable characters")
-
-
-def media_type(part: Part) -> str:
-    """Return the media type of a part, without its parameters."""
-    told = part.media_type and part.media_type.partition(";")[0].strip().lower()
-    if told:
-        return told
-    if part.text is not None:
-        return TEXT
-    return _BYTES if part.raw is not None or part.url is not None else JSON
-
-
-def reads(kind: str, modes: Sequence[str]) -> bool:
-    """Tell whether one of the modes covers a media type; who reads plain text reads any text."""
-    return kind in modes or any(
-        fnmatchcase(kind, mode) or (mode == TEXT and kind.startswith("text/")) for mode in modes
-    )
-
-
-def wants_data(accepted: Sequence[str], modes: Sequence[str]) -> bool:
-    """Tell whether the answer is to be data, by what the client takes and the agent writes."""
-    if not accepted:
-        return modes[:1] == (JSON,)
-    if len(accepted) > _MOST_MODES or any(len(wanted) > _MOST_ID for wanted in accepted):
-        raise InvalidInput(
-            f"acceptedOutputModes: at most {_MOST_MODES}, each of at most {_MOST_ID} characters"
-        )
-    for wanted in accepted:
-        pattern = wanted.partition(";")[0].strip().lower()
-        if pattern in ("text", "*"):  # what older clients say
-            pattern = "text/*" if pattern == "text" else "*/*"
-        for mode in modes:
-            if fnmatchcase(mode, pattern) or fnmatchcase(pattern, mode):
-                return mode == JSON
-    raise ContentTypeNotSupported(
-        f"this agent writes {', '.join(modes)}, and the client takes only {', '.join(accepted)}"
-    )
-
-
-_STOPPING = "the server is stopping; try again in a moment"
-_NOT_STARTED = "the server was not started: its lifespan must run, also where it is mounted"
-#: Is told of a task before anything happens to it.
-Follow = Callable[[Task], None]
-Prepare = Callable[[TaskProjection], None]
+_MAX_ID_LENGTH = 256
+_MAX_OUTPUT_MODES = 100
+#: Media types of protocol versions before 0.3.
+_LEGACY_MODES = {"text": "text/*", "*": "*/*"}
+_STOPPING = "the server is stopping; try again later"
+_NOT_STARTED = "the server is not started; run its lifespan, also if it is mounted"
+_UNDECIDED = (
+    "The answer is neither a clear yes nor a clear no; answer with approve or deny.\n"
+    "承認するかどうかが読み取れませんでした。「承認」または「却下」でお答えください。"
+)
+_SIGN_IN_UNDECIDED = (
+    "The answer does not say whether the sign-in is done; answer with done or no.\n"
+    "サインインが済んだかどうかが読み取れませんでした。"
+    "「完了しました」または「いいえ」でお答えください。"
+)
+_Prepare = Callable[[TaskProjection], None]
 
 
 class MessageIntake:
-    """Files messages and has the work begun that they ask for; who sent them may leave then."""
+    """Store messages and start the runs that they request.
+
+    A stored message is processed even if its sender disconnects. With `deduplicate` a message that
+    is sent again returns the task that it created before.
+    """
 
     def __init__(
         self,
         runner: SessionRunner,
         *,
         tasks: TaskStorePort,
-        hub: TaskBroker,
-        execution: TaskExecutor,
-        notifying: PushConfigs,
+        broker: TaskBroker,
+        executor: TaskExecutor,
+        push_configs: PushConfigs,
         limits: ServerLimits,
+        deduplicate: bool,
     ) -> None:
         self._runner = runner
         self._tasks = tasks
-        self._hub = hub
-        self._execution = execution
-        self._notifying = notifying
+        self._broker = broker
+        self._executor = executor
+        self._push_configs = push_configs
         self._limits = limits
-        # Whose agents keep no memory has nothing to report, and a 0 would be a report.
-        self._remembers = has_memory(runner.agent)
-        #: How many tasks of a caller are just being filed.
-        self._filing: dict[Owner, int] = {}
-        #: Whether a message that comes again gives the task that it gave before.
-        self.knows_repeats = True
+        self._deduplicate = deduplicate
+        self._input_modes = tuple(runner.agent.input_modes)
+        self._output_modes = output_modes(runner.agent)
+        # Agents without memory report no footprint; a footprint of 0 would be a measurement.
+        self._has_memory = has_memory(runner.agent)
+        #: Number of tasks of a caller that are being stored.
+        self._creating: dict[Owner, int] = {}
 
-    async def file(
-        self,
-        sender: Principal,
-        request: SendRequest,
-        *,
-        modes: tuple[tuple[str, ...], tuple[str, ...]],
-        follow: Follow | None = None,
+    async def submit(
+        self, sender: Principal, request: SendRequest, *, streaming: bool
     ) -> SubmitResult:
-        """File a message, given what the agent reads and writes; who follows wants pieces."""
+        """Store a message and start its run; `streaming` requests the answer in chunks."""
         message = request.message
-        if not self._execution.is_open:
-            raise LimitExceeded(_STOPPING if self._execution.has_begun else _NOT_STARTED)
-        reads, writes = modes
-        check_message(message, self._limits, reads)
-        as_data = wants_data(request.accepted_output_modes, writes)
-        push = None if request.push is None else await self._notifying.checked(request.push)
+        if not self._executor.is_open:
+            raise LimitExceeded(_STOPPING if self._executor.has_begun else _NOT_STARTED)
+        validate_message(message, self._limits, self._input_modes)
+        as_data = selects_data(request.accepted_output_modes, self._output_modes)
+        push = None if request.push is None else await self._push_configs.validate(request.push)
 
-        def prepare(teller: TaskProjection) -> None:
-            teller.wants_pieces = follow is not None
-            teller.as_data = as_data
-            teller.may_reply = self._runner.agent.replies_directly
-            teller.wants_footprint = self._remembers
+        def prepare(projection: TaskProjection) -> None:
+            projection.wants_pieces = streaming
+            projection.as_data = as_data
+            projection.may_reply = self._runner.agent.replies_directly
+            projection.wants_footprint = self._has_memory
 
         if message.task_id:
-            answering = self._answer(sender, message, push, prepare)
-            filed = await self._execution.see_through(answering)
-        else:
-            filed = await self._begin(sender, message, push, prepare, follow)
-            if filed.is_new:
-                return filed
-        if follow is not None:
-            follow(filed.task)
-        return filed
+            answering = self._continue(sender, message, push, prepare)
+            return await self._executor.see_through(answering)
+        return await self._create(sender, message, push, prepare)
 
-    async def _begin(
-        self,
-        sender: Principal,
-        message: Message,
-        push: PushConfig | None,
-        prepare: Prepare,
-        follow: Follow | None,
+    async def _create(
+        self, sender: Principal, message: Message, push: PushConfig | None, prepare: _Prepare
     ) -> SubmitResult:
         services, owner = self._runner.services, sender.owner
         task = Task(
@@ -205,124 +122,131 @@ class MessageIntake:
             context_id=message.context_id or services.ids.new(),
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
-        if self._execution.has_asked(owner):
+        if self._executor.has_asked(owner):
             await self._check_waiting(owner)
-        if sender.is_guest:
-            self._take_place(sender.account)
+        if sender.any_tenant:
+            self._reserve(sender.account)
         try:
-            filed = await self._tasks.create(
+            result = await self._tasks.create(
                 task,
                 owner=owner,
                 message=message,
                 push=push,
-                key=self._key(),
+                key=self._deduplication_key(),
                 most_active=self._limits.tasks,
             )
         except asyncio.CancelledError:
-            # Who sent it has left; it may be filed all the same, and is to be worked on then.
-            self._execution.adopt(task.id, lambda held: self._start(held, sender, message, prepare))
+            # The sender disconnected. The task may be stored and must run then.
+            self._executor.adopt(
+                task.id,
+                lambda stored: self._executor.start(stored, sender, message, prepare=prepare),
+            )
             raise
         finally:
-            if sender.is_guest:
-                self._filing[sender.account] -= 1
-        if filed.is_new:
-            if follow is not None:
-                follow(filed.task)
-            if self._start(filed.task, sender, message, prepare) is None:
-                await self._execution.refuse(filed.task)
-        return filed
+            if sender.any_tenant:
+                self._creating[sender.account] -= 1
+        if result.is_new:
+            await self._start(result.task, sender, message, prepare)
+        return result
+
+    async def _start(
+        self,
+        task: Task,
+        sender: Principal,
+        message: Message,
+        prepare: _Prepare,
+        answers: Sequence[InputAnswer] | None = None,
+    ) -> TaskRun | None:
+        run = self._executor.start(task, sender, message, answers=answers, prepare=prepare)
+        if run is None:
+            await self._executor.refuse(task)
+        return run
 
     async def _check_waiting(self, owner: Owner) -> None:
-        most = self._limits.waiting
-        if await self._execution.waiting_of(owner) >= most:
-            raise LimitExceeded(
-                f"at most {most} tasks of one caller may wait for an answer; answer or cancel some"
-            )
+        limit = self._limits.waiting
+        if await self._executor.waiting_of(owner) >= limit:
+            raise LimitExceeded(f"a caller may have at most {limit} tasks that wait for input")
 
-    def _take_place(self, account: Owner) -> None:
-        """Count a task of a caller who may name any tenant: the store counts each tenant alone."""
-        count = self._execution.count_of(account) + self._filing.get(account, 0)
+    def _reserve(self, account: Owner) -> None:
+        """Count a task of a caller who may name any tenant; the store counts per tenant."""
+        count = self._executor.count_of(account) + self._creating.get(account, 0)
         if count >= self._limits.tasks:
             raise LimitExceeded(
-                f"at most {self._limits.tasks} tasks of one caller at a time, in all tenants"
+                f"a caller may have at most {self._limits.tasks} running tasks in all tenants"
             )
-        self._filing = {name: held for name, held in self._filing.items() if held}
-        self._filing[account] = self._filing.get(account, 0) + 1
+        self._creating = {owner: number for owner, number in self._creating.items() if number}
+        self._creating[account] = self._creating.get(account, 0) + 1
 
-    def _key(self) -> str:
-        """Return what a message is known by if it comes again, empty for its own id."""
-        return "" if self.knows_repeats else self._runner.services.ids.new()
+    def _deduplication_key(self) -> str:
+        """Return the key that identifies a repeated message; empty for its own id."""
+        return "" if self._deduplicate else self._runner.services.ids.new()
 
-    def _start(
-        self, task: Task, sender: Principal, message: Message, prepare: Prepare
-    ) -> TaskRun | None:
-        return self._execution.start(task, sender, message, prepare=prepare)
-
-    async def _answer(
-        self, sender: Principal, message: Message, push: PushConfig | None, prepare: Prepare
+    async def _continue(
+        self, sender: Principal, message: Message, push: PushConfig | None, prepare: _Prepare
     ) -> SubmitResult:
-        """Take a message to a task that waits as the answer to what it asks."""
+        """Continue a task with the answers of a message."""
         while True:
             task = await own_task(self._tasks, sender.owner, message.task_id)
             try:
-                return await self._answer_as_seen(task, sender, message, push, prepare)
+                return await self._continue_from(task, sender, message, push, prepare)
             except InvalidTransition as error:
-                # What was read may no longer be what it asks, or it may ask only now.
+                # The task changed after it was read; retry if it still, or now, requires input.
                 if error.state not in INTERRUPTED:
-                    raise UnsupportedOperation(_cannot_take(task.id, error.state)) from None
+                    raise UnsupportedOperation(_not_accepting(task.id, error.state)) from None
 
-    async def _answer_as_seen(
+    async def _continue_from(
         self,
         task: Task,
         sender: Principal,
         message: Message,
         push: PushConfig | None,
-        prepare: Prepare,
+        prepare: _Prepare,
     ) -> SubmitResult:
-        """Do so if the task is still as it was seen; MoveForbidden tells where it is otherwise."""
+        """Continue a task from the state that was read, or raise InvalidTransition."""
         if message.context_id and message.context_id != task.context_id:
             raise InvalidInput(
-                f"message.contextId: task {task.id!r} belongs to another context; leave it out"
+                f"message.contextId: task {task.id!r} belongs to another context; omit the field"
             )
-        waiting: Sequence[InputRequest] = ()
+        pending: Sequence[InputRequest] = ()
         answers: tuple[InputAnswer, ...] = ()
         if task.state in INTERRUPTED:
-            _, waiting = await self._execution.waiting(sender, task)
+            _, pending = await self._executor.waiting(sender, task)
             try:
-                read = read_answers(message.parts, waiting, by=sender.caller)
-                schemas = self._runner.services.schemas
-                read = checked_answers(self._runner.agent, waiting, read, schemas)
+                answers = self._read_answers(sender, message, pending)
             except InvalidInput:
-                known = await self._known(task, sender, message)
-                if known is None:
+                repeated = await self._find_repeated(task, sender, message)
+                if repeated is None:
                     raise
-                return known
-            answers = tuple(replace(one, message_id=message.message_id) for one in read)
+                return repeated
             if push is not None:
-                await self._notifying.save(task.id, push)
-        undecided = bool(waiting) and not answers
-        update = self._ask_again(task, waiting) if undecided else self._working()
-        filed = await self._tasks.proceed(
+                await self._push_configs.save(task.id, push)
+        is_undecided = bool(pending) and not answers
+        result = await self._tasks.proceed(
             task.id,
             owner=sender.owner,
             message=message,
-            updates=[update],
+            updates=[self._ask_again(task, pending) if is_undecided else self._working()],
             seen=task if task.state in INTERRUPTED else None,
-            key=self._key(),
+            key=self._deduplication_key(),
         )
-        if not filed.is_new:
-            return filed
-        self._hub.tell(task.id)
-        if not undecided:
-            work = self._execution.start(
-                filed.task, sender, message, answers=answers, prepare=prepare
-            )
-            if work is None:
-                await self._execution.refuse(filed.task)
-        return filed
+        if result.is_new:
+            self._broker.publish(task.id)
+            if not is_undecided:
+                await self._start(result.task, sender, message, prepare, answers)
+        return result
 
-    async def _known(self, task: Task, sender: Principal, message: Message) -> SubmitResult | None:
-        """Return what a message led to, if it came before."""
+    def _read_answers(
+        self, sender: Principal, message: Message, pending: Sequence[InputRequest]
+    ) -> tuple[InputAnswer, ...]:
+        answers = read_answers(message.parts, pending, by=sender.caller)
+        agent, services = self._runner.agent, self._runner.services
+        answers = checked_answers(agent, pending, answers, services.schemas)
+        return tuple(replace(answer, message_id=message.message_id) for answer in answers)
+
+    async def _find_repeated(
+        self, task: Task, sender: Principal, message: Message
+    ) -> SubmitResult | None:
+        """Return the result of a message that was stored before."""
         try:
             return await self._tasks.proceed(
                 task.id, owner=sender.owner, message=message, updates=(), seen=None
@@ -330,38 +254,103 @@ class MessageIntake:
         except InvalidTransition:
             return None
 
-    def _ask_again(self, task: Task, waiting: Sequence[InputRequest]) -> StatusUpdate:
-        """Return the status of a task whose client has said neither yes nor no."""
+    def _ask_again(self, task: Task, pending: Sequence[InputRequest]) -> StatusUpdate:
+        """Return the status of a task after a message without a decision."""
+        services = self._runner.services
 
-        def say(parts: tuple[Part, ...]) -> Message:
+        def build(parts: tuple[Part, ...]) -> Message:
             return Message(
-                message_id=self._runner.services.ids.new(),
+                message_id=services.ids.new(),
                 role=Role.AGENT,
                 parts=parts,
                 context_id=task.context_id,
                 task_id=task.id,
             )
 
-        now = self._runner.services.clock.now()
-        is_login = all(one.kind is RequestKind.AUTHORIZATION for one in waiting)
-        return asking(waiting, message=say, at=now, hint=_NOT_TOLD if is_login else _UNDECIDED)
+        is_sign_in = all(request.kind is RequestKind.AUTHORIZATION for request in pending)
+        hint = _SIGN_IN_UNDECIDED if is_sign_in else _UNDECIDED
+        return asking(pending, message=build, at=services.clock.now(), hint=hint)
 
     def _working(self) -> StatusUpdate:
         now = self._runner.services.clock.now()
         return StatusUpdate(status=TaskStatus(state=TaskState.WORKING, at=now))
 
 
-_UNDECIDED = (
-    "That was neither a clear yes nor a clear no; answer with approve or deny.\n"
-    "承認するかどうかが読み取れませんでした。「承認」または「却下」でお答えください。"
-)
-_NOT_TOLD = (
-    "That did not say whether the sign-in is done; answer with done once it is, or with no.\n"
-    "サインインが済んだかどうかが読み取れませんでした。「完了しました」または「いいえ」でお答えください。"
-)
-
-
-def _cannot_take(task_id: str, state: str) -> str:
+def _not_accepting(task_id: str, state: str) -> str:
     if state in ACTIVE:
-        return f"task {task_id!r} is {state}; it takes messages once it asks for input"
-    return f"task {task_id!r} is {state} and takes no more messages; send one without its id"
+        return f"task {task_id!r} is {state}; it accepts messages only while it requires input"
+    return f"task {task_id!r} is {state} and accepts no more messages; omit message.taskId"
+
+
+def validate_message(message: Message, limits: ServerLimits, modes: Sequence[str]) -> None:
+    """Raise an error if a message is invalid, too large or of an unsupported media type."""
+    if message.role is not Role.USER:
+        raise InvalidInput("message.role: must be the role of the user")
+    for name, value in (
+        ("messageId", message.message_id),
+        ("contextId", message.context_id),
+        ("taskId", message.task_id),
+    ):
+        if len(value) > _MAX_ID_LENGTH or not value.isprintable():
+            raise InvalidInput(
+                f"message.{name}: must be at most {_MAX_ID_LENGTH} printable characters"
+            )
+    if not message.message_id.strip():
+        raise InvalidInput("message.messageId: must not be empty")
+    if not message.parts:
+        raise InvalidInput("message.parts: must contain at least one part")
+    if len(message.parts) > limits.parts:
+        raise InvalidInput(f"message.parts: must contain at most {limits.parts} parts")
+    for part in message.parts:
+        if part.text is not None and len(part.text) > limits.text:
+            raise InvalidInput(f"message.parts: a text must have at most {limits.text} characters")
+        kind = media_type(part)
+        if not accepts(kind, modes):
+            raise ContentTypeNotSupported(
+                f"this agent does not accept {kind}; it accepts {', '.join(modes)}"
+            )
+
+
+def media_type(part: Part) -> str:
+    """Return the media type of a part without its parameters."""
+    declared = part.media_type and part.media_type.partition(";")[0].strip().lower()
+    if declared:
+        return declared
+    if part.text is not None:
+        return TEXT
+    return _BYTES if part.raw is not None or part.url is not None else JSON
+
+
+def accepts(kind: str, modes: Sequence[str]) -> bool:
+    """Return True if a mode covers a media type; text/plain covers every text."""
+    return kind in modes or any(
+        fnmatchcase(kind, mode) or (mode == TEXT and kind.startswith("text/")) for mode in modes
+    )
+
+
+def output_modes(agent: BaseAgent) -> tuple[str, ...]:
+    """Return the media types that an agent produces; JSON first for structured output."""
+    declared = tuple(agent.output_modes)
+    if getattr(agent, "output_schema", None) is not None:
+        return (JSON, *(mode for mode in declared if mode != JSON))
+    return declared
+
+
+def selects_data(accepted: Sequence[str], modes: Sequence[str]) -> bool:
+    """Return True if the answer must be data, from the modes of client and agent."""
+    if not accepted:
+        return modes[:1] == (JSON,)
+    if len(accepted) > _MAX_OUTPUT_MODES or any(len(mode) > _MAX_ID_LENGTH for mode in accepted):
+        raise InvalidInput(
+            f"acceptedOutputModes: must be at most {_MAX_OUTPUT_MODES} modes of at most "
+            f"{_MAX_ID_LENGTH} characters"
+        )
+    for accepted_mode in accepted:
+        pattern = accepted_mode.partition(";")[0].strip().lower()
+        pattern = _LEGACY_MODES.get(pattern, pattern)
+        for mode in modes:
+            if fnmatchcase(mode, pattern) or fnmatchcase(pattern, mode):
+                return mode == JSON
+    raise ContentTypeNotSupported(
+        f"this agent produces {', '.join(modes)}; the client accepts only {', '.join(accepted)}"
+    )

@@ -1,11 +1,12 @@
-"""Where clients want to be told of their tasks."""
+"""Push configurations of tasks and the delivery of notifications."""
 
 import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
+from typing import Protocol
 
 from acc.application.a2a.requests import PushRequest, ServerLimits
 from acc.domain.errors import AccError, InvalidInput, PushNotSupported, TaskNotFound
@@ -15,17 +16,29 @@ from acc.domain.value_objects.task import PushConfig, PushPage, Task
 from acc.ports.outbound.storage_ports import Delivery, TaskStorePort
 from acc.ports.outbound.system_ports import IdsPort
 
+log = logging.getLogger("acc.push")
+#: Raises AddressRefused for a URL that must not be called.
 CheckUrl = Callable[[str], Awaitable[None]]
-#: What a configuration is called that a client of 0.3 gave no name.
-_UNNAMED = "default"
-_MOST_ID = 256
-#: Longer headers are refused by most of those who receive them.
-_MOST_HEADER = 8000
-_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+#: The id of a configuration that a client of 0.3 created without an id.
+_DEFAULT_ID = "default"
+_MAX_ID_LENGTH = 256
+#: Most receivers reject longer headers.
+_MAX_HEADER_LENGTH = 8000
+_AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_POLL_INTERVAL_SECONDS = 0.5
+_MAX_CONCURRENT = 64
+#: Limit per caller, so that unresponsive receivers do not delay other callers.
+_MAX_CONCURRENT_PER_OWNER = 16
+_LEASE_SECONDS = 60.0
+_MAX_ATTEMPTS = 8
+_MAX_RETRY_DELAY_SECONDS = 300.0
 
 
 class PushConfigs:
-    """Keeps the push configurations of tasks, whose owner has been checked already."""
+    """Validate and store push configurations; the owner of the task is checked before.
+
+    `check_url` rejects URLs that must not be called. Without it push is not supported.
+    """
 
     def __init__(
         self,
@@ -40,51 +53,47 @@ class PushConfigs:
         self._limits = limits
         self._check_url = check_url
 
-    @property
-    def is_offered(self) -> bool:
-        """Tell whether clients can be notified."""
-        return self._check_url is not None
-
-    def check_offered(self) -> None:
-        """Refuse clients where nobody is notified."""
+    def check_supported(self) -> CheckUrl:
+        """Return the check of URLs, or raise PushNotSupported."""
         if self._check_url is None:
-            raise PushNotSupported("this agent sends no notifications")
+            raise PushNotSupported("this agent does not support push notifications")
+        return self._check_url
 
-    async def checked(self, config: PushConfig) -> PushConfig:
-        """Return a configuration with an id, once its address has been found harmless."""
-        if self._check_url is None:
-            raise PushNotSupported("this agent sends no notifications")
-        check_config(config)
-        await self._check_url(config.url)
+    async def validate(self, config: PushConfig) -> PushConfig:
+        """Return a valid configuration with an id, or raise InvalidInput."""
+        check_url = self.check_supported()
+        _check_config(config)
+        await check_url(config.url)
         if config.id:
             return config
-        # In 0.3 a task has one configuration that nobody named; naming it anew replaces it.
-        return replace(config, id=_UNNAMED if config.generation == "0.3" else self._ids.new())
+        # In 0.3 a task has one configuration without an id; setting it again replaces it.
+        is_v03 = config.protocol_version == "0.3"
+        return replace(config, id=_DEFAULT_ID if is_v03 else self._ids.new())
 
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
-        """Keep a configuration that was checked."""
-        placed = replace(config, task_id=task_id)
-        await self._tasks.save_push(placed, most=self._limits.pushes)
-        return placed
+        """Store a validated configuration."""
+        config = replace(config, task_id=task_id)
+        await self._tasks.save_push(config, most=self._limits.pushes)
+        return config
 
     async def get(self, task_id: str, config_id: str) -> PushConfig:
-        """Return a configuration; without an id, the one that nobody named, or the oldest."""
+        """Return a configuration; without an id, the one without an id, or the oldest."""
         configs = await self._tasks.pushes(task_id)
         for config in configs:
-            if config.id == (config_id or _UNNAMED):
+            if config.id == (config_id or _DEFAULT_ID):
                 return config
         if configs and not config_id:
             return configs[0]
         raise TaskNotFound(config_id)
 
     async def page(self, task_id: str, request: PushRequest) -> PushPage:
-        """Return a page of the configurations of a task, InvalidInput for a token of no page."""
+        """Return a page of the configurations of a task."""
         configs = await self._tasks.pushes(task_id)
         first = 0
         if request.page_token:
             tokens = [_page_token(config) for config in configs]
             if request.page_token not in tokens:
-                raise InvalidInput("pageToken: no page begins there; ask for the first one again")
+                raise InvalidInput("pageToken: unknown; request the first page again")
             first = tokens.index(request.page_token)
         end = first + (request.page_size or len(configs))
         rest = configs[end:]
@@ -92,122 +101,122 @@ class PushConfigs:
 
 
 def _page_token(first: PushConfig) -> str:
-    """Return where a page begins, so that others may be deleted meanwhile."""
+    """Return a token for the first configuration of a page, stable under deletions."""
     return sha256(first.id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def check_config(config: PushConfig) -> None:
-    """Refuse a configuration whose parts could not stand in the headers of a notification."""
-    if len(config.id) > _MOST_ID or not config.id.isprintable():
-        raise _fault("id", f"at most {_MOST_ID} printable characters")
+def _check_config(config: PushConfig) -> None:
+    """Raise InvalidInput if a field cannot be sent in an HTTP header."""
+    if len(config.id) > _MAX_ID_LENGTH or not config.id.isprintable():
+        raise _field_error("id", f"must be at most {_MAX_ID_LENGTH} printable characters")
     for name, value in (
         ("token", config.token),
         ("authentication.credentials", config.credentials),
     ):
-        if len(value) > _MOST_HEADER or not _is_header(value):
-            raise _fault(name, f"at most {_MOST_HEADER} printable characters of ASCII on one line")
-    if config.credentials and config.scheme and not _SCHEME.fullmatch(config.scheme):
-        raise _fault("authentication.scheme", "the name of a scheme of HTTP, such as Bearer")
+        is_header = value.isascii() and value.isprintable() and value == value.strip()
+        if len(value) > _MAX_HEADER_LENGTH or not is_header:
+            raise _field_error(
+                name, f"must be at most {_MAX_HEADER_LENGTH} printable ASCII characters"
+            )
     if config.credentials and not config.scheme:
-        raise _fault("authentication.scheme", "is required where there are credentials")
+        raise _field_error("authentication.scheme", "is required with credentials")
+    if config.credentials and not _AUTH_SCHEME.fullmatch(config.scheme):
+        raise _field_error(
+            "authentication.scheme", "must be an HTTP authentication scheme such as Bearer"
+        )
 
 
-def _is_header(value: str) -> bool:
-    return value.isascii() and value.isprintable() and value == value.strip()
-
-
-def _fault(name: str, text: str) -> InvalidInput:
+def _field_error(name: str, text: str) -> InvalidInput:
     return InvalidInput(f"push notification config: {name}: {text}")
 
 
-log = logging.getLogger("acc.push")
-#: Sends one notification; returns once the receiver has taken it, raises RemoteFailed otherwise.
-Deliver = Callable[[Delivery, Task], Awaitable[None]]
-_LOOK_EVERY = 0.5
-_AT_ONCE = 64
-#: So many of one caller's, so that receivers of theirs which hang hold up nobody else.
-_OF_ONE = 16
-_LEASE = 60.0
-_MOST_ATTEMPTS = 8
+class NotificationSender(Protocol):
+    """Sends one notification."""
+
+    async def deliver(self, delivery: Delivery, task: Task) -> None:
+        """Return once the receiver has accepted the notification, or raise RemoteFailed."""
+        ...
 
 
-def retry_delay(attempt: int, *, cap: float = 300.0) -> float:
-    """Return the seconds to wait after an attempt, the first being 0; doubled up to `cap`."""
-    return float(min(cap, 1.0 * 2**attempt))
+def retry_delay(attempt: int) -> float:
+    """Return the seconds to wait after an attempt, the first being 0; doubled each time."""
+    return float(min(_MAX_RETRY_DELAY_SECONDS, 2**attempt))
 
 
 class PushDelivery:
-    """Works the queue off. Who does not answer is tried again, later and later, and then let be."""
+    """Deliver queued notifications with retries and exponential backoff."""
 
     def __init__(
         self,
         *,
         tasks: TaskStorePort,
-        deliver: Deliver,
-        most_attempts: int = _MOST_ATTEMPTS,
+        sender: NotificationSender,
+        max_attempts: int = _MAX_ATTEMPTS,
         delay: Callable[[int], float] = retry_delay,
-        look_every: float = _LOOK_EVERY,
+        poll_interval: float = _POLL_INTERVAL_SECONDS,
     ) -> None:
         self._tasks = tasks
-        self._deliver = deliver
-        self._most_attempts = most_attempts
+        self._sender = sender
+        self._max_attempts = max_attempts
         self._delay = delay
-        self._look_every = look_every
+        self._poll_interval = poll_interval
 
     async def run(self) -> None:
-        """Deliver for as long as the server lives; a slow receiver takes one place of several."""
-        busy: dict[asyncio.Task[None], Owner] = {}
+        """Deliver notifications until cancelled."""
+        running: dict[asyncio.Task[None], Owner] = {}
         async with asyncio.TaskGroup() as group:
             while True:
-                for delivery in await self._due(Counter(busy.values())):
+                for delivery in await self._claim(Counter(running.values())):
                     attempt = group.create_task(self._attempt(delivery))
-                    busy[attempt] = delivery.owner
-                    attempt.add_done_callback(busy.pop)
-                if busy:
-                    # What comes next to an address waits for what is on its way there.
+                    running[attempt] = delivery.owner
+                    attempt.add_done_callback(running.pop)
+                if running:
+                    # The next notification to a URL is claimed when the previous one is done.
                     await asyncio.wait(
-                        busy, timeout=self._look_every, return_when=asyncio.FIRST_COMPLETED
+                        running, timeout=self._poll_interval, return_when=asyncio.FIRST_COMPLETED
                     )
                 else:
-                    await asyncio.sleep(self._look_every)
+                    await asyncio.sleep(self._poll_interval)
 
-    async def _due(self, under_way: Counter[Owner]) -> Sequence[Delivery]:
-        places = _AT_ONCE - under_way.total()
-        if not places:
+    async def _claim(self, in_flight: Counter[Owner]) -> Sequence[Delivery]:
+        free = _MAX_CONCURRENT - in_flight.total()
+        if not free:
             return ()
         try:
             return await self._tasks.due(
-                limit=places, lease=_LEASE, of_one=_OF_ONE, under_way=under_way
+                limit=free,
+                lease=_LEASE_SECONDS,
+                of_one=_MAX_CONCURRENT_PER_OWNER,
+                under_way=in_flight,
             )
         except AccError as error:
-            log.error("the queue of notifications cannot be read: %s", error)  # noqa: TRY400 - known
+            log.error("cannot read the push queue, retrying: %s", error)  # noqa: TRY400 - expected
             return ()
 
     async def _attempt(self, delivery: Delivery) -> None:
-        """Try once, and leave what cannot even be noted down to come up again after its lease."""
+        extra = {"task_id": delivery.config.task_id, "config_id": delivery.config.id}
         try:
-            await self._try(delivery)
-        except Exception:
-            log.exception("notification could not be settled", extra=_extra(delivery))
+            await self._deliver(delivery, extra)
+        except Exception:  # the delivery is claimed again after its lease
+            log.exception("cannot update the push queue", extra=extra)
 
-    async def _try(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: Delivery, extra: Mapping[str, object]) -> None:
         task = await self._tasks.read(delivery.config.task_id)
         if task is None:
             await self._tasks.delivered(delivery.id)
             return
         try:
-            await self._deliver(delivery, task)
+            await self._sender.deliver(delivery, task)
         except Exception as error:
             if not isinstance(error, AccError):
-                log.exception("notification failed unexpectedly", extra=_extra(delivery))
-            if delivery.attempts + 1 >= self._most_attempts:
-                log.warning("notification given up: %s", error, extra=_extra(delivery))
-                await self._tasks.delivered(delivery.id)
+                log.exception("push notification failed unexpectedly", extra=extra)
+            if delivery.attempts + 1 < self._max_attempts:
+                await self._tasks.postpone(delivery.id, seconds=self._delay(delivery.attempts))
                 return
-            await self._tasks.postpone(delivery.id, seconds=self._delay(delivery.attempts))
-            return
+            log.warning(
+                "push notification dropped after %d attempts: %s",
+                self._max_attempts,
+                error,
+                extra=extra,
+            )
         await self._tasks.delivered(delivery.id)
-
-
-def _extra(delivery: Delivery) -> dict[str, object]:
-    return {"task_id": delivery.config.task_id, "config_id": delivery.config.id}

@@ -1,4 +1,4 @@
-"""What a client can ask of a server of agents, whatever wire it came over."""
+"""The operations of an A2A server as values, ownership of tasks, and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,10 +13,10 @@ from acc.ports.outbound.storage_ports import TaskStorePort
 
 
 class SendRequest(Value, frozen=True, kw_only=True):
-    """Send a message, which starts a task or moves one on.
+    """Send a message that starts or continues a task.
 
-    The `push` configuration has no task yet. Without `wait` the task is returned as soon as it is
-    filed.
+    The `push` configuration has no task id yet. Without `wait` the task is returned as soon as it
+    is stored.
     """
 
     message: Message
@@ -29,7 +29,7 @@ class SendRequest(Value, frozen=True, kw_only=True):
 
 
 class GetRequest(Value, frozen=True, kw_only=True):
-    """Get a task as it is now."""
+    """Get a task."""
 
     id: str
     history_length: int | None = None
@@ -37,7 +37,7 @@ class GetRequest(Value, frozen=True, kw_only=True):
 
 
 class ListRequest(Value, frozen=True, kw_only=True):
-    """List the caller's tasks."""
+    """List the tasks of the caller."""
 
     query: TaskQuery
     history_length: int | None = None
@@ -46,7 +46,7 @@ class ListRequest(Value, frozen=True, kw_only=True):
 
 
 class TaskRequest(Value, frozen=True, kw_only=True):
-    """Cancel a task, or subscribe to it."""
+    """Cancel a task or subscribe to it."""
 
     id: str
     metadata: Mapping[str, Any] = {}
@@ -54,14 +54,14 @@ class TaskRequest(Value, frozen=True, kw_only=True):
 
 
 class PushCreateRequest(Value, frozen=True, kw_only=True):
-    """Be told of a task. The id of the configuration may be empty; the server then makes one."""
+    """Create a push configuration; the server creates an id if there is none."""
 
     config: PushConfig
     tenant: str = ""
 
 
 class PushRequest(Value, frozen=True, kw_only=True):
-    """Get or delete a configuration; without an id, list those of the task."""
+    """Get or delete a push configuration; without an id, list those of the task."""
 
     task_id: str
     id: str = ""
@@ -87,29 +87,24 @@ Request = (
 )
 
 
-def owner_of(principal: Principal, tenant: str) -> Owner:
-    """Return whose the tasks are that a caller asks for within a tenant."""
-    if principal.tenant and tenant and tenant != principal.tenant:
-        raise PermissionDenied("these credentials are for another tenant")
-    return Owner(principal.tenant or tenant, principal.caller)
-
-
-def within(principal: Principal, owner: Owner) -> Principal:
-    """Return a caller within the tenant asked for."""
-    if principal.owner == owner:
+def in_tenant(principal: Principal, tenant: str) -> Principal:
+    """Return a caller within a tenant, or raise PermissionDenied."""
+    if not tenant or tenant == principal.tenant:
         return principal
-    return replace(principal, tenant=owner.tenant, is_guest=True)
+    if principal.tenant:
+        raise PermissionDenied("these credentials are for another tenant")
+    return replace(principal, tenant=tenant, any_tenant=True)
 
 
-def user_of(who: Principal | Owner) -> str:
-    """Return the user that a caller's sessions belong to, who is nobody else's."""
-    if who.tenant:
-        return f"{quote(who.tenant, safe='')}/{who.caller}"
-    return f"/{who.caller}" if "/" in who.caller else who.caller
+def user_of(owner: Principal | Owner) -> str:
+    """Return the user id of an owner's sessions, unique for tenant and caller."""
+    if owner.tenant:
+        return f"{quote(owner.tenant, safe='')}/{owner.caller}"
+    return f"/{owner.caller}" if "/" in owner.caller else owner.caller
 
 
 async def own_task(tasks: TaskStorePort, owner: Owner, task_id: str) -> Task:
-    """Return a task of a caller; that of another is told in the same words as none at all."""
+    """Return a task of an owner; tasks of others raise the same error as missing ones."""
     task = await tasks.read(task_id, owner=owner)
     if task is None or task.reply is not None:
         raise TaskNotFound(task_id)
@@ -118,11 +113,12 @@ async def own_task(tasks: TaskStorePort, owner: Owner, task_id: str) -> Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """The limits of a server. Times are seconds, sizes are bytes.
+    """The limits of a server. Times are in seconds, sizes in bytes.
 
-    `tasks` is how many of one caller's may be at work, `waiting` how many may wait for an answer.
-    `history` is the most messages that are kept to be shown of a task; `keep` is how long a task
-    that is over can still be asked for, and the conversation that it was the last of stays.
+    Per caller: `tasks` running, `waiting` for input, open `streams`. Per task: `pushes` push
+    configurations, `history` messages that are returned. Per message: `parts`, and characters of
+    `text` in one part. `receive` is the time to receive a body, `keep` the time until a finished
+    task and its context are deleted, `grace` the time for running tasks when the server stops.
     """
 
     body: int = 8 * 1024 * 1024
@@ -143,4 +139,4 @@ class ServerLimits:
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise InvalidInput(f"limit {item.name} must be a number above 0, not {value!r}")
+                raise InvalidInput(f"limit {item.name} must be a positive number, got {value!r}")

@@ -1,8 +1,8 @@
-"""Waking those who follow a task when something has happened to it."""
+"""Deliver the events of tasks to their subscribers in this process."""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import NamedTuple
 
 from acc.application.a2a.requests import ServerLimits
@@ -21,183 +21,180 @@ from acc.domain.value_objects.task import (
 )
 from acc.ports.outbound.storage_ports import TaskStorePort
 
-_MOST_RECENT = 128
+_MAX_RECENT_EVENTS = 128
+_EVENT_PAGE_SIZE = 64
 
 
-class _Watched:
-    """A task that someone follows: its newest events, and who waits for the next."""
+class _Topic:
+    """The subscribers of a task, its newest events, and the waiting subscribers."""
 
-    __slots__ = ("followers", "head", "news", "recent", "waiting")
+    __slots__ = ("latest_seq", "recent", "revision", "subscribers", "waiters")
 
     def __init__(self) -> None:
-        self.followers = 0
-        self.head = 0
-        self.news = 0
-        self.recent: deque[TaskEvent] = deque(maxlen=_MOST_RECENT)
-        self.waiting: list[asyncio.Future[None]] = []
+        self.subscribers = 0
+        self.latest_seq = 0
+        self.revision = 0
+        self.recent: deque[TaskEvent] = deque(maxlen=_MAX_RECENT_EVENTS)
+        self.waiters: list[asyncio.Future[None]] = []
 
     def wake(self) -> None:
-        self.news += 1
-        waiting, self.waiting = self.waiting, []
-        for future in waiting:
-            future.set_result(None)
+        self.revision += 1
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter.set_result(None)
 
 
 class TaskBroker:
-    """Tells the followers of a task, in this process, that there is more to read of it.
+    """Notify the subscribers of a task that there are new events.
 
-    What is kept here is bounded: the newest events of tasks that someone follows. Who has fallen
-    behind further reads the store, at a pace of their own.
+    The broker caches only the newest events of tasks with subscribers. A subscriber that is further
+    behind reads the store.
     """
 
     def __init__(self) -> None:
-        self._watched: dict[str, _Watched] = {}
+        self._topics: dict[str, _Topic] = {}
 
     @property
-    def followed(self) -> Collection[str]:
-        """Return the tasks that someone follows."""
-        return self._watched.keys()
+    def subscribed(self) -> Collection[str]:
+        """Return the tasks that have subscribers."""
+        return self._topics.keys()
 
-    def follow(self, task_id: str) -> None:
-        """Begin to follow a task; `leave` must come after it."""
-        watched = self._watched.get(task_id)
-        if watched is None:
-            watched = self._watched[task_id] = _Watched()
-        watched.followers += 1
+    def subscribe(self, task_id: str) -> None:
+        """Add a subscriber; `unsubscribe` must follow."""
+        topic = self._topics.get(task_id)
+        if topic is None:
+            topic = self._topics[task_id] = _Topic()
+        topic.subscribers += 1
 
-    def leave(self, task_id: str) -> None:
-        """Follow a task no longer."""
-        watched = self._watched[task_id]
-        watched.followers -= 1
-        if not watched.followers:
-            del self._watched[task_id]
+    def unsubscribe(self, task_id: str) -> None:
+        """Remove a subscriber."""
+        topic = self._topics[task_id]
+        topic.subscribers -= 1
+        if not topic.subscribers:
+            del self._topics[task_id]
 
-    def tell(self, task_id: str, events: Sequence[TaskEvent] = ()) -> None:
-        """Say that events were stored; without them, that there are some to be read."""
-        watched = self._watched.get(task_id)
-        if watched is None:
+    def publish(self, task_id: str, events: Sequence[TaskEvent] = ()) -> None:
+        """Publish stored events; without events, subscribers read the store."""
+        topic = self._topics.get(task_id)
+        if topic is None:
             return
-        recent = watched.recent
-        # What is told late is in the store for whoever lacks it: what is kept ends with the newest.
-        is_new = bool(events) and events[-1].seq > watched.head
+        recent = topic.recent
+        # The cache must end with the newest event and have no gap. Events that are published late
+        # are read from the store.
+        is_new = bool(events) and events[-1].seq > topic.latest_seq
         if not events or (is_new and recent and recent[-1].seq + 1 != events[0].seq):
-            recent.clear()  # others stored some in between: only the store knows all of them
+            recent.clear()
         if is_new:
             recent.extend(events)
-            watched.head = events[-1].seq
-        watched.wake()
+            topic.latest_seq = events[-1].seq
+        topic.wake()
 
-    def notice(self, task_id: str, head: int) -> None:
-        """Say which event of a task is the last in the store, whoever stored it."""
-        watched = self._watched.get(task_id)
-        if watched is not None and head > watched.head:
-            watched.head = head
-            self.tell(task_id)
+    def advance(self, task_id: str, seq: int) -> None:
+        """Report the number of the last stored event, which another process may have stored."""
+        topic = self._topics.get(task_id)
+        if topic is not None and seq > topic.latest_seq:
+            topic.latest_seq = seq
+            self.publish(task_id)
 
     def wake(self, task_id: str) -> None:
-        """Let those who wait look whether they still have to."""
-        if (watched := self._watched.get(task_id)) is not None:
-            watched.wake()
+        """Wake the subscribers so that they check whether they must stop."""
+        if (topic := self._topics.get(task_id)) is not None:
+            topic.wake()
 
-    def newer(self, task_id: str, after: int) -> list[TaskEvent] | None:
-        """Return the events that came after one, or None where only the store can tell."""
-        recent = self._watched[task_id].recent
-        if not recent or recent[0].seq > after + 1:
+    def events_after(self, task_id: str, seq: int) -> list[TaskEvent] | None:
+        """Return the cached events after one; None if the store must be read."""
+        recent = self._topics[task_id].recent
+        if not recent or recent[0].seq > seq + 1:
             return None
-        return [event for event in recent if event.seq > after]
+        return [event for event in recent if event.seq > seq]
 
-    def news(self, task_id: str) -> int:
-        """Return a number that changes whenever something is told of a task."""
-        return self._watched[task_id].news
+    def revision(self, task_id: str) -> int:
+        """Return a number that changes with every publication."""
+        return self._topics[task_id].revision
 
-    async def wait(self, task_id: str, *, since: int, seconds: float) -> bool:
-        """Wait for news other than `since`; False if there are none for some seconds."""
-        watched = self._watched[task_id]
-        if watched.news != since:
+    async def wait(self, task_id: str, *, revision: int, seconds: float) -> bool:
+        """Wait until the revision changes; return False after a timeout."""
+        topic = self._topics[task_id]
+        if topic.revision != revision:
             return True
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        watched.waiting.append(future)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        topic.waiters.append(waiter)
         try:
-            done, _ = await asyncio.wait([future], timeout=seconds)
+            done, _ = await asyncio.wait([waiter], timeout=seconds)
         finally:
-            if future in watched.waiting:
-                watched.waiting.remove(future)
+            if waiter in topic.waiters:
+                topic.waiters.remove(waiter)
         return bool(done)
 
 
-_PAGE = 64
-
-
 class StreamItem(NamedTuple):
-    """Something to show, with the number of the event that it brings one up to.
-
-    Without an item nothing has happened for a while, and the stream is still alive.
-    """
+    """An item of a stream and the number of its event; without an item, a heartbeat."""
 
     seq: int
     item: Task | Message | StatusUpdate | ArtifactUpdate | None
 
 
 class TaskStream:
-    """A reader of one task. It keeps nothing but its place, so a slow one holds nobody up."""
+    """Read the events of one task.
+
+    The stream stores only its position, so that a slow reader does not delay others. With
+    `may_reply` the first item may be a message instead of the task. With `after` the stream starts
+    after an event that the client has received, without the task.
+    """
 
     def __init__(
         self,
         task: Task,
         *,
         tasks: TaskStorePort,
-        hub: TaskBroker,
+        broker: TaskBroker,
+        subscriptions: "Subscriptions",
         heartbeat: float,
-        leave: Callable[[], None],
+        may_reply: bool = False,
+        is_complete: bool = False,
+        after: int | None = None,
     ) -> None:
         self.task_id = task.id
         self.context_id = task.context_id
-        self._task: Task | None = task
-        self._after = self._head = task.seq
+        self._task: Task | None = task if after is None else None
+        self._latest_seq = task.seq
+        self._after = task.seq if after is None else after
         self._tasks = tasks
-        self._hub = hub
+        self._broker = broker
+        self._subscriptions: Subscriptions | None = subscriptions
         self._heartbeat = heartbeat
-        self._leave: Callable[[], None] | None = leave
+        self._may_reply = may_reply
+        self._is_complete = is_complete and after is None
         self._is_stopped = False
         self._is_finishing = False
-        #: Whether the first word may turn out to be a message, and no task at all.
-        self.may_reply = False
-        #: Whether there is nothing to wait for after the first word.
-        self.ends_at_once = task.is_over
-        hub.follow(task.id)
-
-    def after(self, seq: int) -> None:
-        """Begin after an event that the client has seen, without showing the task first."""
-        self._task = None
-        self._after = seq
-        self.ends_at_once = False
+        broker.subscribe(task.id)
 
     def stop(self) -> None:
-        """End the stream where it is; the client can come back for the rest."""
+        """End the stream now; the client can resume it."""
         self._is_stopped = True
-        self._hub.wake(self.task_id)
+        self._broker.wake(self.task_id)
 
     def finish(self) -> None:
-        """End the stream once it has told all that has happened so far."""
+        """End the stream after the events that are stored now."""
         self._is_finishing = True
-        self._hub.wake(self.task_id)
+        self._broker.wake(self.task_id)
 
     def close(self) -> None:
-        """Follow the task no longer."""
-        if self._leave is not None:
-            self._hub.leave(self.task_id)
-            self._leave()
-            self._leave = None
+        """Unsubscribe and release the slot of the caller."""
+        if self._subscriptions is not None:
+            self._broker.unsubscribe(self.task_id)
+            self._subscriptions.remove(self)
+            self._subscriptions = None
 
     async def items(self) -> AsyncGenerator[StreamItem, None]:
-        """Give what there is to show until the task ends or waits for the client."""
+        """Yield items until the task ends or requires input."""
         if self._task is not None and self._task.reply is not None:
             yield StreamItem(self._task.seq, self._task.reply)
             return
-        if self._task is not None and not self.may_reply:
+        if self._task is not None and not self._may_reply:
             yield StreamItem(self._task.seq, self._task)
             self._task = None
-        if self.ends_at_once:
+        if self._is_complete:
             return
         async for event in self._events():
             if event is None:
@@ -217,12 +214,15 @@ class TaskStream:
                 return
 
     async def _events(self) -> AsyncGenerator[TaskEvent | None, None]:
+        """Yield events; None after an idle heartbeat interval."""
         while not self._is_stopped:
-            news, is_finishing = self._hub.news(self.task_id), self._is_finishing
-            events = self._hub.newer(self.task_id, self._after)
+            revision, is_finishing = self._broker.revision(self.task_id), self._is_finishing
+            events = self._broker.events_after(self.task_id, self._after)
             if events is None:
                 events = list(
-                    await self._tasks.events(self.task_id, after=self._after, limit=_PAGE)
+                    await self._tasks.events(
+                        self.task_id, after=self._after, limit=_EVENT_PAGE_SIZE
+                    )
                 )
             for event in events:
                 self._after = event.seq
@@ -231,57 +231,79 @@ class TaskStream:
                 continue
             if is_finishing:
                 return
-            if not await self._hub.wait(self.task_id, since=news, seconds=self._heartbeat):
+            if not await self._broker.wait(
+                self.task_id, revision=revision, seconds=self._heartbeat
+            ):
                 yield None
 
     def _is_last(self, seq: int, update: StatusUpdate) -> bool:
-        """Tell whether the client is to do something next; what it missed is told to the end."""
+        """Return True if the task ended or now requires input; past requests are skipped."""
         state = update.status.state
-        return state in TERMINAL or (state in INTERRUPTED and seq >= self._head)
+        return state in TERMINAL or (state in INTERRUPTED and seq >= self._latest_seq)
 
 
 class Subscriptions:
-    """Opens streams. A caller's place is claimed first, so that many at once cannot be too many."""
+    """Open streams within the limit of each caller.
 
-    def __init__(self, *, tasks: TaskStorePort, hub: TaskBroker, limits: ServerLimits) -> None:
+    A slot is acquired before the task is created, so that concurrent requests cannot exceed the
+    limit.
+    """
+
+    def __init__(self, *, tasks: TaskStorePort, broker: TaskBroker, limits: ServerLimits) -> None:
         self._tasks = tasks
-        self._hub = hub
+        self._broker = broker
         self._limits = limits
-        self._claimed: dict[Owner, int] = {}
-        self._open: set[TaskStream] = set()
+        self._slots: dict[Owner, int] = {}
+        self._streams: dict[TaskStream, Owner | None] = {}
 
-    def claim(self, owner: Owner) -> None:
-        """Take a place for a stream of a caller, LimitExceeded if all are taken."""
-        count = self._claimed.get(owner, 0)
+    @property
+    def count(self) -> int:
+        """Return the number of open streams and acquired slots."""
+        return len(self._streams) + len(self._slots)
+
+    def acquire(self, owner: Owner) -> None:
+        """Acquire a slot of a caller, or raise LimitExceeded."""
+        count = self._slots.get(owner, 0)
         if count >= self._limits.streams:
-            raise LimitExceeded(f"at most {self._limits.streams} open streams of one caller")
-        self._claimed[owner] = count + 1
+            raise LimitExceeded(f"a caller may have at most {self._limits.streams} open streams")
+        self._slots[owner] = count + 1
 
-    def give_up(self, owner: Owner) -> None:
-        """Free a place that was claimed."""
-        self._claimed[owner] -= 1
-        if not self._claimed[owner]:
-            del self._claimed[owner]
+    def release(self, owner: Owner) -> None:
+        """Release a slot."""
+        self._slots[owner] -= 1
+        if not self._slots[owner]:
+            del self._slots[owner]
 
-    def open(self, task: Task, *, claimed_by: Owner | None = None) -> TaskStream:
-        """Return a stream of a task; closing it frees the place that was claimed for it."""
-
-        def leave() -> None:
-            self._open.discard(stream)
-            if claimed_by is not None:
-                self.give_up(claimed_by)
-
+    def open(
+        self,
+        task: Task,
+        *,
+        slot_of: Owner | None = None,
+        may_reply: bool = False,
+        is_complete: bool = False,
+        after: int | None = None,
+    ) -> TaskStream:
+        """Open a stream; closing it releases the slot."""
         stream = TaskStream(
             task,
             tasks=self._tasks,
-            hub=self._hub,
+            broker=self._broker,
+            subscriptions=self,
             heartbeat=self._limits.heartbeat,
-            leave=leave,
+            may_reply=may_reply,
+            is_complete=is_complete,
+            after=after,
         )
-        self._open.add(stream)
+        self._streams[stream] = slot_of
         return stream
 
+    def remove(self, stream: TaskStream) -> None:
+        """Remove a closed stream and release its slot."""
+        owner = self._streams.pop(stream)
+        if owner is not None:
+            self.release(owner)
+
     def finish(self) -> None:
-        """End all streams once they have told what has happened so far."""
-        for stream in list(self._open):
+        """End all streams after the events that are stored now."""
+        for stream in list(self._streams):
             stream.finish()

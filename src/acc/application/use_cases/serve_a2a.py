@@ -1,13 +1,12 @@
-"""Serving agents to others: send, stream, get, list, cancel, subscribe, and being notified."""
+"""Serve agents over A2A: send, stream, get, list, cancel, subscribe, push configurations."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
 
-from acc.application.a2a.executor import TaskExecutor, TaskRun, forget_for_ever, keep_house
-from acc.application.a2a.intake import MessageIntake, input_modes, output_modes
-from acc.application.a2a.push import CheckUrl, PushConfigs
+from acc.application.a2a.executor import TaskExecutor, forget_for_ever, keep_house
+from acc.application.a2a.intake import MessageIntake
+from acc.application.a2a.push import CheckUrl, PushConfigs, PushDelivery
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -16,9 +15,8 @@ from acc.application.a2a.requests import (
     SendRequest,
     ServerLimits,
     TaskRequest,
+    in_tenant,
     own_task,
-    owner_of,
-    within,
 )
 from acc.application.a2a.subscriptions import Subscriptions, TaskBroker, TaskStream
 from acc.application.runtime.runner import SessionRunner
@@ -29,7 +27,7 @@ from acc.domain.errors import (
     UnsupportedOperation,
 )
 from acc.domain.value_objects.base import replace
-from acc.domain.value_objects.principal import Owner, Principal
+from acc.domain.value_objects.principal import Principal
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -44,17 +42,16 @@ from acc.domain.value_objects.task import (
 )
 from acc.ports.outbound.storage_ports import TaskStorePort
 
-#: Times are told in milliseconds, so that a task may have moved a little earlier than was told.
-_AS_TOLD = 0.0005
+#: Timestamps on the wire are rounded to milliseconds; a time filter must include the difference.
+_TIMESTAMP_ROUNDING_SECONDS = 0.0005
 
 
 class ServeA2AUseCase:
-    """The verbs of a server of one tree of agents.
+    """The operations of a server of one agent tree; callers are already authenticated.
 
-    `check_url` refuses addresses that notifications must not be sent to; without it there are no
-    notifications. Without `knows_repeats` a message that comes again is a new one. With
-    `open_listing` the nameless may list what the nameless have asked. Who calls has been
-    authenticated already.
+    `check_url` rejects URLs that must not be called; without it push is not supported. With
+    `deduplicate` a repeated message returns its task. With `anonymous_listing` anonymous callers
+    may list the tasks of all anonymous callers.
     """
 
     def __init__(
@@ -64,194 +61,162 @@ class ServeA2AUseCase:
         tasks: TaskStorePort,
         limits: ServerLimits | None = None,
         check_url: CheckUrl | None = None,
-        knows_repeats: bool = True,
-        open_listing: bool = False,
+        deduplicate: bool = True,
+        anonymous_listing: bool = False,
     ) -> None:
-        self.runner = runner
         self.limits = limits or ServerLimits()
-        self.input_modes = input_modes(runner.agent)
-        self.output_modes = output_modes(runner.agent)
-        #: What else is to be done for as long as the server lives.
-        self.background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+        self.runner = runner
         self._tasks = tasks
-        self._open_listing = open_listing
-        self._hub = TaskBroker()
-        self._execution = TaskExecutor(runner=runner, tasks=tasks, hub=self._hub)
-        self._following = Subscriptions(tasks=tasks, hub=self._hub, limits=self.limits)
-        self._notifying = PushConfigs(
+        self._anonymous_listing = anonymous_listing
+        self._broker = TaskBroker()
+        self._executor = TaskExecutor(runner=runner, tasks=tasks, hub=self._broker)
+        self._subscriptions = Subscriptions(tasks=tasks, broker=self._broker, limits=self.limits)
+        self._push_configs = PushConfigs(
             tasks=tasks, ids=runner.services.ids, limits=self.limits, check_url=check_url
         )
-        self._sending = MessageIntake(
+        self._intake = MessageIntake(
             runner,
             tasks=tasks,
-            hub=self._hub,
-            execution=self._execution,
-            notifying=self._notifying,
+            broker=self._broker,
+            executor=self._executor,
+            push_configs=self._push_configs,
             limits=self.limits,
+            deduplicate=deduplicate,
         )
-        self._sending.knows_repeats = knows_repeats
-
-    @property
-    def can_push(self) -> bool:
-        """Tell whether clients can be notified."""
-        return self._notifying.is_offered
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["ServeA2AUseCase"]:
-        """Take tasks for as long as the context lasts; the ones at work get a while to finish."""
+    async def open(self, delivery: PushDelivery | None = None) -> AsyncIterator["ServeA2AUseCase"]:
+        """Accept tasks while the context is open; running tasks get the grace time to finish."""
         async with asyncio.TaskGroup() as group:
-            self._execution.open(group)
-            chores = [group.create_task(chore()) for chore in self._chores]
+            self._executor.open(group)
+            background = [
+                group.create_task(keep_house(self._executor, tasks=self._tasks)),
+                group.create_task(
+                    forget_for_ever(self.runner, tasks=self._tasks, limits=self.limits)
+                ),
+            ]
+            if delivery is not None:
+                background.append(group.create_task(delivery.run()))
             try:
                 yield self
             finally:
                 await self.stop()
-                for chore in chores:
-                    chore.cancel()
+                for job in background:
+                    job.cancel()
 
     async def stop(self) -> None:
-        """Take no more tasks, let those at work finish for a while, and then end the streams."""
+        """Accept no more tasks, wait for the running ones, then end the streams."""
         try:
-            await self._execution.close(grace=self.limits.grace)
+            await self._executor.close(grace=self.limits.grace)
         finally:
-            self._following.finish()
+            self._subscriptions.finish()
 
-    @property
-    def _chores(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        return (self._keep_house, self._forget, *self.background)
-
-    async def _keep_house(self) -> None:
-        await keep_house(self._execution, tasks=self._tasks)
-
-    async def _forget(self) -> None:
-        await forget_for_ever(self.runner, tasks=self._tasks, limits=self.limits)
-
-    # Sending
+    # Messages
 
     async def send(self, principal: Principal, request: SendRequest) -> Task | Message:
-        """Let a message start a task or move one on, and return what came of it."""
-        owner = owner_of(principal, request.tenant)
-        filed = await self._sending.file(
-            within(principal, owner), request, modes=(self.input_modes, self.output_modes)
-        )
-        task = filed.task
+        """Start or continue a task with a message and return the task or a direct reply."""
+        caller = in_tenant(principal, request.tenant)
+        task = (await self._intake.submit(caller, request, streaming=False)).task
         if request.wait:
-            task = await self._settled(task)
+            task = await self._wait(task)
         elif self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED:
-            task = await self._settled(task, first_word=True)
-        return task.reply or self._shown(task, request.history_length)
+            task = await self._wait(task, first_event=True)
+        return task.reply or self._visible(task, request.history_length)
 
     async def stream(
         self, principal: Principal, request: SendRequest, *, after: int | None = None
     ) -> TaskStream:
-        """Do the same and return a stream of all that happens until the task ends or waits.
+        """Start or continue a task and return a stream until it ends or requires input.
 
-        A client that sends its message again, having lost the stream `after` an event, gets the
-        rest.
+        A client that lost the stream `after` an event and repeats its message gets the rest.
         """
-        caller = within(principal, owner_of(principal, request.tenant))
+        caller = in_tenant(principal, request.tenant)
         account = caller.account
-        self._following.claim(account)
-        opened: list[TaskStream] = []
-
-        def follow(task: Task) -> None:
-            shown = self._shown(task, request.history_length)
-            opened.append(self._following.open(shown, claimed_by=account))
-
+        self._subscriptions.acquire(account)
         try:
-            filed = await self._sending.file(
-                caller,
-                request,
-                modes=(self.input_modes, self.output_modes),
-                follow=follow,
-            )
+            result = await self._intake.submit(caller, request, streaming=True)
         except BaseException:
-            if opened:
-                opened[0].close()
-            else:
-                self._following.give_up(account)
+            self._subscriptions.release(account)
             raise
-        (stream,), task = opened, filed.task
-        stream.may_reply = self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED
-        stream.ends_at_once = task.state not in ACTIVE
-        missed = -1 if after is None or filed.is_new else task.seq - after
-        if missed > 0 or (missed == 0 and task.state in ACTIVE):
-            stream.after(task.seq - missed)
-        return stream
+        # A new run has not started yet, so that the broker caches all of its events.
+        task = result.task
+        is_active = task.state in ACTIVE
+        missed = 0 if after is None else task.seq - after
+        resumes = after is not None and not result.is_new
+        resumes = resumes and (missed > 0 or (missed == 0 and is_active))
+        return self._subscriptions.open(
+            self._visible(task, request.history_length),
+            slot_of=account,
+            may_reply=self.runner.agent.replies_directly and task.state is TaskState.SUBMITTED,
+            is_complete=not is_active,
+            after=after if resumes else None,
+        )
 
     async def subscribe(
         self, principal: Principal, request: TaskRequest, *, after: int | None = None
     ) -> TaskStream:
-        """Return a stream of a task that is there; `after` an event, only of what came since."""
-        owner = owner_of(principal, request.tenant)
-        task = await own_task(self._tasks, owner, request.id)
-        missed = after is not None and after < task.seq
-        if task.is_over and not missed:
+        """Return a stream of an existing task; with `after`, only of later events."""
+        caller = in_tenant(principal, request.tenant)
+        task = await own_task(self._tasks, caller.owner, request.id)
+        if task.is_over and (after is None or after >= task.seq):
             raise UnsupportedOperation(
-                f"task {task.id!r} is {task.state.value}: there is nothing to subscribe to; get it"
+                f"task {task.id!r} is {task.state.value} and has no more events; use GetTask"
             )
-        account = within(principal, owner).account
-        self._following.claim(account)
-        stream = self._following.open(self._shown(task, None), claimed_by=account)
-        # Who tells of an event that has not happened is shown the task, which has all that has.
-        if after is not None and after <= task.seq:
-            stream.after(max(after, 0))
-        return stream
+        self._subscriptions.acquire(caller.account)
+        # A client that names a future event gets the task, which contains all events.
+        resumes = after is not None and after <= task.seq
+        return self._subscriptions.open(
+            self._visible(task, None), slot_of=caller.account, after=after if resumes else None
+        )
 
-    async def _settled(self, task: Task, *, first_word: bool = False) -> Task:
-        """Return a task once it ends or waits, or once anything has happened to it."""
+    async def _wait(self, task: Task, *, first_event: bool = False) -> Task:
+        """Return a task once it ends or requires input, or after its first event."""
         if task.state not in ACTIVE:
             return task
-        work = self._execution.work_on(task.id)
-        if work is not None and not first_word:
-            return await self._finished(work)
-        stream = self._following.open(task)
-        stream.may_reply = True
+        run = self._executor.work_on(task.id)
+        if run is not None and not first_event:
+            await run.ended()
+            if run.yielded:
+                return await self._tasks.read(task.id) or run.whole()
+            return run.whole()
+        stream = self._subscriptions.open(task, may_reply=True)
         try:
             async with aclosing(stream.items()) as items:
                 async for item in items:
-                    if first_word and item.item is not None:
+                    if first_event and item.item is not None:
                         break
         finally:
             stream.close()
         return await self._tasks.read(task.id) or task
 
-    async def _finished(self, work: TaskRun) -> Task:
-        await work.ended()
-        if work.yielded:
-            return await self._tasks.read(work.task.id) or work.whole()
-        return work.whole()
-
-    # Looking
+    # Tasks
 
     async def get(self, principal: Principal, request: GetRequest) -> Task:
-        """Return a task as it is now."""
-        owner = owner_of(principal, request.tenant)
-        task = await own_task(self._tasks, owner, request.id)
-        return self._shown(task, request.history_length)
+        """Return a task."""
+        task = await self._own_task(principal, request.tenant, request.id)
+        return self._visible(task, request.history_length)
 
-    async def listed(self, principal: Principal, request: ListRequest) -> TaskPage:
+    async def list_tasks(self, principal: Principal, request: ListRequest) -> TaskPage:
         """Return a page of the caller's tasks.
 
-        All who have no name are one caller: without authentication, what one of them asked would be
-        listed to the others.
+        All anonymous callers are one owner, so listing would disclose the tasks of others.
         """
-        if not self._open_listing:
+        if not self._anonymous_listing:
             self.check_authenticated(principal, "listing tasks")
         query = request.query
         if query.since is not None:
-            query = replace(query, since=query.since - _AS_TOLD)
-        page = await self._tasks.listed(owner_of(principal, request.tenant), query)
-        tasks = (self._shown(task, request.history_length) for task in page.tasks)
+            query = replace(query, since=query.since - _TIMESTAMP_ROUNDING_SECONDS)
+        page = await self._tasks.listed(in_tenant(principal, request.tenant).owner, query)
+        tasks = (self._visible(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:
             tasks = (replace(task, artifacts=()) for task in tasks)
         return replace(page, tasks=tuple(tasks))
 
     async def cancel(self, principal: Principal, request: TaskRequest) -> Task:
-        """Cancel a task, which then stays canceled whatever its agents still do."""
-        owner = owner_of(principal, request.tenant)
-        await self._execution.see_through(self._cancel(within(principal, owner), request.id))
-        return self._shown(await own_task(self._tasks, owner, request.id), None)
+        """Cancel a task; later updates of its run are refused."""
+        caller = in_tenant(principal, request.tenant)
+        await self._executor.see_through(self._cancel(caller, request.id))
+        return self._visible(await own_task(self._tasks, caller.owner, request.id), None)
 
     async def _cancel(self, caller: Principal, task_id: str) -> None:
         task = await own_task(self._tasks, caller.owner, task_id)
@@ -260,60 +225,63 @@ class ServeA2AUseCase:
         try:
             events = await self._tasks.append(task.id, [update])
         except InvalidTransition as error:
-            raise TaskNotCancelable(f"task {task.id!r} is {error.state} already") from None
-        self._hub.tell(task.id, events)
-        work = self._execution.work_on(task.id)
-        if work is not None:
-            work.give_way()
+            raise TaskNotCancelable(f"task {task.id!r} is already {error.state}") from None
+        self._broker.publish(task.id, events)
+        run = self._executor.work_on(task.id)
+        if run is not None:
+            run.give_way()
         elif task.state in INTERRUPTED:
-            await self._execution.abandon(caller, task)
+            await self._executor.abandon(caller, task)
 
-    # Notifications
+    # Push configurations
 
     async def create_push(self, principal: Principal, request: PushCreateRequest) -> PushConfig:
-        """Tell an address what happens to a task from now on."""
-        self._notifying.check_offered()
-        task = await self._own(principal, request.tenant, request.config.task_id)
-        return await self._notifying.save(task.id, await self._notifying.checked(request.config))
+        """Create a push configuration."""
+        self._push_configs.check_supported()
+        task = await self._own_task(principal, request.tenant, request.config.task_id)
+        config = await self._push_configs.validate(request.config)
+        return await self._push_configs.save(task.id, config)
 
     async def get_push(self, principal: Principal, request: PushRequest) -> PushConfig:
-        """Return a configuration; without an id, the one that nobody named, or the oldest."""
-        self._notifying.check_offered()
-        task = await self._own(principal, request.tenant, request.task_id)
-        return await self._notifying.get(task.id, request.id)
+        """Return a push configuration; without an id, the one without an id, or the oldest."""
+        self._push_configs.check_supported()
+        task = await self._own_task(principal, request.tenant, request.task_id)
+        return await self._push_configs.get(task.id, request.id)
 
-    async def pushes(self, principal: Principal, request: PushRequest) -> PushPage:
-        """Return a page of the configurations of a task; without a size, all that are left."""
-        self._notifying.check_offered()
-        task = await self._own(principal, request.tenant, request.task_id)
-        return await self._notifying.page(task.id, request)
+    async def list_push_configs(self, principal: Principal, request: PushRequest) -> PushPage:
+        """Return a page of the push configurations of a task; without a size, all."""
+        self._push_configs.check_supported()
+        task = await self._own_task(principal, request.tenant, request.task_id)
+        return await self._push_configs.page(task.id, request)
 
     async def delete_push(self, principal: Principal, request: PushRequest) -> None:
-        """Send no more notifications to an address."""
-        self._notifying.check_offered()
-        task = await self._own(principal, request.tenant, request.task_id)
+        """Delete a push configuration."""
+        self._push_configs.check_supported()
+        task = await self._own_task(principal, request.tenant, request.task_id)
         await self._tasks.delete_push(task.id, request.id)
 
-    # Who, and how much
-
     def check_authenticated(self, principal: Principal, what: str) -> None:
-        """Refuse callers of whom nothing is known."""
+        """Raise Unauthenticated if a caller is anonymous."""
         if principal.is_anonymous:
-            raise Unauthenticated(f"{what} needs authentication")
+            raise Unauthenticated(f"{what} requires authentication")
 
-    async def _own(self, principal: Principal, tenant: str, task_id: str) -> Task:
-        owner: Owner = owner_of(principal, tenant)
-        return await own_task(self._tasks, owner, task_id)
+    async def _own_task(self, principal: Principal, tenant: str, task_id: str) -> Task:
+        return await own_task(self._tasks, in_tenant(principal, tenant).owner, task_id)
 
-    def _shown(self, task: Task, history_length: int | None) -> Task:
-        most = self.limits.history if history_length is None else max(history_length, 0)
-        most = min(most, self.limits.history)
-        shown = task.history[-most:] if most else ()
-        return replace(task, history=tuple([_placed(message, task) for message in shown]))
-
-
-def _placed(message: Message, task: Task) -> Message:
-    """Return a message of a task's history with the task and context it belongs to."""
-    if message.task_id and message.context_id:
-        return message
-    return replace(message, task_id=task.id, context_id=task.context_id)
+    def _visible(self, task: Task, history_length: int | None) -> Task:
+        """Return a task with the requested part of its history."""
+        limit = self.limits.history
+        if history_length is not None:
+            limit = min(max(history_length, 0), limit)
+        history = task.history[-limit:] if limit else ()
+        return replace(
+            task,
+            history=tuple(
+                [
+                    message
+                    if message.task_id and message.context_id
+                    else replace(message, task_id=task.id, context_id=task.context_id)
+                    for message in history
+                ]
+            ),
+        )

@@ -16,14 +16,14 @@ class Owner(NamedTuple):
 class Principal(Value, frozen=True, kw_only=True):
     """A caller whose credentials were checked. `permissions` of None are all of them.
 
-    `is_guest` tells that the credentials are for no tenant, and the caller named one.
+    `any_tenant` tells that the credentials are for no tenant, and the caller named one.
     """
 
     caller: str
     tenant: str = ""
     permissions: Collection[str] | None = None
     is_anonymous: bool = False
-    is_guest: bool = False
+    any_tenant: bool = False
 
     @property
     def owner(self) -> Owner:
@@ -33,7 +33,7 @@ class Principal(Value, frozen=True, kw_only=True):
     @property
     def account(self) -> Owner:
         """Return who has to keep to the limits, whatever tenant was named."""
-        return Owner("" if self.is_guest else self.tenant, self.caller)
+        return Owner("" if self.any_tenant else self.tenant, self.caller)
 
 
 ANONYMOUS = Principal(caller="anonymous", is_anonymous=True)

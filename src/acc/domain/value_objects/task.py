@@ -342,7 +342,7 @@ class PushConfig(Value, frozen=True, kw_only=True):
     token: str = ""
     scheme: str = ""
     credentials: str = ""
-    generation: str = "1.0"
+    protocol_version: str = "1.0"
 
 
 class PushPage(NamedTuple):

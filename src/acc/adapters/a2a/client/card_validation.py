@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from acc.adapters.a2a.wire.card_codec import LEGACY, card_content, merged_card, read_card
+from acc.adapters.a2a.wire.card_codec import PROTOCOL_V03, card_content, merged_card, read_card
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, AgentCard
 from acc.domain.value_objects.base import replace
@@ -237,7 +237,7 @@ def unsigned_fields(document: Mapping[str, Any], card: AgentCard) -> list[str]:
     repeats what was signed it does no harm; anything else could have been put in by anyone.
     """
     follows = merged_card(replace(card, signatures=()))
-    pairs = {(one.url, one.binding) for one in card.interfaces if one.version == LEGACY}
+    pairs = {(one.url, one.binding) for one in card.interfaces if one.version == PROTOCOL_V03}
     return [
         name
         for name, value in document.items()
@@ -267,7 +267,7 @@ def _repeats_address(name: str, document: Mapping[str, Any], pairs: set[tuple[st
             and _is_pair(one.get("url"), one.get("transport"), pairs)
             for one in listed
         )
-    return name == "protocolVersion" and bool(pairs) and document[name] == LEGACY
+    return name == "protocolVersion" and bool(pairs) and document[name] == PROTOCOL_V03
 
 
 def _is_pair(url: Any, transport: Any, pairs: set[tuple[str, str]]) -> bool:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from acc.adapters.a2a.client.sse import ServerEvent
 from acc.adapters.a2a.client.transport import CallFailed, Transport, Unreachable
-from acc.adapters.a2a.wire.protocol import Operation, Streamed
+from acc.adapters.a2a.wire.protocol import Operation, StreamResponse
 from acc.application.a2a.requests import GetRequest, SendRequest, TaskRequest
 from acc.domain.errors import (
     AccError,
@@ -84,7 +84,7 @@ class TaskAssembler:
             raise RemoteFailed("the remote agent said nothing")
         return self._growing.whole()
 
-    async def take(self, told: Streamed) -> None:
+    async def take(self, told: StreamResponse) -> None:
         """Take note of an item, and pass on what is new in it."""
         self.heard += 1
         item = told.item
@@ -105,7 +105,7 @@ class TaskAssembler:
         )
         await self._pass_on(growing, item)
 
-    def _check_task(self, told: Streamed) -> None:
+    def _check_task(self, told: StreamResponse) -> None:
         if not told.task_id and self.task is None:
             raise RemoteFailed("the remote agent tells of a task without an id")
         if self.task is not None and told.task_id not in ("", self.task.id):
@@ -298,7 +298,7 @@ class TaskFollower:
             )
         )
 
-    async def _take(self, event: ServerEvent, told: Streamed) -> bool:
+    async def _take(self, event: ServerEvent, told: StreamResponse) -> bool:
         await self.follower.take(told)
         self._last_id = event.id or self._last_id
         return not self.follower.is_over
@@ -320,9 +320,9 @@ class TaskFollower:
 
     async def _take_result(self, found: Task | Message) -> None:
         if isinstance(found, Message):
-            await self.follower.take(Streamed(found.task_id, found.context_id, found))
+            await self.follower.take(StreamResponse(found.task_id, found.context_id, found))
         else:
-            await self.follower.take(Streamed(found.id, found.context_id, found))
+            await self.follower.take(StreamResponse(found.id, found.context_id, found))
 
 
 async def _send(channel: Transport, request: SendRequest) -> Task | Message:

@@ -12,12 +12,12 @@ import httpx
 import msgspec
 
 from acc.adapters.a2a.client.sse import EventReader, ServerEvent
-from acc.adapters.a2a.wire.errors import from_http_error, from_rpc_error
-from acc.adapters.a2a.wire.jsonrpc import read_answer, write_call
-from acc.adapters.a2a.wire.protocol import Operation, Streamed, Wire, as_query
-from acc.adapters.a2a.wire.v03 import WIRE_ZERO_THREE
-from acc.adapters.a2a.wire.v03_rest import WIRE_ZERO_THREE_REST
-from acc.adapters.a2a.wire.v1 import WIRE_ONE
+from acc.adapters.a2a.wire.errors import error_from_http, error_from_rpc
+from acc.adapters.a2a.wire.jsonrpc import decode_rpc_response, encode_rpc_request
+from acc.adapters.a2a.wire.protocol import Operation, StreamResponse, Wire, params_to_query
+from acc.adapters.a2a.wire.v03 import WIRE_V03
+from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
+from acc.adapters.a2a.wire.v1 import WIRE_V1
 from acc.application.a2a.requests import Request
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, Interface
@@ -35,12 +35,12 @@ _RETRYABLE = frozenset({429, 502, 503, 504})
 _NOT_HERE = frozenset({404, 405, 501})
 _METHOD_NOT_FOUND = -32601
 _WIRES: Mapping[tuple[str, str], Wire] = {
-    ("1", JSONRPC): WIRE_ONE,
-    ("1", HTTP_JSON): WIRE_ONE,
-    ("0", JSONRPC): WIRE_ZERO_THREE,
-    ("0", HTTP_JSON): WIRE_ZERO_THREE_REST,
+    ("1", JSONRPC): WIRE_V1,
+    ("1", HTTP_JSON): WIRE_V1,
+    ("0", JSONRPC): WIRE_V03,
+    ("0", HTTP_JSON): WIRE_V03_REST,
 }
-Take = Callable[[ServerEvent, Streamed], Awaitable[bool]]
+Take = Callable[[ServerEvent, StreamResponse], Awaitable[bool]]
 
 
 class CallFailed(RemoteFailed):
@@ -182,7 +182,7 @@ class Transport:
         }
         if self.is_rpc:
             headers["Content-Type"] = "application/json"
-            body = write_call(self.wire.method_names[operation], call_id, params)
+            body = encode_rpc_request(self.wire.method_names[operation], call_id, params)
             return self._http.build_request(
                 "POST", self.interface.url, content=body, headers=headers, **options
             )
@@ -191,7 +191,7 @@ class Transport:
         tenant = f"/{quote(self.interface.tenant, safe='')}" if self.interface.tenant else ""
         url = f"{self.interface.url.rstrip('/')}{version}{tenant}{path}"
         if verb == "GET":
-            query = as_query(params, (*named, "tenant", "metadata"))
+            query = params_to_query(params, (*named, "tenant", "metadata"))
             return self._http.build_request("GET", url, params=query, headers=headers, **options)
         headers["Content-Type"] = "application/json"
         if not is_stream:
@@ -199,15 +199,15 @@ class Transport:
         return self._http.build_request(verb, url, content=params, headers=headers, **options)
 
     def _result(self, body: bytes, request: Request, call_id: int) -> bytes:
-        answer = read_answer(body, call_id)
+        answer = decode_rpc_response(body, call_id)
         if answer.error is None:
             return answer.result
         code = answer.error.get("code") if isinstance(answer.error, Mapping) else None
         if code == _METHOD_NOT_FOUND:
             raise Unreachable(f"{self._place} knows no such method", retryable=False)
-        raise from_rpc_error(answer.error, task_id=_task_of(request))
+        raise error_from_rpc(answer.error, task_id=_task_of(request))
 
-    def _item(self, data: bytes, request: Request | None = None) -> Streamed:
+    def _item(self, data: bytes, request: Request | None = None) -> StreamResponse:
         try:
             return self.wire.read_stream_item(data)
         except RemoteFailed:
@@ -217,7 +217,7 @@ class Transport:
             code = fault.get("code")
             status = code if isinstance(code, int) and 400 <= code < 600 else 500
             task_id = "" if request is None else _task_of(request)
-            raise from_http_error(status, data, task_id=task_id) from None
+            raise error_from_http(status, data, task_id=task_id) from None
 
     def _failure(self, response: httpx.Response, body: bytes, request: Request) -> Exception:
         status = response.status_code
@@ -228,10 +228,10 @@ class Transport:
                 remote_code=str(status),
             )
         if status in _RETRYABLE:
-            said = str(from_http_error(status, body))
+            said = str(error_from_http(status, body))
             wait = _wait_of(response.headers.get("retry-after", ""))
             return CallFailed(f"{self._place}: {said}", retryable=True, wait=wait)
-        error = from_http_error(status, body, task_id=_task_of(request))
+        error = error_from_http(status, body, task_id=_task_of(request))
         if status in _NOT_HERE and type(error) is RemoteFailed:
             return Unreachable(f"{self._place}: {error}", retryable=False)
         return error

@@ -1,34 +1,50 @@
-"""Requests and responses of ASGI, as far as a server of agents needs them."""
+"""ASGI requests, responses and server-sent events."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from acc.adapters.a2a.wire.errors import HttpError, wire_error_for
+from acc.adapters.a2a.wire.protocol import Wire
 from acc.application.a2a.requests import ServerLimits
+from acc.application.a2a.subscriptions import TaskStream
 from acc.domain.errors import AccError, InvalidInput
 
+log = logging.getLogger("acc.serve")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
+EVENT_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+#: Scope key that the HTTP server sets once it has received the whole body.
+BODY_RECEIVED = "acc.body_received"
 _JSON_TYPES = (JSON, A2A_JSON)
-#: Headers of which a second one would be read differently by whoever stands in between.
-_ONCE = frozenset({b"authorization", b"content-length", b"content-type", b"host", b"a2a-version"})
-#: Set in the scope by a server that has the whole body already.
-BODY_HAS_COME = "acc.body_has_come"
+#: Proxies interpret duplicates of these headers differently.
+_SINGLE_HEADERS = frozenset(
+    {b"authorization", b"content-length", b"content-type", b"host", b"a2a-version"}
+)
+_MAX_QUERY_PARAMETERS = 50
+_MAX_EVENT_ID_DIGITS = 15
+_HEARTBEAT = b": heartbeat\n\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """How long a connection may take, in seconds, and how large the head of a request may be.
+    """Limits of a connection: times in seconds, sizes in bytes.
 
-    `head` is the time for a whole head, and for who waits between two requests; `stop` is the time
-    for answers that are being sent when the server is stopped.
+    `head` is the time to receive the headers of a request, and between two requests. `stop` is the
+    time to finish responses when the server stops.
     """
 
     head: float = 15.0
@@ -36,21 +52,10 @@ class ConnectionLimits:
     stop: float = 3.0
 
 
-class HttpFault(AccError):
-    """Report a request that fails before it means anything, with its HTTP status."""
-
-    code = "invalid_request"
-
-    def __init__(self, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        super().__init__(text)
-        self.status = status
-        self.headers = tuple(headers)
-
-
 class HttpRequest:
-    """One request, its headers checked and its body bounded in size and time."""
+    """An HTTP request with validated headers and a bounded body."""
 
-    __slots__ = ("_head_fault", "_receive", "headers", "limits", "method", "path", "scope")
+    __slots__ = ("_head_error", "_receive", "headers", "limits", "method", "path", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, limits: ServerLimits) -> None:
         self.scope = scope
@@ -60,106 +65,130 @@ class HttpRequest:
         raw = scope.get("raw_path") or scope["path"].encode()
         path: str = raw.decode("ascii", "replace")
         root: str = scope.get("root_path", "")
-        self.path = _under(root, path) if root else path
-        self._head_fault: HttpFault | None = None
+        self.path = _strip_root(root, path) if root else path
+        self._head_error: HttpError | None = None
         pairs: Headers = list(scope["headers"])
         self.headers: dict[bytes, bytes] = dict(pairs)
         if len(self.headers) != len(pairs):
-            self._join(pairs)
+            self._merge_duplicates(pairs)
         if sum(map(len, chain.from_iterable(pairs))) > limits.headers:
-            self._head_fault = HttpFault(431, f"the headers exceed {limits.headers} bytes")
+            self._head_error = HttpError(431, f"the headers exceed {limits.headers} bytes")
 
-    def _join(self, pairs: Headers) -> None:
-        """Put headers that came more than once together, where they may."""
+    def _merge_duplicates(self, pairs: Headers) -> None:
         self.headers = {}
         for name, value in pairs:
-            held = self.headers.get(name)
-            if held is not None and name in _ONCE:
-                self._head_fault = HttpFault(400, f"the header {name.decode()} came twice")
+            previous = self.headers.get(name)
+            if previous is not None and name in _SINGLE_HEADERS:
+                self._head_error = HttpError(400, f"the header {name.decode()} occurs twice")
             else:
-                self.headers[name] = value if held is None else held + b", " + value
+                self.headers[name] = value if previous is None else previous + b", " + value
 
-    def check_head(self) -> None:
-        """Refuse a head that others could read differently, or that is too large."""
-        if self._head_fault is not None:
-            raise self._head_fault
+    def check_head(self, hosts: Iterable[str] | None = None) -> None:
+        """Raise HttpError if the headers are invalid, too large or for another host."""
+        if self._head_error is not None:
+            raise self._head_error
         if b"host" not in self.headers and self.scope.get("http_version") == "1.1":
-            raise HttpFault(400, "the header host is missing")
+            raise HttpError(400, "the header host is missing")
+        # DNS rebinding lets a web page call a server on loopback under another host name.
+        if hosts is not None and self._host_name() not in hosts:
+            raise HttpError(421, "this server does not serve that Host")
 
-    def only(self, *methods: str) -> None:
-        """Refuse methods other than these."""
+    def _host_name(self) -> str:
+        host = self.header(b"host").lower()
+        if host.startswith("["):
+            return host.partition("]")[0].removeprefix("[")
+        return host.partition(":")[0]
+
+    def check_method(self, *methods: str) -> None:
+        """Raise HttpError 405 if the method is not one of these."""
         if self.method not in methods:
             allowed = ", ".join(methods)
-            raise HttpFault(405, f"use {allowed} here", [(b"allow", allowed.encode())])
+            raise HttpError(
+                405, f"method not allowed; use {allowed}", [(b"allow", allowed.encode())]
+            )
 
     def header(self, name: bytes) -> str:
-        """Return a header as text, empty if it did not come."""
+        """Return a header as text, empty if it is absent."""
         return self.headers.get(name, b"").decode("latin-1").strip()
 
     def query(self) -> Mapping[str, str]:
-        """Return the query's parameters."""
+        """Return the query parameters."""
         raw = self.scope["query_string"]
         if not raw:
             return {}
         try:
-            pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=50)
+            pairs = parse_qsl(
+                raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_QUERY_PARAMETERS
+            )
         except ValueError:
-            raise InvalidInput("query: it cannot be read; at most 50 parameters, encoded") from None
+            raise InvalidInput(
+                f"query: invalid; send at most {_MAX_QUERY_PARAMETERS} percent-encoded parameters"
+            ) from None
         return dict(pairs)
 
+    def last_event_id(self) -> int | None:
+        """Return the number in Last-Event-ID, None if it is absent."""
+        text = self.header(b"last-event-id")
+        if not text:
+            return None
+        if not text.isascii() or not text.isdigit() or len(text) > _MAX_EVENT_ID_DIGITS:
+            raise InvalidInput("Last-Event-ID: must be the id of an event, which is a number")
+        return int(text)
+
     def check_json(self) -> None:
-        """Refuse a body that does not say it is JSON, as a form of a web page would be."""
+        """Raise HttpError 415 unless the body is declared as JSON."""
+        # A web form can be posted across origins without a CORS preflight; JSON cannot.
         kind = self.headers.get(b"content-type", b"")
         if kind not in _JSON_TYPES and kind.partition(b";")[0].strip().lower() not in _JSON_TYPES:
-            raise HttpFault(415, "send the body as application/json")
+            raise HttpError(415, "the body must have the content type application/json")
         if self.headers.get(b"content-encoding", b"identity") != b"identity":
-            raise HttpFault(415, "send the body without content-encoding")
+            raise HttpError(415, "the body must not have a content-encoding")
 
     async def body(self) -> bytes:
-        """Return the body, at most as large and slow as it may be."""
+        """Return the body; raise HttpError if it is too large or too slow."""
         declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > self.limits.body:
             raise self._too_large()
-        if BODY_HAS_COME in self.scope:
-            return await self._whole_body()
+        if BODY_RECEIVED in self.scope:
+            return await self._receive_body()
         try:
             async with asyncio.timeout(self.limits.receive):
-                return await self._whole_body()
+                return await self._receive_body()
         except TimeoutError:
-            raise HttpFault(
+            raise HttpError(
                 408,
                 f"the body took longer than {self.limits.receive:g} seconds",
                 [(b"connection", b"close")],
             ) from None
 
-    async def _whole_body(self) -> bytes:
-        pieces: list[bytes] = []
+    async def _receive_body(self) -> bytes:
+        chunks: list[bytes] = []
         size = 0
         while True:
             message = await self._receive()
             if message["type"] != "http.request":
-                raise HttpFault(400, "the connection was closed within the body")
-            piece = message.get("body", b"")
-            size += len(piece)
+                raise HttpError(400, "the connection was closed before the end of the body")
+            chunk = message.get("body", b"")
+            size += len(chunk)
             if size > self.limits.body:
                 raise self._too_large()
-            pieces.append(piece)
+            chunks.append(chunk)
             if not message.get("more_body"):
-                return piece if len(pieces) == 1 else b"".join(pieces)
+                return chunk if len(chunks) == 1 else b"".join(chunks)
 
-    def _too_large(self) -> HttpFault:
-        return HttpFault(
-            413, f"the body is larger than {self.limits.body} bytes", [(b"connection", b"close")]
+    def _too_large(self) -> HttpError:
+        return HttpError(
+            413, f"the body exceeds {self.limits.body} bytes", [(b"connection", b"close")]
         )
 
-    async def gone(self) -> None:
-        """Wait until the client has left."""
+    async def disconnected(self) -> None:
+        """Wait until the client disconnects."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
-def _under(root: str, path: str) -> str:
-    """Return a path, as it was sent, below the one that the application is mounted under."""
+def _strip_root(root: str, path: str) -> str:
+    """Return a raw path below the path that the application is mounted at."""
     if path.startswith(root):
         return path.removeprefix(root)
     if not unquote(path).startswith(root):
@@ -168,14 +197,59 @@ def _under(root: str, path: str) -> str:
     return f"/{rest[0]}" if rest else ""
 
 
-async def respond(
+async def send_response(
     send: Send,
     status: int,
     body: bytes,
     kind: bytes = JSON,
     headers: Iterable[tuple[bytes, bytes]] = (),
 ) -> None:
-    """Send a whole response."""
+    """Send a complete response."""
     head = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+async def send_events(
+    request: HttpRequest,
+    send: Send,
+    wire: Wire,
+    stream: TaskStream,
+    *,
+    prefix: bytes = b"",
+    suffix: bytes = b"",
+    headers: Headers,
+) -> None:
+    """Send a stream as server-sent events until it ends or the client disconnects."""
+    try:
+        head = [*EVENT_STREAM_HEADERS, *headers]
+        await send({"type": "http.response.start", "status": 200, "headers": head})
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_stop_on_disconnect(request, stream))
+            async with aclosing(stream.items()) as items:
+                async for seq, item in items:
+                    chunk = _HEARTBEAT
+                    if item is not None:
+                        data = wire.write_stream_item(stream.task_id, stream.context_id, item)
+                        chunk = b"id: %d\ndata: %b%b%b\n\n" % (seq, prefix, data, suffix)
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            watcher.cancel()
+    except* Exception as group_error:  # noqa: BLE001 - process boundary; the client reconnects
+        for error in group_error.exceptions:
+            log_internal_error(error)
+    finally:
+        stream.close()
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _stop_on_disconnect(request: HttpRequest, stream: TaskStream) -> None:
+    await request.disconnected()
+    stream.stop()
+
+
+def log_internal_error(error: BaseException) -> None:
+    """Log an error unless the caller caused it."""
+    if isinstance(error, HttpError):
+        return
+    if not isinstance(error, AccError) or wire_error_for(error).http_status >= 500:
+        log.error("internal error", exc_info=error)

@@ -1,24 +1,45 @@
-"""What both bindings share: who calls, in which generation, with which extensions."""
+"""Dispatch JSON-RPC and HTTP+JSON requests: authenticate, negotiate, perform, respond."""
 
-import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
-from acc.adapters.a2a.server.asgi import Headers, HttpFault, HttpRequest
-from acc.adapters.a2a.wire.errors import fault_of
+from acc.adapters.a2a.server.asgi import (
+    A2A_JSON,
+    EVENT_STREAM_HEADERS,
+    JSON,
+    Headers,
+    HttpRequest,
+    Send,
+    log_internal_error,
+    send_events,
+    send_response,
+)
+from acc.adapters.a2a.wire.errors import (
+    HttpError,
+    UnknownMethod,
+    encode_http_error,
+    encode_rpc_error,
+    wire_error_for,
+)
 from acc.adapters.a2a.wire.json_fields import check_tenant
+from acc.adapters.a2a.wire.jsonrpc import (
+    RequestId,
+    decode_rpc_request,
+    find_request_id,
+    rpc_result_prefix,
+)
 from acc.adapters.a2a.wire.protocol import Operation, Wire
-from acc.adapters.a2a.wire.v03 import WireV03
-from acc.adapters.a2a.wire.v03_rest import WireV03Rest
-from acc.adapters.a2a.wire.v1 import WireV1
-from acc.application.a2a.requests import owner_of
+from acc.adapters.a2a.wire.v03 import WIRE_V03
+from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
+from acc.adapters.a2a.wire.v1 import WIRE_V1
+from acc.application.a2a.requests import in_tenant
 from acc.application.a2a.subscriptions import TaskStream
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.domain.errors import (
     AccError,
     ExtensionRequired,
-    InvalidInput,
     Unauthenticated,
     UnsupportedOperation,
     VersionNotSupported,
@@ -27,28 +48,31 @@ from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.principal import ANONYMOUS, Principal
 from acc.ports.outbound.auth_ports import TokenVerifierPort
 
-log = logging.getLogger("acc.serve")
-WIRES: Mapping[str, Wire] = {"1.0": WireV1(), "0.3": WireV03()}
-REST_WIRES: Mapping[str, Wire] = {**WIRES, "0.3": WireV03Rest()}
-NEW, OLD = WIRES["1.0"], WIRES["0.3"]
+RPC_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03}
+REST_WIRES: Mapping[str, Wire] = {"1.0": WIRE_V1, "0.3": WIRE_V03_REST}
+_MAX_VERSION_LENGTH = 20
+_MAX_METHOD_LENGTH = 100
+_RETRY_AFTER_SECONDS = b"5"
+#: JSON-RPC errors that also set the HTTP status, for proxies.
+_RPC_HTTP_STATUSES = frozenset({401, 403, 429})
+_STREAMING = frozenset({Operation.STREAM, Operation.SUBSCRIBE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticDocuments:
-    """What is served as it stands: the cards, the description of the HTTP+JSON side, the keys."""
+    """The documents of a server: cards, OpenAPI document, signing keys, extensions."""
 
     card: bytes
-    modern_card: bytes
-    extended: AgentCard | None
+    extended_card: AgentCard | None
     openapi: bytes
-    modified: bytes
+    last_modified: bytes
     keys: bytes = b""
     extensions: Collection[str] = ()
     required_extensions: Collection[str] = ()
 
 
 class RequestDispatcher:
-    """Finds out who calls and how they speak, and does what they ask for."""
+    """Dispatch the requests of both bindings and protocol versions to the use case."""
 
     def __init__(
         self,
@@ -56,25 +80,78 @@ class RequestDispatcher:
         *,
         documents: StaticDocuments,
         verifier: TokenVerifierPort | None,
-        generations: Collection[str],
+        protocol_versions: Collection[str],
     ) -> None:
-        self.serve = serve
         self.documents = documents
+        self._serve = serve
         self._verifier = verifier
-        self._generations = tuple(generations)
+        self._protocol_versions = tuple(protocol_versions)
 
-    def wire(self, request: HttpRequest, wires: Mapping[str, Wire]) -> Wire:
-        """Return the generation that a request is in; VersionNotSupported if it is not ours."""
-        version = asked_version(request)
-        if version not in self._generations:
-            spoken = " or ".join(self._generations)
-            raise VersionNotSupported(
-                f"A2A version {version} is not spoken here; send the header A2A-Version: {spoken}"
+    async def handle_rpc(self, request: HttpRequest, send: Send) -> None:
+        """Respond to a JSON-RPC request."""
+        request_id: RequestId = None
+        operation: Operation | None = None
+        body = b""
+        wire: Wire = WIRE_V1
+        try:
+            version = requested_version(request)
+            if version in self._protocol_versions:
+                wire = RPC_WIRES[version]
+            request.check_json()
+            # Authenticate before the body is read: anonymous callers must not fill the memory.
+            principal = await self.authenticate(request)
+            body = await request.body()
+            self._check_version(version)  # after the body, so that the response has the request id
+            call = decode_rpc_request(body)
+            request_id = call.id
+            headers = self._negotiate_extensions(request)
+            operation = _find_operation(call.method, wire)
+            params = wire.read_request(operation, call.params)
+            result = await self._perform(wire, operation, principal, params, request)
+        except Exception as error:  # noqa: BLE001 - process boundary
+            log_internal_error(error)
+            request_id = find_request_id(body) if request_id is None else request_id
+            streaming = operation in _STREAMING
+            await _send_rpc_error(send, error, wire, request_id=request_id, streaming=streaming)
+            return
+        prefix = rpc_result_prefix(request_id)
+        if isinstance(result, TaskStream):
+            await send_events(
+                request, send, wire, result, prefix=prefix, suffix=b"}", headers=headers
             )
-        return wires[version]
+        else:
+            await send_response(send, 200, prefix + result + b"}", JSON, headers)
 
-    async def principal(self, request: HttpRequest) -> Principal:
-        """Return who calls; a token that is not good is refused in the words for none."""
+    async def handle_rest(self, request: HttpRequest, send: Send) -> None:
+        """Respond to an HTTP+JSON request."""
+        wire: Wire = WIRE_V1
+        kind = _response_type(request)
+        try:
+            version = requested_version(request)
+            self._check_version(version)
+            wire = REST_WIRES[version]
+            route = find_route(request)
+            principal = await self.authenticate(request)
+            headers = self._negotiate_extensions(request)
+            if route.has_body:
+                body = await request.body()
+                if body:
+                    request.check_json()
+                params = wire.read_request(route.operation, body, route.path)
+            else:
+                params = wire.read_query(route.operation, route.path, request.query())
+            result = await self._perform(wire, route.operation, principal, params, request)
+        except Exception as error:  # noqa: BLE001 - process boundary
+            log_internal_error(error)
+            await _send_http_error(send, error, wire, kind)
+            return
+        if isinstance(result, TaskStream):
+            await send_events(request, send, wire, result, headers=headers)
+        else:
+            await send_response(send, 200, result, kind, headers)
+
+    async def authenticate(self, request: HttpRequest) -> Principal:
+        """Return the caller; missing and invalid tokens raise the same Unauthenticated."""
         if self._verifier is None:
             return ANONYMOUS
         scheme, _, token = request.header(b"authorization").partition(" ")
@@ -82,106 +159,241 @@ class RequestDispatcher:
         if scheme.lower() == "bearer" and token.strip():
             principal = await self._verifier.verify(token.strip())
         if principal is None:
-            raise Unauthenticated("send good credentials as Authorization: Bearer TOKEN")
+            raise Unauthenticated("valid credentials are required: Authorization: Bearer TOKEN")
         return principal
 
-    def extensions(self, request: HttpRequest) -> Headers:
-        """Return the header that says which of the extensions asked for are used."""
-        told = request.headers
-        names_none = b"a2a-extensions" not in told and b"x-a2a-extensions" not in told
-        if names_none and not self.documents.required_extensions:
-            return []
-        asked = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
-        wanted = {uri.strip() for uri in asked.split(",")}
-        for uri in self.documents.required_extensions:
-            if uri not in wanted:
-                raise ExtensionRequired(f"declare the extension {uri} in the A2A-Extensions header")
-        used = sorted(wanted.intersection(self.documents.extensions))
-        return [(b"a2a-extensions", ", ".join(used).encode())] if used else []
-
     def extended_card(self, principal: Principal, tenant: str = "") -> AgentCard:
-        """Return the card for those who are known, and may ask for it within the tenant."""
-        extended = self.documents.extended
-        if extended is None:
+        """Return the extended card to an authenticated caller of the tenant."""
+        card = self.documents.extended_card
+        if card is None:
             raise UnsupportedOperation("this agent has no extended card")
-        self.serve.check_authenticated(principal, "the extended card")
-        owner_of(principal, tenant)
-        return extended
+        self._serve.check_authenticated(principal, "the extended card")
+        in_tenant(principal, tenant)
+        return card
 
-    async def perform(
+    def _check_version(self, version: str) -> None:
+        if version not in self._protocol_versions:
+            supported = " or ".join(self._protocol_versions)
+            raise VersionNotSupported(
+                f"A2A version {version} is not supported; send the header A2A-Version: {supported}"
+            )
+
+    def _negotiate_extensions(self, request: HttpRequest) -> Headers:
+        """Return the header that lists the activated extensions."""
+        required = self.documents.required_extensions
+        headers = request.headers
+        if b"a2a-extensions" not in headers and b"x-a2a-extensions" not in headers and not required:
+            return []
+        value = request.header(b"a2a-extensions") or request.header(b"x-a2a-extensions")
+        requested = {uri.strip() for uri in value.split(",")}
+        for uri in required:
+            if uri not in requested:
+                raise ExtensionRequired(
+                    f"the extension {uri} is required; add it to the A2A-Extensions header"
+                )
+        active = sorted(requested.intersection(self.documents.extensions))
+        return [(b"a2a-extensions", ", ".join(active).encode())] if active else []
+
+    async def _perform(
         self,
         wire: Wire,
         operation: Operation,
         principal: Principal,
-        asked: Any,
+        params: Any,
         request: HttpRequest,
     ) -> bytes | TaskStream:
-        """Do what was asked and return it as JSON, or the stream that tells it."""
-        serve = self.serve
-        if asked.tenant:
-            check_tenant(asked.tenant)
+        """Perform an operation and return its encoded result, or its stream."""
+        serve = self._serve
+        if params.tenant:
+            check_tenant(params.tenant)
         match operation:
             case Operation.SEND:
-                return wire.write_send_result(await serve.send(principal, asked))
+                return wire.write_send_result(await serve.send(principal, params))
             case Operation.STREAM:
-                return await serve.stream(principal, asked, after=_last_event(request))
+                return await serve.stream(principal, params, after=request.last_event_id())
             case Operation.GET:
-                return wire.write_task(await serve.get(principal, asked))
+                return wire.write_task(await serve.get(principal, params))
             case Operation.LIST:
-                page = await serve.listed(principal, asked)
-                return wire.write_page(page, asked.query.page_size, asked.include_artifacts)
+                page = await serve.list_tasks(principal, params)
+                return wire.write_page(page, params.query.page_size, params.include_artifacts)
             case Operation.CANCEL:
-                return wire.write_task(await serve.cancel(principal, asked))
+                return wire.write_task(await serve.cancel(principal, params))
             case Operation.SUBSCRIBE:
-                return await serve.subscribe(principal, asked, after=_last_event(request))
+                return await serve.subscribe(principal, params, after=request.last_event_id())
             case Operation.EXTENDED_CARD:
-                return wire.write_card(self.extended_card(principal, asked.tenant))
-        return await self._perform_push(wire, operation, principal, asked)
+                return wire.write_card(self.extended_card(principal, params.tenant))
+        return await self._perform_push(wire, operation, principal, params)
 
     async def _perform_push(
-        self, wire: Wire, operation: Operation, principal: Principal, asked: Any
+        self, wire: Wire, operation: Operation, principal: Principal, params: Any
     ) -> bytes:
-        serve = self.serve
+        serve = self._serve
         match operation:
             case Operation.PUSH_CREATE:
-                return wire.write_push(await serve.create_push(principal, asked))
+                return wire.write_push(await serve.create_push(principal, params))
             case Operation.PUSH_GET:
-                return wire.write_push(await serve.get_push(principal, asked))
+                return wire.write_push(await serve.get_push(principal, params))
             case Operation.PUSH_LIST:
-                return wire.write_push_list(*await serve.pushes(principal, asked))
-        await serve.delete_push(principal, asked)
+                return wire.write_push_list(*await serve.list_push_configs(principal, params))
+        await serve.delete_push(principal, params)
         return wire.write_empty()
 
 
-def asked_version(request: HttpRequest) -> str:
-    """Return the generation that a request names; patches do not count, nothing means 0.3."""
-    asked = request.header(b"a2a-version")
-    if asked in WIRES:
-        return asked
-    if not asked and b"A2A-Version" in request.scope["query_string"]:
-        asked = request.query().get("A2A-Version", "")
-    return ".".join(asked.split(".")[:2])[:20] or "0.3"
+# Versions and errors
 
 
-def note(error: BaseException) -> None:
-    """Log an error that is ours and not the caller's."""
-    if isinstance(error, HttpFault):
+def requested_version(request: HttpRequest) -> str:
+    """Return major and minor of the requested protocol version; the default is 0.3."""
+    version = request.header(b"a2a-version")
+    if version in RPC_WIRES:
+        return version
+    if not version and b"A2A-Version" in request.scope["query_string"]:
+        version = request.query().get("A2A-Version", "")
+    return ".".join(version.split(".")[:2])[:_MAX_VERSION_LENGTH] or "0.3"
+
+
+async def send_early_error(
+    request: HttpRequest, send: Send, error: Exception, *, is_rpc: bool
+) -> None:
+    """Respond to a request that failed before its version was negotiated."""
+    try:
+        wire = REST_WIRES.get(requested_version(request), WIRE_V1)
+    except AccError:
+        wire = WIRE_V1
+    if is_rpc:
+        await _send_rpc_error(send, error, wire)
+    else:
+        await _send_http_error(send, error, wire, _response_type(request))
+
+
+async def _send_rpc_error(
+    send: Send,
+    error: BaseException,
+    wire: Wire,
+    *,
+    request_id: RequestId = None,
+    streaming: bool = False,
+) -> None:
+    body = encode_rpc_error(error, request_id, wire.version)
+    if isinstance(error, HttpError):
+        await send_response(send, error.status, body, JSON, error.headers)
         return
-    if not isinstance(error, AccError) or fault_of(error).http >= 500:
-        log.error("internal error", exc_info=error)
+    status = wire_error_for(error).http_status
+    status = status if status in _RPC_HTTP_STATUSES else 200
+    if wire is WIRE_V03 and streaming and status == 200:
+        # Clients of 0.3 expect the error of a streaming method in a stream.
+        await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
+        await send({"type": "http.response.body", "body": b"data: %b\n\n" % body})
+        return
+    await send_response(send, status, body, JSON, _error_headers(status))
 
 
-def challenge(status: int) -> Headers:
-    """Return the headers that tell a client how to do better."""
+async def _send_http_error(send: Send, error: BaseException, wire: Wire, kind: bytes) -> None:
+    status = wire_error_for(error).http_status
+    headers = error.headers if isinstance(error, HttpError) else _error_headers(status)
+    await send_response(send, status, encode_http_error(error, wire.version), kind, headers)
+
+
+def _error_headers(status: int) -> Headers:
     if status == 401:
         return [(b"www-authenticate", b"Bearer")]
-    return [(b"retry-after", b"5")] if status == 429 else []
+    return [(b"retry-after", _RETRY_AFTER_SECONDS)] if status == 429 else []
 
 
-def _last_event(request: HttpRequest) -> int | None:
-    told = request.header(b"last-event-id")
-    if not told:
-        return None
-    if not told.isascii() or not told.isdigit() or len(told) > 15:
-        raise InvalidInput("Last-Event-ID: send the id of the last event that came, a number")
-    return int(told)
+def _find_operation(method: str, wire: Wire) -> Operation:
+    """Return the operation of a method, or raise UnknownMethod."""
+    operation = wire.methods.get(method)
+    if operation is not None:
+        return operation
+    hint = ""
+    if wire is WIRE_V03 and method in WIRE_V1.methods:
+        hint = "; it exists in version 1.0: send the header A2A-Version: 1.0"
+    elif wire is WIRE_V1 and method in WIRE_V03.methods:
+        hint = "; it exists in version 0.3: send no A2A-Version header, or 0.3"
+    raise UnknownMethod(f"method {method[:_MAX_METHOD_LENGTH]!r} does not exist{hint}")
+
+
+def _response_type(request: HttpRequest) -> bytes:
+    """Return application/a2a+json to clients that use it, application/json to others."""
+    types = request.headers.get(b"accept", b"") + request.headers.get(b"content-type", b"")
+    return A2A_JSON if A2A_JSON in types else JSON
+
+
+# Routes of HTTP+JSON
+
+
+class Route(NamedTuple):
+    """An operation with its path parameters."""
+
+    operation: Operation
+    path: Mapping[str, str]
+    has_body: bool
+
+
+_Methods = Mapping[str, tuple[Operation, bool]]
+_PUSH_CONFIGS = "pushNotificationConfigs"
+_SINGLE_SEGMENT: Mapping[str, _Methods] = {
+    "message:send": {"POST": (Operation.SEND, True)},
+    "message:stream": {"POST": (Operation.STREAM, True)},
+    "tasks": {"GET": (Operation.LIST, False)},
+    "extendedAgentCard": {"GET": (Operation.EXTENDED_CARD, False)},
+    "card": {"GET": (Operation.EXTENDED_CARD, False)},
+}
+_TASK: _Methods = {"GET": (Operation.GET, False)}
+_TASK_VERBS: Mapping[str, _Methods] = {
+    ":cancel": {"POST": (Operation.CANCEL, True)},
+    ":subscribe": {"POST": (Operation.SUBSCRIBE, True), "GET": (Operation.SUBSCRIBE, False)},
+}
+_TASK_CONFIGS: _Methods = {
+    "POST": (Operation.PUSH_CREATE, True),
+    "GET": (Operation.PUSH_LIST, False),
+}
+_TASK_CONFIG: _Methods = {
+    "GET": (Operation.PUSH_GET, False),
+    "DELETE": (Operation.PUSH_DELETE, False),
+}
+
+
+def find_route(request: HttpRequest) -> Route:
+    """Return the route of a request; raise HttpError 404 or 405 if there is none.
+
+    Both versions have the same routes; those of 0.3 begin with /v1. A tenant may precede them.
+    """
+    segments = request.path.strip("/").split("/")
+    if segments[0] == "v1":
+        segments = segments[1:]
+    path: dict[str, str] = {}
+    if len(segments) > 1 and segments[0] not in _SINGLE_SEGMENT:
+        path["tenant"] = unquote(segments[0])
+        segments = segments[1:]
+    methods = _find_methods(segments, path)
+    if not methods:
+        raise HttpError(404, "this path does not exist")
+    method = request.method
+    if method == "HEAD" and methods.get("GET", (Operation.SUBSCRIBE,))[0] not in _STREAMING:
+        method = "GET"
+    if method not in methods:
+        request.check_method(*methods)
+    operation, has_body = methods[method]
+    return Route(operation, path, has_body)
+
+
+def _find_methods(segments: list[str], path: dict[str, str]) -> _Methods:
+    """Return the methods of a path and add its parameters to `path`."""
+    match segments:
+        case [name]:
+            return _SINGLE_SEGMENT.get(name, {})
+        case ["tasks", task]:
+            for suffix, methods in _TASK_VERBS.items():
+                if task.endswith(suffix):
+                    path["id"] = unquote(task.removesuffix(suffix))
+                    return methods
+            path["id"] = unquote(task)
+            return _TASK
+        case ["tasks", task, kind] if kind == _PUSH_CONFIGS:
+            path["task_id"] = unquote(task)
+            return _TASK_CONFIGS
+        case ["tasks", task, kind, config] if kind == _PUSH_CONFIGS:
+            path |= {"task_id": unquote(task), "id": unquote(config)}
+            return _TASK_CONFIG
+    return {}

@@ -1,4 +1,4 @@
-"""Running the application over HTTP: uvicorn, with bounds on how slow and large a head may be."""
+"""Run an application on uvicorn, with limits on slow clients and large headers."""
 
 import asyncio
 import fcntl
@@ -20,44 +20,43 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from acc.adapters.a2a.server.asgi import BODY_HAS_COME, ConnectionLimits, HttpFault
-from acc.adapters.a2a.wire.errors import http_error, rpc_error
+from acc.adapters.a2a.server.asgi import BODY_RECEIVED, ConnectionLimits
+from acc.adapters.a2a.wire.errors import HttpError, encode_http_error, encode_rpc_error
 from acc.domain.errors import InvalidInput
 
-_MOST_START = 16 * 1024
-_NEWER = re.compile(rb"\na2a-version:[ \t]*1", re.IGNORECASE)
-#: So many objects more than before, and the collector looks for those in cycles.
-_COLLECT_AFTER = 20_000
+_MAX_START_BYTES = 16 * 1024
+_REQUESTS_V1 = re.compile(rb"\na2a-version:[ \t]*1", re.IGNORECASE)
+#: Number of new objects before a garbage collection.
+_GC_THRESHOLD = 20_000
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Drops connections whose request does not begin in time, or whose head has no end.
+    """Close connections with slow or oversized headers, and with unread responses.
 
-    uvicorn bounds neither with this parser: a connection that sends nothing, or a header without
-    end, would be kept and grow for as long as its client likes. Nor does it ever give up an answer
-    that nobody fetches.
+    With this parser uvicorn limits neither: a connection that sends nothing, or an endless header,
+    stays open and grows. It also never aborts a response that the client does not read.
     """
 
     limits = ConnectionLimits()
 
     @classmethod
-    def within(cls, limits: ConnectionLimits) -> type["BoundedProtocol"]:
-        """Return the protocol with these limits."""
+    def with_limits(cls, limits: ConnectionLimits) -> type["BoundedProtocol"]:
+        """Return a protocol class with these limits."""
         return type("BoundedProtocol", (cls,), {"limits": limits})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Give the client a while to send the head of a request."""
+        """Start the timeout for the headers of a request."""
         super().connection_made(transport)
-        self._head = 0
+        self._head_size = 0
         self._start = b""
         self._unfinished: list[RequestResponseCycle] = []
         self._in_head = True
         self._is_half_closed = False
         self._timer: asyncio.TimerHandle | None = None
-        self._await_head()
+        self._restart_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, and let every request of it know; uvicorn tells the last only."""
+        """Notify every request of the connection; uvicorn notifies only the last."""
         if self._timer is not None:
             self._timer.cancel()
         for cycle in self._unfinished:
@@ -67,38 +66,38 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer a client that has said all it wants to, unless the answer takes its time.
+        """Respond to a client that has closed its sending side.
 
-        It looks like one that has left, whom nobody is to wait for: so there is as much time as
-        for a head, and a stream, or an answer that is on its way already, ends as it always does.
+        It cannot be distinguished from a client that has left. The response must start within the
+        timeout for headers; a response that has already started is handled as usual.
         """
         cycle = self.cycle
-        self._await_head()
-        if cycle is None or cycle.response_started or BODY_HAS_COME not in self.scope:
+        self._restart_timeout()
+        if cycle is None or cycle.response_started or BODY_RECEIVED not in self.scope:
             return False
         cycle.keep_alive = False
         self._is_half_closed = True
         return True
 
     def pause_writing(self) -> None:
-        """Give the client a while to fetch some of what waits for it."""
+        """Start the timeout for the client to read the response."""
         super().pause_writing()
-        self._await_head()
+        self._restart_timeout()
 
     def resume_writing(self) -> None:
-        """Leave a client that fetches its answer as long as the answer takes."""
+        """Stop the timeout: the client reads the response."""
         super().resume_writing()
         if not self._is_half_closed and self.cycle is not None and not self.cycle.response_complete:
-            self._due = math.inf
+            self._deadline = math.inf
 
     def data_received(self, data: bytes) -> None:
-        """Count what comes before the head is complete."""
+        """Count the bytes of the headers and feed the parser."""
         if self._in_head:
             self._start = self._start or data
-            self._head += len(data)
-            most = self.limits.head_size
-            if self._head > most and b"\r\n\r\n" not in data[: most + 4]:
-                self._refuse(HttpFault(431, f"the head of the request exceeds {most} bytes"))
+            self._head_size += len(data)
+            limit = self.limits.head_size
+            if self._head_size > limit and b"\r\n\r\n" not in data[: limit + 4]:
+                self._reject(HttpError(431, f"the headers of the request exceed {limit} bytes"))
                 return
         self._unset_keepalive_if_required()
         rest: bytes | memoryview = data
@@ -106,126 +105,128 @@ class BoundedProtocol(HttpToolsProtocol):
             try:
                 self.parser.feed_data(rest)
             except httptools.HttpParserUpgrade as upgrade:
-                rest = self._stay(memoryview(rest)[upgrade.args[0] :])
+                rest = self._ignore_upgrade(memoryview(rest)[upgrade.args[0] :])
             except httptools.HttpParserError:
-                self._refuse(HttpFault(400, "this is no HTTP request that can be read"))
+                self._reject(HttpError(400, "the HTTP request is malformed"))
                 return
             else:
                 return
 
-    def _stay(self, rest: memoryview) -> memoryview | bytes:
-        """Read a request that offers another protocol as if it did not; return what is left.
+    def _ignore_upgrade(self, rest: memoryview) -> memoryview | bytes:
+        """Parse a request with an Upgrade header as if it had none; return the unparsed rest.
 
-        The parser takes what follows such a head for the other protocol's, and uvicorn would read a
-        body as the next request.
+        The parser assigns the bytes after such headers to the other protocol, and uvicorn would
+        parse the body as the next request.
         """
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         if method == b"CONNECT":
-            self._refuse(HttpFault(405, "this server is no proxy"))
+            self._reject(HttpError(405, "this server is not a proxy"))
             return b""
-        kept = [b"%b: %b\r\n" % pair for pair in self.headers if pair[0] != b"upgrade"]
-        head = b"".join([b"%b %b HTTP/%b\r\n" % (method, self.url, version), *kept, b"\r\n"])
+        headers = [b"%b: %b\r\n" % pair for pair in self.headers if pair[0] != b"upgrade"]
+        head = b"".join([b"%b %b HTTP/%b\r\n" % (method, self.url, version), *headers, b"\r\n"])
         self.parser = httptools.HttpRequestParser(self)
         self.parser.feed_data(head)
         return rest
 
-    def _refuse(self, fault: HttpFault) -> None:
-        """Answer a head that was not read, in the shape that its beginning asks for, and leave."""
-        start = self._start[:_MOST_START]
-        version = "1.0" if _NEWER.search(start) else "0.3"
-        is_call = start.startswith(b"POST / ")
-        told = rpc_error(fault, None, version) if is_call else http_error(fault, version)
-        head = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(told)
+    def _reject(self, error: HttpError) -> None:
+        """Respond to an unparsed request in the form that its first bytes indicate, and close."""
+        start = self._start[:_MAX_START_BYTES]
+        version = "1.0" if _REQUESTS_V1.search(start) else "0.3"
+        is_rpc = start.startswith(b"POST / ")
+        body = (
+            encode_rpc_error(error, None, version) if is_rpc else encode_http_error(error, version)
+        )
+        head = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         close = b"connection: close\r\n\r\n"
-        self.transport.write(STATUS_LINE[fault.status] + head + close + told)
+        self.transport.write(STATUS_LINE[error.status] + head + close + body)
         self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Begin to count anew."""
+        """Reset the count of header bytes."""
         super().on_message_begin()
         self._in_head = True
-        self._head = 0
+        self._head_size = 0
 
     def on_headers_complete(self) -> None:
-        """Stop the clock: the body has bounds of its own."""
+        """Stop the timeout; the body has its own limits."""
         if self.parser.should_upgrade():
-            return  # it is read once more
+            return  # it is parsed again
         self._in_head = False
         self._start = b""
-        self._stop_clock()
+        self._stop_timeout()
         if self.cycle is not None and not self.cycle.response_complete:
-            self._unfinished = [held for held in self._unfinished if not held.response_complete]
+            self._unfinished = [item for item in self._unfinished if not item.response_complete]
             self._unfinished.append(self.cycle)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Say that the body has come, so that nobody has to time how long it takes."""
+        """Mark the body as received, so that the application needs no timeout for it."""
         if self.parser.should_upgrade():
             return
-        self.scope[BODY_HAS_COME] = True  # type: ignore[literal-required]
+        self.scope[BODY_RECEIVED] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, which keep-alive bounds until its first byte."""
+        """Restart the timeout for the next request."""
         super().on_response_complete()
         if self.cycle.response_complete or self._is_half_closed:
-            self._await_head()
+            self._restart_timeout()
         else:
-            self._stop_clock()
+            self._stop_timeout()
 
-    def _stop_clock(self) -> None:
-        if not self.flow.write_paused:  # else there is something to be fetched
-            self._due = math.inf
+    def _stop_timeout(self) -> None:
+        if not self.flow.write_paused:  # otherwise the client must still read
+            self._deadline = math.inf
 
     def timeout_keep_alive_handler(self) -> None:
-        """Leave it to the other clock, which also sees whether the answer is fetched."""
+        """Do nothing; the timeout of this class also checks that the response is read."""
 
     def shutdown(self) -> None:
-        """Let an answer that is being sent come to its end, for as long as there is."""
+        """Finish the current response within the time limit."""
         super().shutdown()
         self.loop.call_later(self.limits.stop / 2, self.transport.abort)
 
-    def _await_head(self) -> None:
-        """Give the client a while from now on, and the timer something to do only once it rings."""
-        self._unsent = self._waiting()
-        self._due = self.loop.time() + self.limits.head
+    def _restart_timeout(self) -> None:
+        """Set the deadline of the client; the timer checks it when it fires."""
+        self._unsent = self._unsent_bytes()
+        self._deadline = self.loop.time() + self.limits.head
         if self._timer is None:
-            self._timer = self.loop.call_at(self._due, self._ring)
+            self._timer = self.loop.call_at(self._deadline, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
-        if self._due == math.inf:
+        if self._deadline == math.inf:
             return
-        if self.loop.time() < self._due:
-            self._timer = self.loop.call_at(self._due, self._ring)
+        if self.loop.time() < self._deadline:
+            self._timer = self.loop.call_at(self._deadline, self._on_timer)
         else:
-            self._too_slow()
+            self._on_timeout()
 
-    def _waiting(self) -> int:
-        """Return how much is to be fetched, here and in the system, or 0 if nothing waits here."""
+    def _unsent_bytes(self) -> int:
+        """Return the unsent bytes in process and kernel; 0 if the process has none."""
         here = self.transport.get_write_buffer_size()
         if here == 0:
             return 0
-        held = self.transport.get_extra_info("socket")
-        # The system takes more only once much was fetched, which a slow client needs a while for.
+        connection = self.transport.get_extra_info("socket")
+        # The kernel accepts more only after a large part was read, which takes a slow client long.
         try:
-            queued = fcntl.ioctl(held.fileno(), termios.TIOCOUTQ, bytes(4))
-        except OSError:  # not every system tells
+            queued = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
+        except OSError:  # not supported everywhere
             return here
         return here + int.from_bytes(queued, sys.byteorder)
 
-    def _too_slow(self) -> None:
-        unsent = self._waiting()
+    def _on_timeout(self) -> None:
+        unsent = self._unsent_bytes()
         if unsent == 0:
             self.transport.close()
         elif unsent < self._unsent:
-            self._await_head()
+            self._restart_timeout()
         else:
-            self.transport.abort()  # closing would wait for who does not fetch the answer
+            self.transport.abort()  # close() would wait for the client to read
 
 
 class _Server(uvicorn.Server):
-    """Lets the application end its work and its streams before connections are closed."""
+    """Stop the application before connections are closed."""
 
     def __init__(self, config: uvicorn.Config, *, on_ready: Callable[[], None] | None) -> None:
         super().__init__(config)
@@ -244,48 +245,48 @@ class _Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; InvalidInput says why there can be none."""
+    """Return a listening socket, or raise InvalidInput."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
-        listening.close()
+        listener.close()
         raise InvalidInput(
             f"cannot listen on {host} port {port} ({error}); choose another --port, or 0"
         ) from None
-    return listening
+    return listener
 
 
 def run(
     app: Any,
-    listening: socket.socket,
+    listener: socket.socket,
     *,
     limits: ConnectionLimits | None = None,
     on_ready: Callable[[], None] | None = None,
 ) -> bool:
-    """Serve until a signal comes; return whether the server could start."""
+    """Serve until a signal is received; return True if the server started."""
     limits = limits or ConnectionLimits()
     server = _Server(_config(app, limits), on_ready=on_ready)
-    # What was imported lives as long as the process; the collector need not look at it again. What
-    # requests leave behind is not in cycles: looking for those so often took an eighth of the CPU.
+    # Imported modules live as long as the process. Requests create hardly any cycles; the default
+    # threshold costs an eighth of the CPU time.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, 20, 20)
-    server.run(sockets=[listening])
+    gc.set_threshold(_GC_THRESHOLD, 20, 20)
+    server.run(sockets=[listener])
     return server.started
 
 
 @asynccontextmanager
 async def serving(
-    app: Any, listening: socket.socket, *, limits: ConnectionLimits | None = None
+    app: Any, listener: socket.socket, *, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[None]:
-    """Serve beside other work of this process, whose signals are left alone."""
+    """Serve while the context is open, without handling signals."""
     ready = asyncio.Event()
-    server = _Guest(_config(app, limits or ConnectionLimits()), on_ready=ready.set)
+    server = _EmbeddedServer(_config(app, limits or ConnectionLimits()), on_ready=ready.set)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(server.serve(sockets=[listening]))
+        running = group.create_task(server.serve(sockets=[listener]))
         try:
             await ready.wait()
             yield
@@ -294,8 +295,8 @@ async def serving(
             await asyncio.wait([running])
 
 
-class _Guest(_Server):
-    """Leaves the signals to whoever owns the process."""
+class _EmbeddedServer(_Server):
+    """A server that leaves signals to the process."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -305,14 +306,14 @@ class _Guest(_Server):
 def _config(app: Any, limits: ConnectionLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=BoundedProtocol.within(limits),
+        http=BoundedProtocol.with_limits(limits),
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="error",  # anyone can send what is no HTTP as often as they like
+        log_level="error",  # malformed requests would fill the log
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nothing here depends on the client's address
+        proxy_headers=False,  # the client address is not used
         timeout_keep_alive=math.ceil(limits.head),
         timeout_graceful_shutdown=math.ceil(limits.stop),
         backlog=2048,

@@ -1,4 +1,4 @@
-"""Sending one notification to the address that a client gave."""
+"""Send one push notification to the URL of a push configuration."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ from acc.domain.value_objects.task import ArtifactUpdate, StatusUpdate, Task, Ta
 from acc.ports.outbound.auth_ports import NotificationSignerPort
 from acc.ports.outbound.storage_ports import Delivery
 
-_TOKEN = "X-A2A-Notification-Token"  # noqa: S105 - the name of a header
-_ID = "X-A2A-Notification-Id"
+_TOKEN_HEADER = "X-A2A-Notification-Token"  # noqa: S105 - a header name
+_ID_HEADER = "X-A2A-Notification-Id"
 
 
 class Webhook:
-    """Posts updates as the generation of the configuration writes them, signed if there is a key.
+    """Post updates in the protocol version of the configuration, signed if there is a signer.
 
-    The id in the header names task and event, so that a receiver can tell a repeat.
+    The id header contains task and event, so that the receiver can recognise a retry.
     """
 
     def __init__(
@@ -32,23 +32,24 @@ class Webhook:
         self._wires = wires
         self._signer = signer
 
-    async def __call__(self, delivery: Delivery, task: Task) -> None:
-        """Return once the receiver has taken the notification, raise RemoteFailed otherwise."""
+    async def deliver(self, delivery: Delivery, task: Task) -> None:
+        """Return once the receiver has accepted the notification, or raise RemoteFailed."""
         config = delivery.config
         body = self._body(delivery, task)
+        is_v03 = config.protocol_version == "0.3"
         headers = {
-            "Content-Type": "application/json" if config.generation == "0.3" else _A2A_JSON,
-            "A2A-Version": config.generation,
-            _ID: f"{task.id}:{delivery.event.seq}",
+            "Content-Type": "application/json" if is_v03 else "application/a2a+json",
+            "A2A-Version": config.protocol_version,
+            _ID_HEADER: f"{task.id}:{delivery.event.seq}",
         }
         if config.token:
-            headers[_TOKEN] = config.token
+            headers[_TOKEN_HEADER] = config.token
         if self._signer is not None:
             headers |= self._signer.headers(body, audience=config.url)
         if config.scheme and config.credentials:
             headers["Authorization"] = f"{config.scheme} {config.credentials}"
         try:
-            # Who answers at length has nothing to say that we want; the head is enough.
+            # Only the status is needed; the body of the response is not read.
             async with self._client.stream(
                 "POST", config.url, content=body, headers=headers
             ) as response:
@@ -56,35 +57,32 @@ class Webhook:
         except AccError:
             raise
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise RemoteFailed(f"the receiver cannot be reached: {type(error).__name__}") from error
-        except UnicodeEncodeError:  # of a configuration that was kept before such were refused
-            raise RemoteFailed("its token or credentials cannot stand in a header") from None
+            raise RemoteFailed(f"the receiver is unreachable: {type(error).__name__}") from error
         if not 200 <= status < 300:
-            raise RemoteFailed(f"the receiver answered {status}", remote_code=str(status))
+            raise RemoteFailed(
+                f"the receiver responded with status {status}", remote_code=str(status)
+            )
 
     def _body(self, delivery: Delivery, task: Task) -> bytes:
-        wire = self._wires[delivery.config.generation]
+        wire = self._wires[delivery.config.protocol_version]
         update = delivery.event.update
-        if delivery.config.generation == "0.3":  # which sends the task, whatever happened to it
-            return wire.write_task(_as_of(task, update))
-        assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - others are not queued
-        return wire.write_stream_item(task.id, task.context_id, _whole(task, update))
+        if delivery.config.protocol_version == "0.3":  # which always sends the task
+            return wire.write_task(_task_at(task, update))
+        assert isinstance(update, StatusUpdate | ArtifactUpdate)  # noqa: S101 - only these are queued
+        return wire.write_stream_item(task.id, task.context_id, _complete(task, update))
 
 
-_A2A_JSON = "application/a2a+json"
-
-
-def _as_of(task: Task, update: object) -> Task:
-    """Return a task as it stood when it was updated, so that its end is told once."""
+def _task_at(task: Task, update: object) -> Task:
+    """Return a task with the status of an update, so that its end is sent once."""
     if isinstance(update, StatusUpdate):
         return replace(task, status=update.status)
     return replace(task, status=TaskStatus(state=TaskState.WORKING, at=task.status.at))
 
 
-def _whole(task: Task, update: StatusUpdate | ArtifactUpdate) -> StatusUpdate | ArtifactUpdate:
-    """Return the last piece of an artifact as all of it: the pieces before it were not told."""
+def _complete(task: Task, update: StatusUpdate | ArtifactUpdate) -> StatusUpdate | ArtifactUpdate:
+    """Return the last chunk of an artifact as the whole artifact; other chunks are not sent."""
     if isinstance(update, StatusUpdate) or not update.append:
         return update
-    name = update.artifact.artifact_id
-    made = next(made for made in task.artifacts if made.artifact_id == name)
-    return replace(update, artifact=made, append=False)
+    artifact_id = update.artifact.artifact_id
+    artifact = next(item for item in task.artifacts if item.artifact_id == artifact_id)
+    return replace(update, artifact=artifact, append=False)

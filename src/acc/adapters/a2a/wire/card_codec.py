@@ -1,12 +1,12 @@
-"""Cards: one document that clients of both generations can read, and the form that is signed."""
+"""Agent cards: one document for both protocol versions, and the content that is signed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from acc.adapters.a2a.wire.json_fields import decoded, encoded, from_remote, required
-from acc.adapters.a2a.wire.v1_types import Shape
+from acc.adapters.a2a.wire.json_fields import decode, encode, remote_response, require_text
+from acc.adapters.a2a.wire.v1_types import WireStruct
 from acc.domain.value_objects.agent_card import (
     JSONRPC,
     AgentCard,
@@ -16,8 +16,11 @@ from acc.domain.value_objects.agent_card import (
     Skill,
 )
 
-#: The name that 1.0 gives to each type, and what becomes of its fields.
-_FORMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+PROTOCOL_V03 = "0.3"
+_V03_CARD_VERSION = "0.3.0"
+_PLAIN_TEXT = ("text/plain",)
+#: For each type of security scheme: its name in 1.0 and the names of its fields there.
+_SCHEME_FORMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "apiKey": (
         "apiKeySecurityScheme",
         {"description": "description", "in": "location", "name": "name"},
@@ -40,50 +43,12 @@ _FORMS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ),
     "mutualTLS": ("mtlsSecurityScheme", {"description": "description"}),
 }
+#: OAuth flows, the safest first.
 _FLOWS = ("authorizationCode", "clientCredentials", "deviceCode", "implicit", "password")
 
 
-def one_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a scheme as 1.0 writes it; one of no type that 1.0 knows is empty there."""
-    form = _FORMS.get(scheme.get("type", ""))
-    if form is None:
-        return {}
-    name, fields = form
-    scheme = single_flow(scheme)
-    return {name: {theirs: scheme[ours] for ours, theirs in fields.items() if scheme.get(ours)}}
-
-
-def merged_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a scheme in both forms side by side."""
-    return {**single_flow(scheme), **one_form(scheme)}
-
-
-def single_flow(scheme: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a scheme with one OAuth flow, which is all that 1.0 has room for: the safest."""
-    flows = scheme.get("flows")
-    if not isinstance(flows, Mapping) or len(flows) < 2:
-        return scheme
-    chosen = next((name for name in _FLOWS if name in flows), None)
-    return {**scheme, "flows": {} if chosen is None else {chosen: flows[chosen]}}
-
-
-def open_form(scheme: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a scheme that was written in either form, or in both, as OpenAPI writes it."""
-    for kind, (name, fields) in _FORMS.items():
-        held = scheme.get(name)
-        if isinstance(held, Mapping) and scheme.get("type") in (None, kind):
-            known = {ours: held[theirs] for ours, theirs in fields.items() if theirs in held}
-            return {"type": kind, **known}
-    names = {name for name, _ in _FORMS.values()}
-    return {key: value for key, value in scheme.items() if key not in names}
-
-
-LEGACY = "0.3"
-_LEGACY_VERSION = "0.3.0"
-
-
-class InterfaceShape(Shape):
-    """An address, in the words of either generation."""
+class WireAgentInterface(WireStruct):
+    """An interface, with the fields of both protocol versions."""
 
     url: str | None = None
     protocol_binding: str | None = None
@@ -92,8 +57,8 @@ class InterfaceShape(Shape):
     transport: str | None = None
 
 
-class ExtensionShape(Shape):
-    """An extension."""
+class WireAgentExtension(WireStruct):
+    """An extension that an agent supports."""
 
     uri: str | None = None
     description: str | None = None
@@ -101,17 +66,17 @@ class ExtensionShape(Shape):
     params: dict[str, Any] | None = None
 
 
-class CapabilitiesShape(Shape):
-    """What an agent can do beyond answering."""
+class WireAgentCapabilities(WireStruct):
+    """The optional features of an agent."""
 
     streaming: bool | None = None
     push_notifications: bool | None = None
     extended_agent_card: bool | None = None
-    extensions: list[ExtensionShape] | None = None
+    extensions: list[WireAgentExtension] | None = None
 
 
-class SkillShape(Shape):
-    """A skill."""
+class WireAgentSkill(WireStruct):
+    """A skill of an agent."""
 
     id: str | None = None
     name: str | None = None
@@ -122,27 +87,27 @@ class SkillShape(Shape):
     output_modes: list[str] | None = None
 
 
-class ProviderShape(Shape):
-    """Who runs the agent."""
+class WireAgentProvider(WireStruct):
+    """The organization that operates an agent."""
 
     organization: str | None = None
     url: str | None = None
 
 
-class CardShape(Shape):
-    """A card with the fields of both generations."""
+class WireAgentCard(WireStruct):
+    """An agent card, with the fields of both protocol versions."""
 
     name: str | None = None
     description: str | None = None
     version: str | None = None
-    supported_interfaces: list[InterfaceShape] | None = None
+    supported_interfaces: list[WireAgentInterface] | None = None
     url: str | None = None
     preferred_transport: str | None = None
     protocol_version: str | None = None
-    additional_interfaces: list[InterfaceShape] | None = None
-    capabilities: CapabilitiesShape | None = None
+    additional_interfaces: list[WireAgentInterface] | None = None
+    capabilities: WireAgentCapabilities | None = None
     supports_authenticated_extended_card: bool | None = None
-    provider: ProviderShape | None = None
+    provider: WireAgentProvider | None = None
     documentation_url: str | None = None
     icon_url: str | None = None
     security_schemes: dict[str, dict[str, Any]] | None = None
@@ -150,66 +115,77 @@ class CardShape(Shape):
     security: list[dict[str, Any]] | None = None
     default_input_modes: list[str] | None = None
     default_output_modes: list[str] | None = None
-    skills: list[SkillShape] | None = None
+    skills: list[WireAgentSkill] | None = None
     signatures: list[dict[str, Any]] | None = None
 
 
-_card = msgspec.json.Decoder(CardShape)
-_PLAIN_TEXT = ("text/plain",)
+_card_decoder = msgspec.json.Decoder(WireAgentCard)
 
 
 def write_public_card(card: AgentCard) -> bytes:
-    """Return the card that clients of both generations read."""
-    return encoded(merged_card(card))
+    """Encode the card that clients of both protocol versions read."""
+    return encode(merged_card(card))
 
 
-@from_remote
+@remote_response
 def read_card(data: bytes) -> AgentCard:
-    """Return a card that was written for 1.0, for 0.3, or for both; RemoteFailed if it is none."""
-    return card_from(data)
+    """Decode a card of either protocol version; raise RemoteFailed if it is invalid."""
+    return parse_card(data)
+
+
+# To the wire
 
 
 def card_content(card: AgentCard) -> dict[str, Any]:
-    """Return what is signed of a card: its 1.0 form without signatures and without defaults."""
+    """Return the signed content of a card: its 1.0 form without signatures and defaults."""
     content: dict[str, Any] = {
         "name": card.name,
         "description": card.description,
         "version": card.version,
-        "supportedInterfaces": [_interface(interface) for interface in card.interfaces],
-        "capabilities": _capabilities(card),
+        "supportedInterfaces": [_interface_document(interface) for interface in card.interfaces],
+        "capabilities": _capabilities_document(card),
         "defaultInputModes": list(card.input_modes),
         "defaultOutputModes": list(card.output_modes),
-        "skills": [_skill(skill) for skill in card.skills],
+        "skills": [_skill_document(skill) for skill in card.skills],
     }
     if card.provider is not None:
         content["provider"] = {
             "organization": card.provider.organization,
             "url": card.provider.url,
         }
-    schemes = {name: one_form(scheme) for name, scheme in card.security_schemes.items()}
     optional = {
         "documentationUrl": card.documentation_url,
         "iconUrl": card.icon_url,
-        "securitySchemes": schemes,
-        "securityRequirements": [_requirement(needed) for needed in card.security],
+        "securitySchemes": {
+            name: _to_v1_scheme(scheme) for name, scheme in card.security_schemes.items()
+        },
+        "securityRequirements": [
+            {
+                "schemes": {
+                    name: _non_empty({"list": list(scopes)}) for name, scopes in requirement.items()
+                }
+            }
+            for requirement in card.security
+        ],
     }
-    return content | _present(optional)
+    return content | _non_empty(optional)
 
 
 def merged_card(card: AgentCard) -> dict[str, Any]:
-    """Return a card with the fields of both generations, those of 0.3 if it is spoken at all."""
+    """Return a card in its 1.0 form, with the fields of 0.3 if it has an interface for 0.3."""
     document = card_content(card)
     if card.security_schemes:
         document["securitySchemes"] = {
-            name: merged_form(scheme) for name, scheme in card.security_schemes.items()
+            name: {**_with_one_flow(scheme), **_to_v1_scheme(scheme)}
+            for name, scheme in card.security_schemes.items()
         }
     if card.signatures:
         document["signatures"] = [dict(signature) for signature in card.signatures]
-    legacy = [interface for interface in card.interfaces if interface.version == LEGACY]
+    legacy = [interface for interface in card.interfaces if interface.version == PROTOCOL_V03]
     if not legacy:
         return document
     document |= {
-        "protocolVersion": _LEGACY_VERSION,
+        "protocolVersion": _V03_CARD_VERSION,
         "url": legacy[0].url,
         "preferredTransport": legacy[0].binding,
         "additionalInterfaces": [
@@ -219,27 +195,28 @@ def merged_card(card: AgentCard) -> dict[str, Any]:
     }
     if card.security:
         document["security"] = [
-            {name: list(scopes) for name, scopes in needed.items()} for needed in card.security
+            {name: list(scopes) for name, scopes in requirement.items()}
+            for requirement in card.security
         ]
     return document
 
 
-def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _non_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _interface(interface: Interface) -> dict[str, Any]:
-    written = {
+def _interface_document(interface: Interface) -> dict[str, Any]:
+    document = {
         "url": interface.url,
         "protocolBinding": interface.binding,
         "protocolVersion": interface.version,
     }
-    return written | _present({"tenant": interface.tenant})
+    return document | _non_empty({"tenant": interface.tenant})
 
 
-def _capabilities(card: AgentCard) -> dict[str, Any]:
+def _capabilities_document(card: AgentCard) -> dict[str, Any]:
     extensions = [
-        _present(
+        _non_empty(
             {
                 "uri": extension.uri,
                 "description": extension.description,
@@ -253,11 +230,11 @@ def _capabilities(card: AgentCard) -> dict[str, Any]:
         "streaming": card.streaming,
         "pushNotifications": card.push_notifications,
         "extendedAgentCard": card.extended_card,
-    } | _present({"extensions": extensions})
+    } | _non_empty({"extensions": extensions})
 
 
-def _skill(skill: Skill) -> dict[str, Any]:
-    written = {
+def _skill_document(skill: Skill) -> dict[str, Any]:
+    document = {
         "id": skill.id,
         "name": skill.name,
         "description": skill.description,
@@ -268,108 +245,137 @@ def _skill(skill: Skill) -> dict[str, Any]:
         "inputModes": list(skill.input_modes),
         "outputModes": list(skill.output_modes),
     }
-    return written | _present(optional)
+    return document | _non_empty(optional)
 
 
-def _requirement(needed: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    return {"schemes": {name: _present({"list": list(held)}) for name, held in needed.items()}}
+def _to_v1_scheme(scheme: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a security scheme in its 1.0 form; empty if 1.0 does not define its type."""
+    form = _SCHEME_FORMS.get(scheme.get("type", ""))
+    if form is None:
+        return {}
+    name, fields = form
+    scheme = _with_one_flow(scheme)
+    return {name: {v1: scheme[openapi] for openapi, v1 in fields.items() if scheme.get(openapi)}}
 
 
-def card_from(data: bytes) -> AgentCard:
-    """Return a card, InvalidInput if it is none."""
-    shape = decoded(_card, data, "card")
-    can = shape.capabilities or CapabilitiesShape()
-    schemes = shape.security_schemes or {}
+def _with_one_flow(scheme: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a security scheme with its safest OAuth flow; 1.0 allows only one."""
+    flows = scheme.get("flows")
+    if not isinstance(flows, Mapping) or len(flows) < 2:
+        return scheme
+    name = next((name for name in _FLOWS if name in flows), None)
+    return {**scheme, "flows": {} if name is None else {name: flows[name]}}
+
+
+# From the wire
+
+
+def parse_card(data: bytes) -> AgentCard:
+    """Decode a card of either protocol version; raise InvalidInput if it is invalid."""
+    card = decode(_card_decoder, data, "card")
+    capabilities = card.capabilities or WireAgentCapabilities()
+    schemes = card.security_schemes or {}
+    provider = card.provider
     return AgentCard(
-        name=required(shape.name, "name"),
-        description=shape.description or "",
-        version=shape.version or "",
-        interfaces=_interfaces(shape),
-        skills=tuple(_skill_from(skill) for skill in shape.skills or ()),
-        input_modes=_modes(shape.default_input_modes),
-        output_modes=_modes(shape.default_output_modes),
-        streaming=bool(can.streaming),
-        push_notifications=bool(can.push_notifications),
-        extended_card=bool(can.extended_agent_card or shape.supports_authenticated_extended_card),
+        name=require_text(card.name, "name"),
+        description=card.description or "",
+        version=card.version or "",
+        interfaces=_parse_interfaces(card),
+        skills=tuple(_parse_skill(skill) for skill in card.skills or ()),
+        input_modes=_parse_modes(card.default_input_modes),
+        output_modes=_parse_modes(card.default_output_modes),
+        streaming=bool(capabilities.streaming),
+        push_notifications=bool(capabilities.push_notifications),
+        extended_card=bool(
+            capabilities.extended_agent_card or card.supports_authenticated_extended_card
+        ),
         extensions=tuple(
             Extension(
-                uri=held.uri or "",
-                description=held.description or "",
-                required=bool(held.required),
-                params=held.params or {},
+                uri=extension.uri or "",
+                description=extension.description or "",
+                required=bool(extension.required),
+                params=extension.params or {},
             )
-            for held in can.extensions or ()
+            for extension in capabilities.extensions or ()
         ),
-        provider=_provider(shape.provider),
-        documentation_url=shape.documentation_url or "",
-        icon_url=shape.icon_url or "",
-        security_schemes={name: open_form(scheme) for name, scheme in schemes.items()},
-        security=_security(shape.security_requirements or shape.security or ()),
-        signatures=tuple(shape.signatures or ()),
+        provider=None
+        if provider is None
+        else Provider(organization=provider.organization or "", url=provider.url or ""),
+        documentation_url=card.documentation_url or "",
+        icon_url=card.icon_url or "",
+        security_schemes={name: _to_openapi_scheme(scheme) for name, scheme in schemes.items()},
+        security=tuple(
+            _parse_requirement(requirement)
+            for requirement in card.security_requirements or card.security or ()
+        ),
+        signatures=tuple(card.signatures or ()),
     )
 
 
-def _modes(modes: list[str] | None) -> tuple[str, ...]:
+def _parse_modes(modes: list[str] | None) -> tuple[str, ...]:
     return _PLAIN_TEXT if modes is None else tuple(modes)
 
 
-def _provider(shape: ProviderShape | None) -> Provider | None:
-    if shape is None:
-        return None
-    return Provider(organization=shape.organization or "", url=shape.url or "")
+def _minor_version(version: str | None) -> str:
+    """Return major and minor of a protocol version; patch versions are compatible."""
+    return ".".join((version or PROTOCOL_V03).split(".")[:2])
 
 
-def _generation(version: str | None) -> str:
-    """Return the generation that a version belongs to; patches make no difference."""
-    return ".".join((version or LEGACY).split(".")[:2])
-
-
-def _interfaces(shape: CardShape) -> tuple[Interface, ...]:
-    if shape.supported_interfaces:
+def _parse_interfaces(card: WireAgentCard) -> tuple[Interface, ...]:
+    if card.supported_interfaces:
         return tuple(
             Interface(
-                url=required(held.url, f"supportedInterfaces[{index}].url"),
-                binding=held.protocol_binding or held.transport or JSONRPC,
-                version=_generation(held.protocol_version or shape.protocol_version or "1.0"),
-                tenant=held.tenant or "",
+                url=require_text(interface.url, f"supportedInterfaces[{index}].url"),
+                binding=interface.protocol_binding or interface.transport or JSONRPC,
+                version=_minor_version(
+                    interface.protocol_version or card.protocol_version or "1.0"
+                ),
+                tenant=interface.tenant or "",
             )
-            for index, held in enumerate(shape.supported_interfaces)
+            for index, interface in enumerate(card.supported_interfaces)
         )
-    version = _generation(shape.protocol_version)
-    spoken = [(required(shape.url, "url"), shape.preferred_transport or JSONRPC)]
-    for index, held in enumerate(shape.additional_interfaces or ()):
-        url = required(held.url, f"additionalInterfaces[{index}].url")
-        spoken.append((url, held.transport or JSONRPC))
+    version = _minor_version(card.protocol_version)
+    addresses = [(require_text(card.url, "url"), card.preferred_transport or JSONRPC)]
+    for index, interface in enumerate(card.additional_interfaces or ()):
+        url = require_text(interface.url, f"additionalInterfaces[{index}].url")
+        addresses.append((url, interface.transport or JSONRPC))
     return tuple(
         Interface(url=url, binding=binding, version=version)
-        for url, binding in dict.fromkeys(spoken)
+        for url, binding in dict.fromkeys(addresses)
     )
 
 
-def _skill_from(shape: SkillShape) -> Skill:
+def _parse_skill(skill: WireAgentSkill) -> Skill:
     return Skill(
-        id=shape.id or shape.name or "",
-        name=shape.name or shape.id or "",
-        description=shape.description or "",
-        tags=tuple(shape.tags or ()),
-        examples=tuple(shape.examples or ()),
-        input_modes=tuple(shape.input_modes or ()),
-        output_modes=tuple(shape.output_modes or ()),
+        id=skill.id or skill.name or "",
+        name=skill.name or skill.id or "",
+        description=skill.description or "",
+        tags=tuple(skill.tags or ()),
+        examples=tuple(skill.examples or ()),
+        input_modes=tuple(skill.input_modes or ()),
+        output_modes=tuple(skill.output_modes or ()),
     )
 
 
-def _security(needs: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, tuple[str, ...]], ...]:
-    return tuple(
-        {name: _scopes(held) for name, held in _schemes(needed).items()} for needed in needs
-    )
+def _parse_requirement(requirement: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    schemes = requirement.get("schemes")
+    if not isinstance(schemes, Mapping):
+        schemes = requirement
+    return {name: _parse_scopes(scopes) for name, scopes in schemes.items()}
 
 
-def _schemes(needed: Mapping[str, Any]) -> Mapping[str, Any]:
-    schemes = needed.get("schemes")
-    return schemes if isinstance(schemes, Mapping) else needed
+def _parse_scopes(scopes: Any) -> tuple[str, ...]:
+    if isinstance(scopes, Mapping):
+        scopes = scopes.get("list")
+    return tuple(str(scope) for scope in scopes) if isinstance(scopes, list) else ()
 
 
-def _scopes(held: Any) -> tuple[str, ...]:
-    if isinstance(held, Mapping):
-        held = held.get("list")
-    return tuple(str(scope) for scope in held) if isinstance(held, list) else ()
+def _to_openapi_scheme(scheme: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a security scheme of either form, or of both, in its OpenAPI form."""
+    for kind, (name, fields) in _SCHEME_FORMS.items():
+        v1_scheme = scheme.get(name)
+        if isinstance(v1_scheme, Mapping) and scheme.get("type") in (None, kind):
+            known = {openapi: v1_scheme[v1] for openapi, v1 in fields.items() if v1 in v1_scheme}
+            return {"type": kind, **known}
+    names = {name for name, _ in _SCHEME_FORMS.values()}
+    return {key: value for key, value in scheme.items() if key not in names}

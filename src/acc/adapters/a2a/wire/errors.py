@@ -1,79 +1,89 @@
-"""Errors on the wire: one table, and the whole document for each generation and binding."""
+"""Map errors to the wire and back, for each protocol version and binding."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from acc.adapters.a2a.server.asgi import HttpFault
-from acc.adapters.a2a.wire.json_fields import BrokenJson, encoded
+from acc.adapters.a2a.wire.json_fields import InvalidJson, encode
 from acc.domain import errors
 from acc.domain.errors import AccError, InvalidInput, RemoteFailed
 
 DOMAIN = "a2a-protocol.org"
-_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+_ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
 _FIELD = re.compile(r"(?P<field>[A-Za-z_\[][\w.\[\]-]*): (?P<text>.+)", re.DOTALL)
-#: What a client sent is repeated to it only so far.
-_MOST_TEXT = 1000
-_MOST_ID = 256
+#: Errors may quote the request; the quotation is truncated.
+_MAX_MESSAGE_LENGTH = 1000
+_MAX_ID_LENGTH = 256
+_MAX_REMOTE_MESSAGE_LENGTH = 500
 
 
-class InvalidCall(InvalidInput):
-    """Report JSON that is no call of a method."""
+class InvalidRpcRequest(InvalidInput):
+    """Report JSON that is not a JSON-RPC request."""
 
     code = "invalid_call"
 
 
 class UnknownMethod(AccError):
-    """Report a method, or an address, that does not exist here."""
+    """Report a method or path that does not exist."""
 
     code = "unknown_method"
 
 
-class Fault(NamedTuple):
-    """How an error is told: JSON-RPC code, HTTP status, google.rpc status and reason.
+class HttpError(AccError):
+    """Report a request that is rejected before it is dispatched, with its HTTP status."""
 
-    `legacy` is the name that 0.3 has for it.
+    code = "invalid_request"
+
+    def __init__(self, status: int, text: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = tuple(headers)
+
+
+class WireError(NamedTuple):
+    """An error on the wire: JSON-RPC code, HTTP status, google.rpc status and reason.
+
+    `legacy_type` is the name of the error in protocol version 0.3.
     """
 
     code: int
-    http: int
+    http_status: int
     status: str
     reason: str
-    legacy: str
+    legacy_type: str
 
 
-_INTERNAL = Fault(-32603, 500, "INTERNAL", "INTERNAL_ERROR", "InternalError")
-_INVALID = Fault(-32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS", "InvalidParamsError")
+_INTERNAL = WireError(-32603, 500, "INTERNAL", "INTERNAL_ERROR", "InternalError")
+_INVALID = WireError(-32602, 400, "INVALID_ARGUMENT", "INVALID_PARAMS", "InvalidParamsError")
 
 
-def _precondition(code: int, reason: str, legacy: str) -> Fault:
-    return Fault(code, 400, "FAILED_PRECONDITION", reason, legacy)
+def _precondition(code: int, reason: str, legacy_type: str) -> WireError:
+    return WireError(code, 400, "FAILED_PRECONDITION", reason, legacy_type)
 
 
-FAULTS: Mapping[type[AccError], Fault] = {
+_UNSUPPORTED = _precondition(-32004, "UNSUPPORTED_OPERATION", "UnsupportedOperationError")
+WIRE_ERRORS: Mapping[type[AccError], WireError] = {
     AccError: _INTERNAL,
-    BrokenJson: Fault(-32700, 400, "INVALID_ARGUMENT", "JSON_PARSE", "JSONParseError"),
-    InvalidCall: Fault(-32600, 400, "INVALID_ARGUMENT", "INVALID_REQUEST", "InvalidRequestError"),
-    UnknownMethod: Fault(-32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"),
+    InvalidJson: WireError(-32700, 400, "INVALID_ARGUMENT", "JSON_PARSE", "JSONParseError"),
+    InvalidRpcRequest: WireError(
+        -32600, 400, "INVALID_ARGUMENT", "INVALID_REQUEST", "InvalidRequestError"
+    ),
+    UnknownMethod: WireError(-32601, 404, "NOT_FOUND", "METHOD_NOT_FOUND", "MethodNotFoundError"),
     errors.InvalidInput: _INVALID,
     errors.ContextNotFound: _INVALID,
-    errors.NotFound: Fault(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "TaskNotFoundError"),
+    errors.NotFound: WireError(-32001, 404, "NOT_FOUND", "TASK_NOT_FOUND", "TaskNotFoundError"),
     errors.TaskNotCancelable: _precondition(
         -32002, "TASK_NOT_CANCELABLE", "TaskNotCancelableError"
     ),
     errors.PushNotSupported: _precondition(
         -32003, "PUSH_NOTIFICATION_NOT_SUPPORTED", "PushNotificationNotSupportedError"
     ),
-    errors.UnsupportedOperation: _precondition(
-        -32004, "UNSUPPORTED_OPERATION", "UnsupportedOperationError"
-    ),
-    errors.InvalidTransition: _precondition(
-        -32004, "UNSUPPORTED_OPERATION", "UnsupportedOperationError"
-    ),
-    errors.ContentTypeNotSupported: Fault(
+    errors.UnsupportedOperation: _UNSUPPORTED,
+    errors.InvalidTransition: _UNSUPPORTED,
+    errors.ContentTypeNotSupported: WireError(
         -32005,
         400,
         "INVALID_ARGUMENT",
@@ -89,114 +99,117 @@ FAULTS: Mapping[type[AccError], Fault] = {
     errors.VersionNotSupported: _precondition(
         -32009, "VERSION_NOT_SUPPORTED", "VersionNotSupportedError"
     ),
-    errors.Unauthenticated: Fault(
+    errors.Unauthenticated: WireError(
         -32040, 401, "UNAUTHENTICATED", "UNAUTHENTICATED", "UnauthenticatedError"
     ),
-    errors.PermissionDenied: Fault(
+    errors.PermissionDenied: WireError(
         -32041, 403, "PERMISSION_DENIED", "PERMISSION_DENIED", "PermissionDeniedError"
     ),
-    errors.LimitExceeded: Fault(
+    errors.LimitExceeded: WireError(
         -32042, 429, "RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED", "LimitExceededError"
     ),
 }
-_REFUSED = FAULTS[InvalidCall]
-#: What HTTP refuses before the protocol has a say.
-_HTTP_FAULTS: Mapping[int, Fault] = {
-    404: FAULTS[UnknownMethod],
-    405: FAULTS[UnknownMethod]._replace(status="UNIMPLEMENTED"),
-    408: _REFUSED._replace(status="DEADLINE_EXCEEDED"),
-    413: _REFUSED._replace(status="RESOURCE_EXHAUSTED"),
-    415: FAULTS[errors.ContentTypeNotSupported],
-    431: _REFUSED._replace(status="RESOURCE_EXHAUSTED"),
+_INVALID_REQUEST = WIRE_ERRORS[InvalidRpcRequest]
+_HTTP_ERRORS: Mapping[int, WireError] = {
+    404: WIRE_ERRORS[UnknownMethod],
+    405: WIRE_ERRORS[UnknownMethod]._replace(status="UNIMPLEMENTED"),
+    408: _INVALID_REQUEST._replace(status="DEADLINE_EXCEEDED"),
+    413: _INVALID_REQUEST._replace(status="RESOURCE_EXHAUSTED"),
+    415: WIRE_ERRORS[errors.ContentTypeNotSupported],
+    431: _INVALID_REQUEST._replace(status="RESOURCE_EXHAUSTED"),
 }
-#: 0.3 has no name for these.
-_LATER = {-32008: -32602, -32009: -32602}
+#: Version 0.3 does not define these codes.
+_V03_CODES = {-32008: -32602, -32009: -32602}
 
 
-def fault_of(error: BaseException) -> Fault:
-    """Return how an error is told; what is not in the table is internal."""
-    if isinstance(error, HttpFault):
-        return _HTTP_FAULTS.get(error.status, _REFUSED)._replace(http=error.status)
-    return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), _INTERNAL)
-
-
-def shown_text(error: BaseException) -> str:
-    """Return an error's text; that of an internal one is not for others to see."""
-    if fault_of(error) is _INTERNAL:
-        return "Internal error"
-    return _short(str(error), _MOST_TEXT) or "Request refused"
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def error_details(error: BaseException) -> list[dict[str, Any]]:
-    """Return what 1.0 tells of an error: its reason, and which field is at fault."""
-    details: list[dict[str, Any]] = [
-        {"@type": _INFO, "reason": fault_of(error).reason, "domain": DOMAIN}
-    ]
-    if isinstance(error, errors.TaskNotFound):
-        details[0]["metadata"] = {"taskId": _short(error.task_id, _MOST_ID)}
-    placed = (
-        _FIELD.fullmatch(_short(str(error), _MOST_TEXT))
-        if isinstance(error, InvalidInput)
-        else None
+def wire_error_for(error: BaseException) -> WireError:
+    """Return the representation of an error; an error outside the table is internal."""
+    if isinstance(error, HttpError):
+        wire_error = _HTTP_ERRORS.get(error.status, _INVALID_REQUEST)
+        return wire_error._replace(http_status=error.status)
+    return next(
+        (WIRE_ERRORS[kind] for kind in type(error).__mro__ if kind in WIRE_ERRORS), _INTERNAL
     )
-    if placed:
-        violation = {"field": placed["field"], "description": placed["text"]}
-        details.append({"@type": _BAD_REQUEST, "fieldViolations": [violation]})
-    return details
 
 
-def rpc_error(error: BaseException, call_id: Any, version: str) -> bytes:
-    """Return the whole JSON-RPC answer for an error."""
-    told = fault_of(error)
-    document: dict[str, Any] = {"code": told.code, "message": shown_text(error)}
+def encode_rpc_error(error: BaseException, request_id: Any, version: str) -> bytes:
+    """Return the JSON-RPC response for an error."""
+    wire_error = wire_error_for(error)
+    document: dict[str, Any] = {"code": wire_error.code, "message": _public_message(error)}
     if version == "0.3":
-        document["code"] = _LATER.get(told.code, told.code)
+        document["code"] = _V03_CODES.get(wire_error.code, wire_error.code)
         document |= _legacy_data(error)
     else:
-        document["data"] = error_details(error)
-    return encoded({"jsonrpc": "2.0", "id": call_id, "error": document})
+        document["data"] = _error_details(error)
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": document})
 
 
-def http_error(error: BaseException, version: str) -> bytes:
-    """Return the whole body of an HTTP answer for an error; its status is in the table."""
-    told = fault_of(error)
+def encode_http_error(error: BaseException, version: str) -> bytes:
+    """Return the body of the HTTP+JSON response for an error."""
+    wire_error = wire_error_for(error)
     if version == "0.3":
         document: dict[str, Any] = {
-            "type": told.legacy,
-            "code": _LATER.get(told.code, told.code),
-            "message": shown_text(error),
+            "type": wire_error.legacy_type,
+            "code": _V03_CODES.get(wire_error.code, wire_error.code),
+            "message": _public_message(error),
         }
-        return encoded(document | _legacy_data(error))
+        return encode(document | _legacy_data(error))
     document = {
-        "code": told.http,
-        "status": told.status,
-        "message": shown_text(error),
-        "details": error_details(error),
+        "code": wire_error.http_status,
+        "status": wire_error.status,
+        "message": _public_message(error),
+        "details": _error_details(error),
     }
-    return encoded({"error": document})
+    return encode({"error": document})
+
+
+def _public_message(error: BaseException) -> str:
+    """Return the text of an error; the text of an internal error is not disclosed."""
+    if wire_error_for(error) is _INTERNAL:
+        return "Internal error"
+    return _truncate(str(error), _MAX_MESSAGE_LENGTH) or "Request rejected"
+
+
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _field_of(error: BaseException) -> re.Match[str] | None:
+    """Return the field that an InvalidInput names, and the rest of its text."""
+    if not isinstance(error, InvalidInput):
+        return None
+    return _FIELD.fullmatch(_truncate(str(error), _MAX_MESSAGE_LENGTH))
+
+
+def _error_details(error: BaseException) -> list[dict[str, Any]]:
+    """Return the error details of 1.0: the reason and the invalid field."""
+    info: dict[str, Any] = {
+        "@type": _ERROR_INFO,
+        "reason": wire_error_for(error).reason,
+        "domain": DOMAIN,
+    }
+    details = [info]
+    if isinstance(error, errors.TaskNotFound):
+        info["metadata"] = {"taskId": _truncate(error.task_id, _MAX_ID_LENGTH)}
+    if field := _field_of(error):
+        violation = {"field": field["field"], "description": field["text"]}
+        details.append({"@type": _BAD_REQUEST, "fieldViolations": [violation]})
+    return details
 
 
 def _legacy_data(error: BaseException) -> dict[str, Any]:
     data: dict[str, Any] = {}
     if isinstance(error, errors.TaskNotFound):
-        data["taskId"] = _short(error.task_id, _MOST_ID)
-    placed = (
-        _FIELD.fullmatch(_short(str(error), _MOST_TEXT))
-        if isinstance(error, InvalidInput)
-        else None
-    )
-    if placed:
-        data["field"] = placed["field"]
+        data["taskId"] = _truncate(error.task_id, _MAX_ID_LENGTH)
+    if field := _field_of(error):
+        data["field"] = field["field"]
     return {"data": data} if data else {}
 
 
-_RETRYABLE = frozenset({429, 502, 503, 504})
-_LONGEST = 500
-_KINDS: Mapping[str, Callable[[str], AccError]] = {
+# Errors of remote servers
+
+_RETRYABLE_STATUSES = frozenset({429, 502, 503, 504})
+_ERROR_TYPES: Mapping[str, Callable[[str], AccError]] = {
     "TASK_NOT_CANCELABLE": errors.TaskNotCancelable,
     "PUSH_NOTIFICATION_NOT_SUPPORTED": errors.PushNotSupported,
     "UNSUPPORTED_OPERATION": errors.UnsupportedOperation,
@@ -208,7 +221,7 @@ _KINDS: Mapping[str, Callable[[str], AccError]] = {
     "PERMISSION_DENIED": errors.PermissionDenied,
     "INVALID_PARAMS": errors.InvalidInput,
 }
-_CODES = {
+_REASONS_BY_CODE = {
     -32001: "TASK_NOT_FOUND",
     -32002: "TASK_NOT_CANCELABLE",
     -32003: "PUSH_NOTIFICATION_NOT_SUPPORTED",
@@ -219,63 +232,66 @@ _CODES = {
     -32009: "VERSION_NOT_SUPPORTED",
     -32602: "INVALID_PARAMS",
 }
-_STATUSES = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
-_WORDS = {
-    401: "the remote agent wants a token that is good",
-    403: "the remote agent does not let this caller do that",
+_REASONS_BY_STATUS = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED"}
+_TEXTS_BY_STATUS = {
+    401: "the remote agent requires a valid token",
+    403: "the remote agent denied permission to this caller",
 }
 
 
-def from_rpc_error(error: Any, *, task_id: str = "") -> AccError:
-    """Return our error for the error object of a JSON-RPC answer."""
+def error_from_rpc(error: Any, *, task_id: str = "") -> AccError:
+    """Return the error for the error object of a JSON-RPC response."""
     if not isinstance(error, Mapping):
-        return RemoteFailed("the remote agent failed and did not say how")
+        return RemoteFailed("the remote agent failed without an error object")
     code = error.get("code")
-    reason = _reason(error.get("data")) or _CODES.get(code if isinstance(code, int) else 0, "")
-    return _made(reason, _said(error), str(code or ""), task_id=task_id)
+    reason = _reason_in(error.get("data")) or _reason_for_code(code)
+    return _build_error(reason, _message_in(error), str(code or ""), task_id=task_id)
 
 
-def from_http_error(status: int, body: bytes, *, task_id: str = "") -> AccError:
-    """Return our error for an HTTP answer that is not a success."""
-    document = _object(body)
+def error_from_http(status: int, body: bytes, *, task_id: str = "") -> AccError:
+    """Return the error for an HTTP response with an error status."""
+    document = _decode_object(body)
     inner = document.get("error")
     error = inner if isinstance(inner, Mapping) else document
     code = error.get("code")
     reason = (
-        _reason(error.get("details"))
-        or _reason(error.get("data"))
-        or _legacy_reason(error.get("type"))
-        or _CODES.get(code if isinstance(code, int) else 0, "")
-        or _STATUSES.get(status, "")
+        _reason_in(error.get("details"))
+        or _reason_in(error.get("data"))
+        or _reason_from_legacy_type(error.get("type"))
+        or _reason_for_code(code)
+        or _REASONS_BY_STATUS.get(status, "")
     )
-    said = _said(error) or _without_words(status)
-    remote_code = str(error.get("status") or code or status)
-    retryable = status in _RETRYABLE
-    return _made(reason, said, remote_code, task_id=task_id, retryable=retryable)
+    message = _message_in(error)
+    if not message:
+        message = f"HTTP status {status}"
+        if status in _TEXTS_BY_STATUS:
+            message = f"{_TEXTS_BY_STATUS[status]} ({message})"
+    return _build_error(
+        reason,
+        message,
+        str(error.get("status") or code or status),
+        task_id=task_id,
+        retryable=status in _RETRYABLE_STATUSES,
+    )
 
 
-def _without_words(status: int) -> str:
-    told = f"HTTP status {status}"
-    return f"{_WORDS[status]} ({told})" if status in _WORDS else told
-
-
-def _made(
-    reason: str, said: str, remote_code: str, *, task_id: str, retryable: bool = False
+def _build_error(
+    reason: str, message: str, remote_code: str, *, task_id: str, retryable: bool = False
 ) -> AccError:
-    kind = _KINDS.get(reason)
     if reason == "TASK_NOT_FOUND":
-        # A message that begins a task has none that could be missing.
-        return errors.TaskNotFound(task_id) if task_id or not said else errors.NotFound(said)
+        # A message that starts a task has no task id; something else was not found.
+        return errors.TaskNotFound(task_id) if task_id or not message else errors.NotFound(message)
+    kind = _ERROR_TYPES.get(reason)
     if kind is not None and not retryable:
-        return kind(said or reason)
+        return kind(message or reason)
     return RemoteFailed(
-        f"the remote agent failed: {said or 'it did not say how'}",
+        f"the remote agent failed: {message or 'no error message'}",
         remote_code=reason or remote_code,
         retryable=retryable,
     )
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def _decode_object(body: bytes) -> Mapping[str, Any]:
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -283,23 +299,27 @@ def _object(body: bytes) -> Mapping[str, Any]:
     return document if isinstance(document, Mapping) else {}
 
 
-def _said(error: Mapping[str, Any]) -> str:
+def _message_in(error: Mapping[str, Any]) -> str:
     for name in ("message", "detail", "title"):
         text = error.get(name)
         if isinstance(text, str) and text:
-            return text[:_LONGEST]
+            return text[:_MAX_REMOTE_MESSAGE_LENGTH]
     return ""
 
 
-def _reason(details: Any) -> str:
+def _reason_for_code(code: Any) -> str:
+    return _REASONS_BY_CODE.get(code, "") if isinstance(code, int) else ""
+
+
+def _reason_in(details: Any) -> str:
     if not isinstance(details, list):
         return ""
     reasons = [detail.get("reason") for detail in details if isinstance(detail, Mapping)]
     return next((reason for reason in reasons if isinstance(reason, str)), "")
 
 
-def _legacy_reason(name: Any) -> str:
-    """Return the reason behind a name like TaskNotFoundError."""
+def _reason_from_legacy_type(name: Any) -> str:
+    """Return the reason of a type name such as TaskNotFoundError."""
     if not isinstance(name, str) or not name.endswith("Error"):
         return ""
     stem = name.removesuffix("Error")

@@ -1,4 +1,4 @@
-"""Turn untrusted JSON into shapes, and say in the sender's words what is wrong with it."""
+"""Decode untrusted JSON and report the field that is wrong."""
 
 import binascii
 import math
@@ -16,18 +16,18 @@ from acc.domain.text import replace_surrogates_in_data
 
 T = TypeVar("T")
 P = ParamSpec("P")
-#: Deeper than any document of the protocol, and shallow enough for whoever reads it after us.
+#: Deeper than any document of the protocol, and shallow enough to be encoded again.
 MAX_DEPTH = 100
 MAX_INT = 2**31 - 1
-MAX_TENANT = 128
-#: Sessions are kept under a name that the tenant's is a part of, percent signs and all.
-_MOST_QUOTED = 192
+MAX_TENANT_LENGTH = 128
+#: A session key contains the percent-encoded tenant.
+_MAX_QUOTED_TENANT_LENGTH = 192
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _URL_SAFE = str.maketrans("-_", "+/")
 _NUMBER = re.compile(r"-?[0-9]{1,10}(?:\.[0-9]{1,10})?(?:[eE][+-]?[0-9]{1,2})?")
-_PLACED = re.compile(r"(?P<fault>.*?)(?: - at `\$\.?(?P<field>.*)`)?", re.DOTALL)
-_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]+)`, got `(?P<got>[^`]+)`")
-_WORDS = {
+_VALIDATION_ERROR = re.compile(r"(?P<reason>.*?)(?: - at `\$\.?(?P<field>.*)`)?", re.DOTALL)
+_TYPE_MISMATCH = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<actual>[^`]+)`")
+_TYPE_NAMES = {
     "str": "a string",
     "int": "an integer",
     "float": "a number",
@@ -36,93 +36,102 @@ _WORDS = {
     "array": "a list",
     "null": "null",
 }
+#: A field name in snake case, as in the protobuf definition of the protocol.
+_SNAKE_CASE_FIELD = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
+#: The content of these fields belongs to the client; its names are not changed.
+_OPAQUE_FIELDS = frozenset({"metadata", "data", "params"})
+_encode = msgspec.json.Encoder().encode
+#: An integer in JSON: 1, "1", 1.0 or 1e0.
+IntegerField: TypeAlias = int | float | str | None
 
 
-class BrokenJson(InvalidInput):
+class InvalidJson(InvalidInput):
     """Report bytes that are not JSON."""
 
     code = "broken_json"
 
 
-def fault(field: str, text: str) -> InvalidInput:
-    """Return the error for a field: what is wrong with it, and what would be right."""
+def field_error(field: str, text: str) -> InvalidInput:
+    """Return the error for a field: what is wrong and what is expected."""
     return InvalidInput(f"{field}: {text}")
 
 
-def decoded(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
-    """Return JSON as a shape; `what` names the document where no field of it is at fault."""
+def decode(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
+    """Decode JSON; `what` names the document if the error has no field."""
     try:
-        shape = decoder.decode(data)
+        value = decoder.decode(data)
         if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
-            check_depth(msgspec.json.decode(data), what)
+            _check_depth(msgspec.json.decode(data), what)
     except msgspec.ValidationError as error:
-        raise _described(error, what) from None
+        raise _validation_error(error, what) from None
     except RecursionError:
         raise _too_deep(what) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise broken(what, data) from None
-    return shape
+        raise invalid_json(what, data) from None
+    return value
 
 
-def broken(what: str, data: bytes) -> BrokenJson:
-    """Return the error for what is no JSON, with the reason as far as it is plain."""
+def convert(value: Any, kind: type[T], what: str) -> T:
+    """Convert decoded JSON to a wire type."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _validation_error(error, what) from None
+    except RecursionError:
+        raise _too_deep(what) from None
+
+
+def encode(document: Any) -> bytes:
+    """Encode a document as JSON; an unpaired surrogate is sent as `?`."""
+    try:
+        return _encode(document)
+    except UnicodeEncodeError:
+        return _encode(replace_surrogates_in_data(msgspec.to_builtins(document)))
+
+
+def invalid_json(what: str, data: bytes) -> InvalidJson:
+    """Return the error for bytes that are not JSON, with the reason if it is known."""
     if not data.strip():
-        return BrokenJson(f"{what}: is not valid JSON: it is empty")
+        return InvalidJson(f"{what}: is not valid JSON: it is empty")
     try:
         data.decode()
     except UnicodeDecodeError:
-        return BrokenJson(f"{what}: is not valid JSON: it is not in UTF-8; check the encoding")
-    return BrokenJson(f"{what}: is not valid JSON")
+        return InvalidJson(f"{what}: is not valid JSON: it is not UTF-8; check the encoding")
+    return InvalidJson(f"{what}: is not valid JSON")
 
 
-#: The name of a field in snake case, as the definition of the protocol itself writes it.
-_SNAKE_NAME = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
-#: What is inside these is the client's own and keeps its names.
-_OPAQUE = frozenset({"metadata", "data", "params"})
-
-
-def in_camel_case(data: bytes) -> bytes:
-    """Return JSON with its fields in camel case; protobuf's JSON may be written in either."""
-    if _SNAKE_NAME.search(data) is None:
+def camel_case_fields(data: bytes) -> bytes:
+    """Return JSON with its fields in camel case; protobuf JSON allows both forms."""
+    if _SNAKE_CASE_FIELD.search(data) is None:
         return data
     try:
-        return msgspec.json.encode(_camel_fields(msgspec.json.decode(data)))
+        return msgspec.json.encode(_rename_fields(msgspec.json.decode(data)))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return data  # whoever reads it next says what is wrong with it
+        return data  # the decoder reports the error
 
 
-def camel(name: str) -> str:
-    """Return a name in camel case."""
+def camel_case(name: str) -> str:
+    """Return a snake-case name in camel case."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)
 
 
-def _camel_fields(value: Any) -> Any:
+def _rename_fields(value: Any) -> Any:
     if isinstance(value, list):
-        return [_camel_fields(held) for held in value]
+        return [_rename_fields(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        camel(name): held if name in _OPAQUE else _camel_fields(held)
-        for name, held in value.items()
+        camel_case(name): item if name in _OPAQUE_FIELDS else _rename_fields(item)
+        for name, item in value.items()
     }
 
 
-def converted(value: Any, shape: type[T], what: str) -> T:
-    """Return decoded JSON as a shape."""
-    try:
-        return msgspec.convert(value, shape)
-    except msgspec.ValidationError as error:
-        raise _described(error, what) from None
-    except RecursionError:
-        raise _too_deep(what) from None
-
-
-def check_depth(value: Any, what: str) -> None:
-    """Refuse what is nested so deeply that it could not be written again everywhere."""
-    level = [value]
+def _check_depth(value: Any, what: str) -> None:
+    """Raise InvalidInput if a value is nested too deeply to be encoded everywhere."""
+    level: Sequence[Any] = [value]
     for _ in range(MAX_DEPTH):
-        level = [child for held in level for child in _children(held)]
+        level = [child for item in level for child in _children(item)]
         if not level:
             return
     raise _too_deep(what)
@@ -135,110 +144,111 @@ def _children(value: Any) -> Sequence[Any]:
 
 
 def _too_deep(what: str) -> InvalidInput:
-    return fault(what, f"is nested too deeply; use at most {MAX_DEPTH} levels")
+    return field_error(what, f"is nested too deeply; use at most {MAX_DEPTH} levels")
 
 
-def _described(error: msgspec.ValidationError, what: str) -> InvalidInput:
-    placed = _PLACED.fullmatch(str(error))
-    text, field = (placed["fault"], placed["field"]) if placed else (str(error), "")
-    expected = _EXPECTED.match(text)
-    if expected:
-        wanted = [_WORDS.get(word, word) for word in expected["wanted"].split(" | ")]
-        got = _WORDS.get(expected["got"], expected["got"])
-        useless = {"null", *(["a number"] if "an integer" in wanted else ())}
-        useful = [word for word in wanted if word not in useless] or wanted
-        text = f"must be {' or '.join(useful)}, not {got}"
+def _validation_error(error: msgspec.ValidationError, what: str) -> InvalidInput:
+    """Return msgspec's error in the terms of JSON."""
+    match = _VALIDATION_ERROR.fullmatch(str(error))
+    text, field = (match["reason"], match["field"]) if match else (str(error), "")
+    mismatch = _TYPE_MISMATCH.match(text)
+    if mismatch:
+        expected = [_TYPE_NAMES.get(name, name) for name in mismatch["expected"].split(" | ")]
+        actual = _TYPE_NAMES.get(mismatch["actual"], mismatch["actual"])
+        implied = {"null", *(["a number"] if "an integer" in expected else ())}
+        shown = [name for name in expected if name not in implied] or expected
+        text = f"must be {' or '.join(shown)}, not {actual}"
     else:
         text = text[:1].lower() + text[1:]
-    return fault(field or what, text)
+    return field_error(field or what, text)
 
 
-def from_base64(text: str, field: str) -> bytes:
-    """Return the bytes that base64 text stands for: either alphabet, with or without padding."""
-    plain = text.translate(_URL_SAFE).rstrip("=")
-    try:
-        return binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
-    except ValueError:
-        raise fault(field, "is not base64; encode the bytes as RFC 4648 says") from None
+def require_text(value: str | None, field: str) -> str:
+    """Return a required string; raise InvalidInput if it is missing or empty."""
+    if not value:
+        raise field_error(field, "is required and cannot be empty")
+    return value
 
 
-def to_base64(data: bytes) -> str:
-    """Return bytes as base64 text."""
-    return binascii.b2a_base64(data, newline=False).decode()
-
-
-#: A whole number as JSON may hold it: 1, "1", 1.0 or 1e0.
-Whole: TypeAlias = int | float | str | None
-
-
-def whole_number(value: Whole, field: str, *, least: int = 0, most: int = MAX_INT) -> int | None:
-    """Return a number that may have come as text or as a fraction of 1, None if there is none."""
+def parse_integer(
+    value: IntegerField, field: str, *, minimum: int = 0, maximum: int = MAX_INT
+) -> int | None:
+    """Return an integer that may be encoded as a string or float; None if it is absent."""
     if value is None or value == "":
         return None
     if isinstance(value, str):
         value = float(value) if _NUMBER.fullmatch(value) else math.nan
     if isinstance(value, float):
         if not value.is_integer():
-            raise fault(field, f"must be a whole number of at least {least}")
+            raise field_error(field, f"must be an integer of at least {minimum}")
         value = int(value)
-    if value < least:
-        raise fault(field, f"must be at least {least}")
-    if value > most:
-        raise fault(field, f"must be at most {most}")
+    if value < minimum:
+        raise field_error(field, f"must be at least {minimum}")
+    if value > maximum:
+        raise field_error(field, f"must be at most {maximum}")
     return value
 
 
-def to_timestamp(at: float) -> str | None:
-    """Return a time as ISO 8601 in UTC with milliseconds, None for one that is not known."""
+def decode_base64(text: str, field: str) -> bytes:
+    """Decode base64 text: either alphabet, with or without padding."""
+    standard = text.translate(_URL_SAFE).rstrip("=")
+    try:
+        return binascii.a2b_base64(standard + "=" * (-len(standard) % 4), strict_mode=True)
+    except ValueError:
+        raise field_error(field, "is not base64; encode the bytes as in RFC 4648") from None
+
+
+def encode_base64(data: bytes) -> str:
+    """Encode bytes as base64 text."""
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+def format_timestamp(at: float) -> str | None:
+    """Format a time as ISO 8601 in UTC with milliseconds; None if it is unknown (0)."""
     if not at:
         return None
     second, millisecond = divmod(round(at * 1000), 1000)
-    return f"{_second(second)}.{millisecond:03}Z"
+    return f"{_format_second(second)}.{millisecond:03}Z"
 
 
 @lru_cache(maxsize=16)
-def _second(number: int) -> str:
-    """Return a second since the epoch in words; what a server tells is of the last few."""
-    return (_EPOCH + timedelta(seconds=number)).isoformat()[:-6]
+def _format_second(second: int) -> str:
+    # A server formats mostly the times of the last few seconds.
+    return (_EPOCH + timedelta(seconds=second)).isoformat()[:-6]
 
 
-def from_timestamp(text: str, field: str) -> float:
-    """Return the time that ISO 8601 text stands for; without an offset it is taken as UTC."""
+def parse_timestamp(text: str, field: str) -> float:
+    """Return the Unix time of ISO 8601 text; without an offset it is UTC."""
     try:
         moment = msgspec.convert(text, datetime)
     except msgspec.ValidationError:
-        raise fault(
-            field, "is no time in ISO 8601; write it like 2026-01-31T09:30:00.000Z"
+        raise field_error(
+            field, "is not an ISO 8601 time; expected a form like 2026-01-31T09:30:00.000Z"
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) / timedelta(seconds=1)
 
 
-def lenient_timestamp(text: str | None) -> float:
-    """Return the time that another server wrote, 0 for none or one that cannot be read."""
+def parse_timestamp_or_zero(text: str | None) -> float:
+    """Return the Unix time of a remote server's timestamp; 0 if absent or invalid."""
     try:
-        return from_timestamp(text, "timestamp") if text else 0.0
+        return parse_timestamp(text, "timestamp") if text else 0.0
     except InvalidInput:
         return 0.0
 
 
-def required(value: str | None, field: str) -> str:
-    """Return text that must be there."""
-    if not value:
-        raise fault(field, "is required and cannot be empty")
-    return value
-
-
 def check_tenant(tenant: str) -> None:
-    """Refuse what cannot be the name of a tenant, and could be taken for more than one name."""
-    is_long = len(tenant) > MAX_TENANT or len(quote(tenant)) > _MOST_QUOTED
+    """Raise InvalidInput if a tenant name is too long or ambiguous in a path."""
+    is_long = len(tenant) > MAX_TENANT_LENGTH or len(quote(tenant)) > _MAX_QUOTED_TENANT_LENGTH
     if is_long or not tenant.isprintable() or "/" in tenant:
-        raise fault("tenant", f"use at most {MAX_TENANT} printable characters, and no slash")
+        raise field_error(
+            "tenant", f"must be at most {MAX_TENANT_LENGTH} printable characters without a slash"
+        )
 
 
-def from_remote(read: Callable[P, T]) -> Callable[P, T]:
-    """Let a reader of a server's answers report what it cannot read as the server's failure."""
+def remote_response(read: Callable[P, T]) -> Callable[P, T]:
+    """Report invalid input of a decorated reader as a failure of the remote server."""
 
     @wraps(read)
     def reader(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -246,19 +256,8 @@ def from_remote(read: Callable[P, T]) -> Callable[P, T]:
             return read(*args, **kwargs)
         except InvalidInput as error:
             raise RemoteFailed(
-                f"the remote agent answered what cannot be read: {error}",
+                f"invalid response of the remote agent: {error}",
                 remote_code="invalid_agent_response",
             ) from None
 
     return reader
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def encoded(document: Any) -> bytes:
-    """Return a document as JSON; half a character, which no JSON can hold, becomes a mark."""
-    try:
-        return _encode(document)
-    except UnicodeEncodeError:
-        return _encode(replace_surrogates_in_data(msgspec.to_builtins(document)))

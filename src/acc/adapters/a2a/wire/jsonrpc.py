@@ -1,117 +1,125 @@
-"""The envelope of JSON-RPC: calls as they come in, and results and answers around them."""
+"""The JSON-RPC envelope: requests, results and responses."""
 
 from typing import Any, NamedTuple
 
 import msgspec
 
-from acc.adapters.a2a.wire.errors import InvalidCall
-from acc.adapters.a2a.wire.json_fields import MAX_DEPTH, broken
+from acc.adapters.a2a.wire.errors import InvalidRpcRequest
+from acc.adapters.a2a.wire.json_fields import MAX_DEPTH, invalid_json
 from acc.domain.errors import RemoteFailed
 
-CallId = str | int | float | None
+RequestId = str | int | float | None
 
 
-class _CallShape(msgspec.Struct, gc=False):
+class _WireRequest(msgspec.Struct, gc=False):
     jsonrpc: str
     method: str
     id: str | int | float | None = None
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _AnswerShape(msgspec.Struct, gc=False):
+class _WireResponse(msgspec.Struct, gc=False):
     id: Any = None
     result: msgspec.Raw = msgspec.Raw()
     error: Any = None
 
 
-_call = msgspec.json.Decoder(_CallShape)
-_answer = msgspec.json.Decoder(_AnswerShape)
+_request_decoder = msgspec.json.Decoder(_WireRequest)
+_response_decoder = msgspec.json.Decoder(_WireResponse)
 
 
-class Call(NamedTuple):
-    """A call of a method; the params are JSON still."""
+class RpcRequest(NamedTuple):
+    """A method call; the params are encoded JSON."""
 
     method: str
-    id: CallId
+    id: RequestId
     params: bytes
 
 
-class Answer(NamedTuple):
-    """What a server answered: a result as JSON, or an error object."""
+class RpcResponse(NamedTuple):
+    """The response of a server: a result as encoded JSON, or an error object."""
 
     result: bytes
     error: Any
 
 
-def read_call(body: bytes) -> Call:
-    """Return a call; BrokenJson if the body is no JSON, InvalidCall if it is no call."""
+def decode_rpc_request(body: bytes) -> RpcRequest:
+    """Decode a request; raise InvalidJson or InvalidRpcRequest if it is invalid."""
     try:
-        shape = _call.decode(body)
+        request = _request_decoder.decode(body)
     except msgspec.ValidationError as error:
         _check_json(body)
-        raise InvalidCall(_advice(str(error))) from None
+        raise InvalidRpcRequest(_envelope_error(str(error))) from None
     except RecursionError:
-        raise InvalidCall(f"body: is nested too deeply; use at most {MAX_DEPTH} levels") from None
+        raise InvalidRpcRequest(
+            f"body: is nested too deeply; use at most {MAX_DEPTH} levels"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise broken("body", body) from None
-    if shape.jsonrpc != "2.0":
-        raise InvalidCall('jsonrpc: must be "2.0"')
-    params = bytes(shape.params)
-    return Call(shape.method, shape.id, b"{}" if params == b"null" else params)
+        raise invalid_json("body", body) from None
+    if request.jsonrpc != "2.0":
+        raise InvalidRpcRequest('jsonrpc: must be "2.0"')
+    params = bytes(request.params)
+    return RpcRequest(request.method, request.id, b"{}" if params == b"null" else params)
 
 
-def call_id(body: bytes) -> CallId:
-    """Return the id of a call that is wrong otherwise, None if it has none that can be told."""
+def find_request_id(body: bytes) -> RequestId:
+    """Return the id of an invalid request; None if it has no valid id."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    found = document.get("id") if isinstance(document, dict) else None
-    is_id = isinstance(found, str | int | float) and not isinstance(found, bool)
-    return found if is_id else None
+    request_id = document.get("id") if isinstance(document, dict) else None
+    is_valid = isinstance(request_id, str | int | float) and not isinstance(request_id, bool)
+    return request_id if is_valid else None
 
 
 def _check_json(body: bytes) -> None:
+    # msgspec stops at the first invalid field; the rest may not be JSON.
     try:
         msgspec.json.decode(body)
     except RecursionError:
         return
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise broken("body", body) from None
+        raise invalid_json("body", body) from None
 
 
-def _advice(fault: str) -> str:
-    if "`$.id`" in fault:
+def _envelope_error(reason: str) -> str:
+    if "`$.id`" in reason:
         return "id: must be a string, a number or null"
-    if "`method`" in fault or "`$.method`" in fault:
+    if "`method`" in reason or "`$.method`" in reason:
         return "method: is required and must be a string"
-    if "jsonrpc" in fault:
+    if "jsonrpc" in reason:
         return 'jsonrpc: is required and must be "2.0"'
-    return "body: must be one JSON object with jsonrpc, id, method and params; send no batches"
+    return "body: must be one object with jsonrpc, id, method and params; batches are not supported"
 
 
-def write_call(method: str, call_id: CallId, params: bytes) -> bytes:
-    """Return the body of a call."""
-    head = msgspec.json.encode({"jsonrpc": "2.0", "id": call_id, "method": method})
+def encode_rpc_request(method: str, request_id: RequestId, params: bytes) -> bytes:
+    """Encode a request."""
+    head = msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "method": method})
     return head[:-1] + b',"params":' + params + b"}"
 
 
-def write_result(call_id: CallId, result: bytes) -> bytes:
-    """Return the answer to a call."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (msgspec.json.encode(call_id), result)
+def encode_rpc_result(request_id: RequestId, result: bytes) -> bytes:
+    """Encode a successful response."""
+    return rpc_result_prefix(request_id) + result + b"}"
 
 
-def read_answer(body: bytes, call_id: CallId) -> Answer:
-    """Return what a server answered to a call; RemoteFailed if it is no answer to that."""
+def rpc_result_prefix(request_id: RequestId) -> bytes:
+    """Return a successful response up to its result; a closing brace follows the result."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % msgspec.json.encode(request_id)
+
+
+def decode_rpc_response(body: bytes, request_id: RequestId) -> RpcResponse:
+    """Decode the response to a request; raise RemoteFailed if it is invalid."""
     try:
-        shape = _answer.decode(body)
+        response = _response_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise RemoteFailed("the remote agent's answer is no JSON-RPC answer") from None
-    is_ours = shape.id == call_id and not isinstance(shape.id, bool)
-    # Who could not read the id of a call tells of that without one.
-    if not is_ours and (shape.error is None or shape.id is not None):
-        raise RemoteFailed("the remote agent answered another call: the id is not that of ours")
-    result = bytes(shape.result)
-    if shape.error is None and not result:
-        raise RemoteFailed("the remote agent's answer has neither a result nor an error")
-    return Answer(result, shape.error)
+        raise RemoteFailed("the response of the remote agent is not JSON-RPC") from None
+    is_same_id = response.id == request_id and not isinstance(response.id, bool)
+    # A server that cannot read the id of a request reports that without an id.
+    if not is_same_id and (response.error is None or response.id is not None):
+        raise RemoteFailed("the response of the remote agent has the id of another request")
+    result = bytes(response.result)
+    if response.error is None and not result:
+        raise RemoteFailed("the response of the remote agent has neither a result nor an error")
+    return RpcResponse(result, response.error)

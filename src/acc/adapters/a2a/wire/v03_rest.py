@@ -1,7 +1,8 @@
-"""The same things in the JSON of 0.3's JSON-RPC and in that of its HTTP side, which differ.
+"""Protocol version 0.3 over HTTP+JSON, whose JSON differs from that of JSON-RPC.
 
-Over HTTP the names are those of protocol buffers, in camel or in snake case. What has the wrong
-type is left as it is, so that whoever reads the result can say what is wrong.
+The functions `*_to_rpc` rewrite a document of HTTP+JSON, in camel or snake case, to the form of
+JSON-RPC; the functions `*_to_rest` do the reverse. A value of the wrong type is passed on
+unchanged; the decoder of the result reports it.
 """
 
 import re
@@ -10,34 +11,39 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from acc.adapters.a2a.wire import v03 as asked
-from acc.adapters.a2a.wire import v03_types as content
 from acc.adapters.a2a.wire.card_codec import merged_card
 from acc.adapters.a2a.wire.json_fields import (
-    camel,
-    converted,
-    decoded,
-    encoded,
-    fault,
-    from_base64,
-    from_remote,
-    to_base64,
+    camel_case,
+    convert,
+    decode,
+    decode_base64,
+    encode,
+    encode_base64,
+    field_error,
+    remote_response,
 )
-from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, Streamed, StreamItem
+from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, StreamPayload, StreamResponse
 from acc.adapters.a2a.wire.v03 import (
+    READERS,
+    WireTaskPage,
+    WireTaskPushConfig,
     WireV03,
-    built,
-    item_shape,
-    page_from,
-    page_shape,
-    streamed_from,
+    from_wire_item,
+    from_wire_page,
+    from_wire_task_push,
+    to_wire_item,
+    to_wire_page,
+    to_wire_request,
+    to_wire_task_push,
 )
+from acc.adapters.a2a.wire.v03_types import WireItem, from_wire_task, to_wire_task
 from acc.adapters.a2a.wire.v1_types import NUMBERED_ROLES, NUMBERED_STATES, ROLE_NAMES, STATE_NAMES
 from acc.application.a2a.requests import Request
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.task import Message, PushConfig, PushPage, Task, TaskPage, TaskState
 
+T = TypeVar("T")
 _STATE_NAMES = {
     **{state.value: name for state, name in STATE_NAMES.items()},
     TaskState.CANCELED.value: "TASK_STATE_CANCELLED",
@@ -50,400 +56,387 @@ _ROLE_NAMES = {role.value: name for role, name in ROLE_NAMES.items()}
 _ROLES = {name: role for role, name in _ROLE_NAMES.items()}
 _NUMBERED_ROLES = {number: role.value for number, role in NUMBERED_ROLES.items()}
 _NUMBERED_STATES = {number: state.value for number, state in NUMBERED_STATES.items()}
-_ITEMS = {
+_KINDS = {
     "task": "task",
     "message": "message",
     "msg": "message",
     "statusUpdate": "status-update",
     "artifactUpdate": "artifact-update",
 }
-_ITEM_NAMES = {
-    "task": "task",
-    "message": "message",
-    "status-update": "statusUpdate",
-    "artifact-update": "artifactUpdate",
-}
+_KIND_NAMES = {kind: name for name, kind in _KINDS.items() if name != "msg"}
 _CONFIG_NAME = re.compile(r"tasks/(?P<task>[^/]+)(?:/pushNotificationConfigs/(?P<id>[^/]*))?")
+_json_decoder: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
 
 
-def _object(value: Any) -> dict[str, Any] | None:
-    """Return an object with its names in camel case, None if it is none."""
+class WireV03Rest(WireV03):
+    """Encode and decode protocol version 0.3 over HTTP+JSON; also decode its JSON-RPC form."""
+
+    def read_request(
+        self, operation: Operation, params: bytes, path: Mapping[str, str] = NO_PATH
+    ) -> Request:
+        """Decode the body of a POST."""
+        rewrite = _REQUESTS_TO_RPC.get(operation)
+        if rewrite is None:
+            return super().read_request(operation, params, path)
+        reader = READERS[operation]
+        body = rewrite(decode(_json_decoder, params or b"{}", "body"))
+        return reader.build_request(convert(body, reader.kind, "body"), path)
+
+    def write_task(self, task: Task) -> bytes:
+        """Encode a task."""
+        return encode(_item_to_rest(msgspec.to_builtins(to_wire_task(task))))
+
+    def write_send_result(self, result: Task | Message) -> bytes:
+        """Encode the result of message/send."""
+        return self.write_stream_item("", "", result)
+
+    def write_stream_item(self, task_id: str, context_id: str, item: StreamPayload) -> bytes:
+        """Encode an item of a stream, in a wrapper that names its kind."""
+        wire_item = msgspec.to_builtins(to_wire_item(task_id, context_id, item))
+        name = _KIND_NAMES[wire_item["kind"]]
+        return encode({name: _item_to_rest(wire_item)})
+
+    def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
+        """Encode a page of tasks."""
+        wire_page = msgspec.to_builtins(to_wire_page(page, page_size, include_artifacts))
+        wire_page["tasks"] = [_item_to_rest(task) for task in wire_page["tasks"]]
+        return encode(wire_page)
+
+    def write_push(self, config: PushConfig) -> bytes:
+        """Encode a push configuration."""
+        return encode(_push_to_rest(msgspec.to_builtins(to_wire_task_push(config))))
+
+    def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
+        """Encode a page of push configurations."""
+        page: dict[str, Any] = {
+            "configs": [
+                _push_to_rest(msgspec.to_builtins(to_wire_task_push(config))) for config in configs
+            ]
+        }
+        if next_page_token:
+            page["nextPageToken"] = next_page_token
+        return encode(page)
+
+    def write_empty(self) -> bytes:
+        """Encode an empty result."""
+        return b"{}"
+
+    def write_card(self, card: AgentCard) -> bytes:
+        """Encode a card with its security requirements in protobuf form."""
+        document = merged_card(card)
+        if "security" in document:
+            document["security"] = document["securityRequirements"]
+        return encode(document)
+
+    def write_request(self, operation: Operation, request: Request) -> bytes:
+        """Encode the body of a POST."""
+        body = msgspec.to_builtins(to_wire_request(operation, request))
+        rewrite = _REQUESTS_TO_REST.get(operation)
+        return encode(body if rewrite is None else rewrite(body))
+
+    @remote_response
+    def read_task(self, data: bytes) -> Task:
+        """Decode a task."""
+        return from_wire_task(
+            _read(data, lambda task: _item_to_rpc(task, "task"), WireItem, "task")
+        )
+
+    @remote_response
+    def read_send_result(self, data: bytes) -> Task | Message:
+        """Decode the result of message/send."""
+        item = from_wire_item(_read(data, _wrapper_to_rpc, WireItem, "result")).item
+        if isinstance(item, Task | Message):
+            return item
+        raise field_error("result", "must contain a task or a message")
+
+    @remote_response
+    def read_stream_item(self, data: bytes) -> StreamResponse:
+        """Decode an item of a stream."""
+        return from_wire_item(_read(data, _wrapper_to_rpc, WireItem, "item"))
+
+    @remote_response
+    def read_page(self, data: bytes) -> TaskPage:
+        """Decode a page of tasks."""
+        return from_wire_page(_read(data, _page_to_rpc, WireTaskPage, "page"))
+
+    @remote_response
+    def read_push(self, data: bytes) -> PushConfig:
+        """Decode a push configuration."""
+        return from_wire_task_push(_read(data, _push_to_rpc, WireTaskPushConfig, "config"), "")
+
+    @remote_response
+    def read_push_list(self, data: bytes) -> PushPage:
+        """Decode a page of push configurations."""
+        document = decode(_json_decoder, data, "configs")
+        items = document.get("configs") if isinstance(document, dict) else document
+        if not isinstance(items, list | type(None)):
+            raise field_error("configs", "must be a list")
+        configs = [
+            from_wire_task_push(
+                convert(_push_to_rpc(item), WireTaskPushConfig, f"[{index}]"), f"[{index}]."
+            )
+            for index, item in enumerate(items or ())
+        ]
+        token = document.get("nextPageToken") if isinstance(document, dict) else ""
+        return PushPage(tuple(configs), token if isinstance(token, str) else "")
+
+
+WIRE_V03_REST = WireV03Rest()
+
+
+def _read(data: bytes, rewrite: Callable[[Any], Any], kind: type[T], what: str) -> T:
+    return convert(rewrite(decode(_json_decoder, data, what)), kind, what)
+
+
+def _camel_case_object(value: Any) -> dict[str, Any] | None:
+    """Return an object with its names in camel case; None if the value is not an object."""
     if not isinstance(value, Mapping):
         return None
-    return {camel(str(name)): held for name, held in value.items()}
+    return {camel_case(str(name)): item for name, item in value.items()}
 
 
-def _renamed(fields: dict[str, Any], old: str, new: str) -> None:
+def _rename(fields: dict[str, Any], old: str, new: str) -> None:
     if old in fields:
         fields.setdefault(new, fields.pop(old))
 
 
-def _each(value: Any, change: Any) -> Any:
-    return [change(held) for held in value] if isinstance(value, list) else value
+def _map_list(value: Any, rewrite: Callable[[Any], Any]) -> Any:
+    return [rewrite(item) for item in value] if isinstance(value, list) else value
 
 
-def _word(value: Any, words: Mapping[str, str], numbered: Mapping[int, str]) -> Any:
+def _enum_to_rpc(value: Any, names: Mapping[str, str], numbered: Mapping[int, str]) -> Any:
     if isinstance(value, str):
-        return words.get(value, value)
-    return numbered.get(value, value) if type(value) is int else value  # which true is not
+        return names.get(value, value)
+    return numbered.get(value, value) if type(value) is int else value  # bool is not a number
 
 
-def part_asked(value: Any) -> Any:
-    """Return a part of a request in the words of JSON-RPC.
+# Parts
 
-    The official Python library writes names in snake case, and encodes bytes that are encoded
-    already; everyone else does neither.
-    """
+
+def _request_part_to_rpc(value: Any) -> Any:
+    # The official Python SDK encodes base64 twice and writes this name in snake case; other
+    # clients do neither.
     file = value.get("file") if isinstance(value, Mapping) else None
-    is_once = isinstance(file, Mapping) and "file_with_bytes" not in file
-    return part_in(value, is_once=is_once)
+    encoded_twice = not isinstance(file, Mapping) or "file_with_bytes" in file
+    return _part_to_rpc(value, encoded_twice=encoded_twice)
 
 
-def part_in(value: Any, *, is_once: bool = False) -> Any:
-    """Return a part in the words of JSON-RPC."""
-    part = _object(value)
+def _part_to_rpc(value: Any, *, encoded_twice: bool = True) -> Any:
+    part = _camel_case_object(value)
     if part is None or part.get("kind"):
         return value
-    file = _object(part.get("file"))
+    file = _camel_case_object(part.get("file"))
     if file is not None:
-        _renamed(file, "fileWithUri", "uri")
+        _rename(file, "fileWithUri", "uri")
         if isinstance(file.get("fileWithBytes"), str):
-            encoded = file.pop("fileWithBytes")
-            file["bytes"] = encoded if is_once else _once(encoded)
+            content = file.pop("fileWithBytes")
+            file["bytes"] = _decode_outer_base64(content) if encoded_twice else content
         part["file"] = file
     data = part.get("data")
     if isinstance(data, Mapping) and data.keys() == {"data"} and isinstance(data["data"], Mapping):
         part["data"] = data["data"]
-    held = [kind for kind in ("text", "file", "data") if part.get(kind) is not None]
-    if len(held) == 1:
-        part["kind"] = held[0]
+    kinds = [kind for kind in ("text", "file", "data") if part.get(kind) is not None]
+    if len(kinds) == 1:
+        part["kind"] = kinds[0]
     return part
 
 
-def _once(text: str) -> str:
-    """Return base64 text that was encoded once; the official library encodes what is encoded."""
+def _decode_outer_base64(text: str) -> str:
+    """Return base64 text without its outer encoding; unchanged if it was encoded once."""
     try:
-        inner = from_base64(text, "").decode("ascii")
+        inner = decode_base64(text, "").decode("ascii")
         if len(inner) % 4 == 0:
-            from_base64(inner, "")
+            decode_base64(inner, "")
             return inner
     except (InvalidInput, UnicodeDecodeError):
         pass
     return text
 
 
-def part_out(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part in the words of HTTP."""
+def _part_to_rest(part: dict[str, Any]) -> dict[str, Any]:
     kind = part.pop("kind")
     if kind == "file":
         file = part["file"]
-        _renamed(file, "uri", "fileWithUri")
+        _rename(file, "uri", "fileWithUri")
         if "bytes" in file:
-            file["fileWithBytes"] = to_base64(file.pop("bytes").encode())
+            file["fileWithBytes"] = encode_base64(file.pop("bytes").encode())
     elif kind == "data":
         part["data"] = {"data": part["data"]}
     return part
 
 
-def message_in(value: Any, read_part: Callable[[Any], Any] = part_in) -> Any:
-    """Return a message in the words of JSON-RPC."""
-    message = _object(value)
+# Messages, artifacts, tasks and updates
+
+
+def _message_to_rpc(value: Any, rewrite_part: Callable[[Any], Any] = _part_to_rpc) -> Any:
+    message = _camel_case_object(value)
     if message is None:
         return value
-    _renamed(message, "content", "parts")
-    message["role"] = _word(message.get("role"), _ROLES, _NUMBERED_ROLES)
-    message["parts"] = _each(message.get("parts"), read_part)
+    _rename(message, "content", "parts")
+    message["role"] = _enum_to_rpc(message.get("role"), _ROLES, _NUMBERED_ROLES)
+    message["parts"] = _map_list(message.get("parts"), rewrite_part)
     return message
 
 
-def message_out(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message in the words of HTTP."""
+def _message_to_rest(message: dict[str, Any]) -> dict[str, Any]:
     message.pop("kind", None)
     message["role"] = _ROLE_NAMES[message["role"]]
-    message["content"] = [part_out(part) for part in message.pop("parts")]
+    message["content"] = [_part_to_rest(part) for part in message.pop("parts")]
     return message
 
 
-def artifact_in(value: Any) -> Any:
-    """Return an artifact in the words of JSON-RPC."""
-    artifact = _object(value)
+def _artifact_to_rpc(value: Any) -> Any:
+    artifact = _camel_case_object(value)
     if artifact is None:
         return value
-    artifact["parts"] = _each(artifact.get("parts"), part_in)
+    artifact["parts"] = _map_list(artifact.get("parts"), _part_to_rpc)
     return artifact
 
 
-def artifact_out(artifact: dict[str, Any]) -> dict[str, Any]:
-    """Return an artifact in the words of HTTP."""
-    artifact["parts"] = [part_out(part) for part in artifact["parts"]]
+def _artifact_to_rest(artifact: dict[str, Any]) -> dict[str, Any]:
+    artifact["parts"] = [_part_to_rest(part) for part in artifact["parts"]]
     return artifact
 
 
-def status_in(value: Any) -> Any:
-    """Return a status in the words of JSON-RPC."""
-    status = _object(value)
+def _status_to_rpc(value: Any) -> Any:
+    status = _camel_case_object(value)
     if status is None:
         return value
-    _renamed(status, "update", "message")
-    status["state"] = _word(status.get("state"), _STATES, _NUMBERED_STATES)
+    _rename(status, "update", "message")
+    status["state"] = _enum_to_rpc(status.get("state"), _STATES, _NUMBERED_STATES)
     if "message" in status:
-        status["message"] = message_in(status["message"])
+        status["message"] = _message_to_rpc(status["message"])
     return status
 
 
-def status_out(status: dict[str, Any]) -> dict[str, Any]:
-    """Return a status in the words of HTTP."""
+def _status_to_rest(status: dict[str, Any]) -> dict[str, Any]:
     status["state"] = _STATE_NAMES[status["state"]]
     if "message" in status:
-        status["message"] = message_out(status["message"])
+        status["message"] = _message_to_rest(status["message"])
     return status
 
 
-def item_in(value: Any, kind: str) -> Any:
-    """Return a task, a message or an update in the words of JSON-RPC."""
+_FIELDS_TO_RPC: Mapping[str, Callable[[Any], Any]] = {
+    "status": _status_to_rpc,
+    "artifact": _artifact_to_rpc,
+    "artifacts": lambda artifacts: _map_list(artifacts, _artifact_to_rpc),
+    "history": lambda history: _map_list(history, _message_to_rpc),
+}
+
+
+def _item_to_rpc(value: Any, kind: str) -> Any:
     if kind == "message":
-        item = message_in(value)
+        item = _message_to_rpc(value)
     else:
-        item = _object(value)
+        item = _camel_case_object(value)
         if item is None:
             return value
-        for name, change in (
-            ("status", status_in),
-            ("artifact", artifact_in),
-            ("artifacts", lambda held: _each(held, artifact_in)),
-            ("history", lambda held: _each(held, message_in)),
-        ):
+        for name, rewrite in _FIELDS_TO_RPC.items():
             if name in item:
-                item[name] = change(item[name])
+                item[name] = rewrite(item[name])
     if isinstance(item, dict):
         item["kind"] = kind
     return item
 
 
-def item_out(item: dict[str, Any]) -> dict[str, Any]:
-    """Return a task, a message or an update in the words of HTTP."""
+def _item_to_rest(item: dict[str, Any]) -> dict[str, Any]:
     if item.pop("kind", "task") == "message":
-        return message_out(item)
+        return _message_to_rest(item)
     if "status" in item:
-        item["status"] = status_out(item["status"])
+        item["status"] = _status_to_rest(item["status"])
     if "artifact" in item:
-        item["artifact"] = artifact_out(item["artifact"])
-    for name, change in (("artifacts", artifact_out), ("history", message_out)):
+        item["artifact"] = _artifact_to_rest(item["artifact"])
+    for name, rewrite in (("artifacts", _artifact_to_rest), ("history", _message_to_rest)):
         if name in item:
-            item[name] = [change(held) for held in item[name]]
+            item[name] = [rewrite(value) for value in item[name]]
     return item
 
 
-def wrapped_in(value: Any) -> Any:
-    """Return what stands in a wrapper that names its kind; without one it is taken as it is."""
-    wrapper = _object(value)
+def _wrapper_to_rpc(value: Any) -> Any:
+    """Return the item of a wrapper that names its kind; a bare item is returned unchanged."""
+    wrapper = _camel_case_object(value)
     if wrapper is None or wrapper.get("kind"):
         return value
-    for name, kind in _ITEMS.items():
+    for name, kind in _KINDS.items():
         if isinstance(wrapper.get(name), Mapping):
-            return item_in(wrapper[name], kind)
+            return _item_to_rpc(wrapper[name], kind)
     return value
 
 
-def wrapped_out(item: dict[str, Any]) -> dict[str, Any]:
-    """Return a task, a message or an update in a wrapper that names its kind."""
-    name = _ITEM_NAMES[item["kind"]]
-    return {name: item_out(item)}
-
-
-def page_in(value: Any) -> Any:
-    """Return a page of tasks in the words of JSON-RPC."""
-    page = _object(value)
+def _page_to_rpc(value: Any) -> Any:
+    page = _camel_case_object(value)
     if page is None:
         return value
-    page["tasks"] = _each(page.get("tasks"), lambda task: item_in(task, "task"))
+    page["tasks"] = _map_list(page.get("tasks"), lambda task: _item_to_rpc(task, "task"))
     return page
 
 
-def push_in(value: Any) -> Any:
-    """Return a push configuration, or the wish for one, in the words of JSON-RPC."""
-    push = _object(value)
+# Requests and push configurations
+
+
+def _push_to_rpc(value: Any) -> Any:
+    push = _camel_case_object(value)
     if push is None:
         return value
-    held = _object(push.get("config")) or push
-    if "url" in held:
-        held = {"pushNotificationConfig": held}
-    config = _object(held.get("pushNotificationConfig"))
-    named = _CONFIG_NAME.fullmatch(str(held.get("name") or push.get("parent") or ""))
-    task_id = push.get("taskId") or held.get("taskId") or (named["task"] if named else None)
+    inner = _camel_case_object(push.get("config")) or push
+    if "url" in inner:
+        inner = {"pushNotificationConfig": inner}
+    config = _camel_case_object(inner.get("pushNotificationConfig"))
+    name = _CONFIG_NAME.fullmatch(str(inner.get("name") or push.get("parent") or ""))
+    task_id = push.get("taskId") or inner.get("taskId") or (name["task"] if name else None)
     if config is None:
-        return {"taskId": task_id, "pushNotificationConfig": held.get("pushNotificationConfig")}
+        return {"taskId": task_id, "pushNotificationConfig": inner.get("pushNotificationConfig")}
     if not config.get("id"):
-        config["id"] = push.get("configId") or (named["id"] if named else None)
+        config["id"] = push.get("configId") or (name["id"] if name else None)
     return {"taskId": task_id, "pushNotificationConfig": config}
 
 
-def push_out(push: dict[str, Any]) -> dict[str, Any]:
-    """Return a push configuration in the words of HTTP, where its name tells whose it is."""
+def _push_to_rest(push: dict[str, Any]) -> dict[str, Any]:
     config = push["pushNotificationConfig"]
     name = f"tasks/{push['taskId']}/pushNotificationConfigs/{config.get('id', '')}"
     return {"name": name, "pushNotificationConfig": config}
 
 
-def send_in(value: Any) -> Any:
-    """Return a message to be sent in the words of JSON-RPC.
-
-    Over HTTP what is false is not written, so a configuration that does not say so does not wait.
-    """
-    send = _object(value)
-    if send is None:
-        return value
-    _renamed(send, "request", "message")
-    if "message" in send:
-        send["message"] = message_in(send["message"], part_asked)
-    how = _object(send.get("configuration"))
-    if how is not None:
-        _renamed(how, "pushNotification", "pushNotificationConfig")
-        how.setdefault("blocking", False)
-        send["configuration"] = how
-    return send
-
-
-def send_out(send: dict[str, Any]) -> dict[str, Any]:
-    """Return a message to be sent in the words of HTTP."""
-    send["message"] = message_out(send["message"])
-    for part in send["message"]["content"]:
-        if "file" in part:  # encoded twice, and told so as the official library does
-            _renamed(part["file"], "fileWithBytes", "file_with_bytes")
-    _renamed(send["configuration"], "pushNotificationConfig", "pushNotification")
-    return send
-
-
-T = TypeVar("T")
-_any: "msgspec.json.Decoder[Any]" = msgspec.json.Decoder()
-_INWARD: Mapping[Operation, Callable[[Any], Any]] = {
-    Operation.SEND: send_in,
-    Operation.STREAM: send_in,
-    Operation.PUSH_CREATE: push_in,
-}
-_OUTWARD: Mapping[Operation, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    Operation.SEND: send_out,
-    Operation.STREAM: send_out,
-    Operation.PUSH_CREATE: lambda push: {
+def _push_request_to_rest(push: dict[str, Any]) -> dict[str, Any]:
+    return {
         "parent": f"tasks/{push['taskId']}",
         "configId": push["pushNotificationConfig"].get("id", ""),
-        "config": push_out(push),
-    },
+        "config": _push_to_rest(push),
+    }
+
+
+def _send_to_rpc(value: Any) -> Any:
+    send = _camel_case_object(value)
+    if send is None:
+        return value
+    _rename(send, "request", "message")
+    if "message" in send:
+        send["message"] = _message_to_rpc(send["message"], _request_part_to_rpc)
+    options = _camel_case_object(send.get("configuration"))
+    if options is not None:
+        _rename(options, "pushNotification", "pushNotificationConfig")
+        # Protobuf JSON omits false.
+        options.setdefault("blocking", False)
+        send["configuration"] = options
+    return send
+
+
+def _send_to_rest(send: dict[str, Any]) -> dict[str, Any]:
+    send["message"] = _message_to_rest(send["message"])
+    for part in send["message"]["content"]:
+        if "file" in part:  # encoded twice, which this name indicates to servers
+            _rename(part["file"], "fileWithBytes", "file_with_bytes")
+    _rename(send["configuration"], "pushNotificationConfig", "pushNotification")
+    return send
+
+
+_REQUESTS_TO_RPC: Mapping[Operation, Callable[[Any], Any]] = {
+    Operation.SEND: _send_to_rpc,
+    Operation.STREAM: _send_to_rpc,
+    Operation.PUSH_CREATE: _push_to_rpc,
 }
-
-
-def _read(data: bytes, change: Callable[[Any], Any], shape: type[T], what: str) -> T:
-    return converted(change(decoded(_any, data, what)), shape, what)
-
-
-def _plain(shape: msgspec.Struct) -> Any:
-    return msgspec.to_builtins(shape)
-
-
-class WireV03Rest(WireV03):
-    """Reads and writes generation 0.3 over HTTP; it reads what JSON-RPC would write as well."""
-
-    def read_request(
-        self, operation: Operation, params: bytes, path: Mapping[str, str] = NO_PATH
-    ) -> Request:
-        """Return what the body of a POST asks for."""
-        change = _INWARD.get(operation)
-        if change is None:
-            return super().read_request(operation, params, path)
-        reader = asked.READERS[operation]
-        shape = converted(change(decoded(_any, params or b"{}", "body")), reader.shape, "body")
-        return built(reader, shape, path)
-
-    def write_task(self, task: Task) -> bytes:
-        """Return a task as JSON."""
-        return encoded(item_out(_plain(content.task_shape(task))))
-
-    def write_send_result(self, result: Task | Message) -> bytes:
-        """Return what a message led to as JSON."""
-        return self.write_stream_item("", "", result)
-
-    def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
-        """Return an item of a stream as JSON."""
-        return encoded(wrapped_out(_plain(item_shape(task_id, context_id, item))))
-
-    def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
-        """Return a page of tasks as JSON."""
-        written = _plain(page_shape(page, page_size, include_artifacts))
-        written["tasks"] = [item_out(task) for task in written["tasks"]]
-        return encoded(written)
-
-    def write_push(self, config: PushConfig) -> bytes:
-        """Return a push configuration as JSON."""
-        return encoded(push_out(_plain(asked.push_shape(config))))
-
-    def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
-        """Return push configurations as JSON."""
-        written: dict[str, Any] = {
-            "configs": [push_out(_plain(asked.push_shape(config))) for config in configs]
-        }
-        if next_page_token:
-            written["nextPageToken"] = next_page_token
-        return encoded(written)
-
-    def write_empty(self) -> bytes:
-        """Return that there is nothing to say."""
-        return b"{}"
-
-    def write_card(self, card: AgentCard) -> bytes:
-        """Return a card as JSON, its security as protocol buffers write it."""
-        document = merged_card(card)
-        if "security" in document:
-            document["security"] = document["securityRequirements"]
-        return encoded(document)
-
-    def write_request(self, operation: Operation, request: Request) -> bytes:
-        """Return the body of a POST as JSON."""
-        written = _plain(asked.request_shape(operation, request))
-        change = _OUTWARD.get(operation)
-        return encoded(written if change is None else change(written))
-
-    @from_remote
-    def read_task(self, data: bytes) -> Task:
-        """Return the task that a server answered with."""
-        shape = _read(data, lambda held: item_in(held, "task"), content.ItemShape, "task")
-        return content.task_from(shape)
-
-    @from_remote
-    def read_send_result(self, data: bytes) -> Task | Message:
-        """Return what a server says a message led to."""
-        item = streamed_from(_read(data, wrapped_in, content.ItemShape, "result")).item
-        if isinstance(item, Task | Message):
-            return item
-        raise fault("result", "must hold a task or a message")
-
-    @from_remote
-    def read_stream_item(self, data: bytes) -> Streamed:
-        """Return an item that a server streamed."""
-        return streamed_from(_read(data, wrapped_in, content.ItemShape, "item"))
-
-    @from_remote
-    def read_page(self, data: bytes) -> TaskPage:
-        """Return the page of tasks that a server answered with."""
-        return page_from(_read(data, page_in, asked.PageShape, "page"))
-
-    @from_remote
-    def read_push(self, data: bytes) -> PushConfig:
-        """Return the push configuration that a server answered with."""
-        return asked.push_from(_read(data, push_in, asked.PushShape, "config"), "")
-
-    @from_remote
-    def read_push_list(self, data: bytes) -> PushPage:
-        """Return the push configurations that a server answered with."""
-        document = decoded(_any, data, "configs")
-        held = document.get("configs") if isinstance(document, dict) else document
-        if not isinstance(held, list | type(None)):
-            raise fault("configs", "must be a list")
-        configs = [
-            asked.push_from(converted(push_in(push), asked.PushShape, f"[{at}]"), f"[{at}].")
-            for at, push in enumerate(held or ())
-        ]
-        token = document.get("nextPageToken") if isinstance(document, dict) else ""
-        return PushPage(tuple(configs), token if isinstance(token, str) else "")
-
-
-WIRE_ZERO_THREE_REST = WireV03Rest()
+_REQUESTS_TO_REST: Mapping[Operation, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    Operation.SEND: _send_to_rest,
+    Operation.STREAM: _send_to_rest,
+    Operation.PUSH_CREATE: _push_request_to_rest,
+}

@@ -1,4 +1,4 @@
-"""Tasks and all they hold as generation 0.3 writes them."""
+"""The content types of protocol version 0.3 and their mapping to domain values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ import msgspec
 from msgspec import UNSET
 
 from acc.adapters.a2a.wire.json_fields import (
-    fault,
-    from_base64,
-    lenient_timestamp,
-    required,
-    to_base64,
-    to_timestamp,
+    decode_base64,
+    encode_base64,
+    field_error,
+    format_timestamp,
+    parse_timestamp_or_zero,
+    require_text,
 )
-from acc.adapters.a2a.wire.v1_types import Shape
+from acc.adapters.a2a.wire.v1_types import WireStruct
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
     INTERRUPTED,
@@ -31,12 +31,12 @@ from acc.domain.value_objects.task import (
 
 STATES: Mapping[str, TaskState] = {state.value: state for state in TaskState}
 ROLES: Mapping[str, Role] = {role.value: role for role in Role}
-#: Data had to be an object; what was none is wrapped, and marked as the official library does.
-WRAPPED = "data_part_compat"
+#: Data must be an object in 0.3. Other values are wrapped and marked as in the official SDK.
+WRAPPED_VALUE = "data_part_compat"
 
 
-class FileShape(Shape):
-    """A file, in its bytes or by reference."""
+class WireFile(WireStruct):
+    """A file: its bytes or its URI."""
 
     bytes_: str | None = msgspec.field(default=None, name="bytes")
     uri: str | None = None
@@ -44,25 +44,25 @@ class FileShape(Shape):
     mime_type: str | None = None
 
 
-class PartShape(Shape):
-    """A part. What text and data have no field for goes into two more, which others ignore."""
+class WirePart(WireStruct):
+    """A part. `filename` and `media_type` of text and data are our extension of 0.3."""
 
     kind: str | None = None
     text: str | None = None
-    file: FileShape | None = None
+    file: WireFile | None = None
     data: Any = UNSET
     metadata: dict[str, Any] | None = None
     filename: str | None = None
     media_type: str | None = None
 
 
-class MessageShape(Shape):
-    """A message."""
+class WireMessage(WireStruct):
+    """A message of a user or an agent."""
 
     kind: str | None = None
     message_id: str | None = None
     role: str | None = None
-    parts: list[PartShape] | None = None
+    parts: list[WirePart] | None = None
     context_id: str | None = None
     task_id: str | None = None
     metadata: dict[str, Any] | None = None
@@ -70,49 +70,49 @@ class MessageShape(Shape):
     reference_task_ids: list[str] | None = None
 
 
-class ArtifactShape(Shape):
-    """An artifact."""
+class WireArtifact(WireStruct):
+    """An output of a task."""
 
     artifact_id: str | None = None
     name: str | None = None
     description: str | None = None
-    parts: list[PartShape] | None = None
+    parts: list[WirePart] | None = None
     metadata: dict[str, Any] | None = None
     extensions: list[str] | None = None
 
 
-class StatusShape(Shape):
-    """A task's status."""
+class WireStatus(WireStruct):
+    """The status of a task."""
 
     state: str | None = None
-    message: MessageShape | None = None
+    message: WireMessage | None = None
     timestamp: str | None = None
 
 
-class ItemShape(Shape):
-    """Anything that a server answers or streams: its kind says which of the fields count."""
+class WireItem(WireStruct):
+    """A response or stream item; `kind` selects the fields that are used."""
 
     kind: str | None = None
     id: str | None = None
     task_id: str | None = None
     context_id: str | None = None
-    status: StatusShape | None = None
+    status: WireStatus | None = None
     final: bool | None = None
-    artifact: ArtifactShape | None = None
+    artifact: WireArtifact | None = None
     append: bool | None = None
     last_chunk: bool | None = None
-    artifacts: list[ArtifactShape] | None = None
-    history: list[MessageShape] | None = None
+    artifacts: list[WireArtifact] | None = None
+    history: list[WireMessage] | None = None
     message_id: str | None = None
     role: str | None = None
-    parts: list[PartShape] | None = None
+    parts: list[WirePart] | None = None
     metadata: dict[str, Any] | None = None
     extensions: list[str] | None = None
     reference_task_ids: list[str] | None = None
 
     @property
-    def told_kind(self) -> str:
-        """Return the kind, guessed from what is there if it is not said."""
+    def inferred_kind(self) -> str:
+        """Return the kind; if it is absent, infer it from the other fields."""
         if self.kind:
             return self.kind
         if self.artifact is not None:
@@ -122,72 +122,77 @@ class ItemShape(Shape):
         return "task" if self.id else "status-update"
 
 
-def part_from(shape: PartShape, where: str) -> Part:
-    """Return a part, which must hold what its kind says."""
-    held = ("text", shape.text), ("file", shape.file), ("data", shape.data)
-    present = [kind for kind, content in held if content is not None and content is not UNSET]
-    kind = shape.kind or (present[0] if len(present) == 1 else "")
+def _from_wire_part(wire_part: WirePart, where: str) -> Part:
+    """Return a part, which must contain the content of its kind."""
+    contents = ("text", wire_part.text), ("file", wire_part.file), ("data", wire_part.data)
+    present = [kind for kind, value in contents if value is not None and value is not UNSET]
+    kind = wire_part.kind or (present[0] if len(present) == 1 else "")
     if kind not in ("text", "file", "data"):
-        raise fault(f"{where}.kind", "is required; use text, file or data")
+        raise field_error(f"{where}.kind", "is required; use text, file or data")
     if present != [kind]:
-        raise fault(where, f"must hold {kind}, and neither of the other kinds")
+        raise field_error(where, f"must contain {kind} and no other kind of content")
     if kind == "file":
-        return _file_from(shape, where)
+        return _from_wire_file(wire_part, where)
     if kind == "data":
-        return _data_from(shape, where)
+        return _from_wire_data(wire_part, where)
     return Part(
-        text=shape.text,
-        media_type=shape.media_type or "",
-        filename=shape.filename or "",
-        metadata=shape.metadata or {},
+        text=wire_part.text,
+        media_type=wire_part.media_type or "",
+        filename=wire_part.filename or "",
+        metadata=wire_part.metadata or {},
     )
 
 
-def _file_from(shape: PartShape, where: str) -> Part:
-    file = shape.file or FileShape()
+def _from_wire_file(wire_part: WirePart, where: str) -> Part:
+    file = wire_part.file or WireFile()
     if (file.bytes_ is None) == (file.uri is None):
-        raise fault(f"{where}.file", "must hold exactly one of bytes and uri")
+        raise field_error(f"{where}.file", "must contain exactly one of bytes and uri")
     raw = file.bytes_
     return Part(
-        raw=None if raw is None else from_base64(raw, f"{where}.file.bytes"),
+        raw=None if raw is None else decode_base64(raw, f"{where}.file.bytes"),
         url=file.uri,
         filename=file.name or "",
         media_type=file.mime_type or "",
-        metadata=shape.metadata or {},
+        metadata=wire_part.metadata or {},
     )
 
 
-def _data_from(shape: PartShape, where: str) -> Part:
-    if not isinstance(shape.data, dict):
-        raise fault(f"{where}.data", "must be an object")
-    data: Any = shape.data
-    metadata = shape.metadata or {}
-    if metadata.get(WRAPPED) is True and data.keys() == {"value"}:
+def _from_wire_data(wire_part: WirePart, where: str) -> Part:
+    if not isinstance(wire_part.data, dict):
+        raise field_error(f"{where}.data", "must be an object")
+    data: Any = wire_part.data
+    metadata = wire_part.metadata or {}
+    if metadata.get(WRAPPED_VALUE) is True and data.keys() == {"value"}:
         data = data["value"]
-        metadata = {name: held for name, held in metadata.items() if name != WRAPPED}
+        metadata = {name: value for name, value in metadata.items() if name != WRAPPED_VALUE}
     return Part(
         data=data,
         is_null=data is None,
-        media_type=shape.media_type or "",
-        filename=shape.filename or "",
+        media_type=wire_part.media_type or "",
+        filename=wire_part.filename or "",
         metadata=metadata,
     )
 
 
-def parts_from(shapes: Sequence[PartShape] | None, where: str) -> tuple[Part, ...]:
-    """Return parts."""
-    return tuple([part_from(shape, f"{where}[{at}]") for at, shape in enumerate(shapes or ())])
+def from_wire_parts(wire_parts: Sequence[WirePart] | None, where: str) -> tuple[Part, ...]:
+    """Return the parts of a message or artifact; `where` is the path of the field."""
+    return tuple(
+        [
+            _from_wire_part(wire_part, f"{where}[{index}]")
+            for index, wire_part in enumerate(wire_parts or ())
+        ]
+    )
 
 
-def part_shapes(parts: Sequence[Part]) -> list[PartShape]:
-    """Return parts for the wire; calls and results of tools stay at home."""
-    return [_part_shape(part) for part in parts if part.call is None and part.result is None]
+def to_wire_parts(parts: Sequence[Part]) -> list[WirePart]:
+    """Return parts for the wire, without tool calls and tool results."""
+    return [_to_wire_part(part) for part in parts if part.call is None and part.result is None]
 
 
-def _part_shape(part: Part) -> PartShape:
+def _to_wire_part(part: Part) -> WirePart:
     metadata = dict(part.metadata) if part.metadata else None
     if part.text is not None:
-        return PartShape(
+        return WirePart(
             kind="text",
             text=part.text,
             metadata=metadata,
@@ -195,18 +200,18 @@ def _part_shape(part: Part) -> PartShape:
             media_type=part.media_type or None,
         )
     if part.raw is not None or part.url is not None:
-        file = FileShape(
-            bytes_=None if part.raw is None else to_base64(part.raw),
+        file = WireFile(
+            bytes_=None if part.raw is None else encode_base64(part.raw),
             uri=part.url,
             name=part.filename or None,
             mime_type=part.media_type or None,
         )
-        return PartShape(kind="file", file=file, metadata=metadata)
+        return WirePart(kind="file", file=file, metadata=metadata)
     data = part.data
     if not isinstance(data, Mapping):
         data = {"value": data}
-        metadata = {**(metadata or {}), WRAPPED: True}
-    return PartShape(
+        metadata = {**(metadata or {}), WRAPPED_VALUE: True}
+    return WirePart(
         kind="data",
         data=data,
         metadata=metadata,
@@ -215,37 +220,44 @@ def _part_shape(part: Part) -> PartShape:
     )
 
 
-def message_from(shape: MessageShape | ItemShape, where: str, *, strict: bool = False) -> Message:
-    """Return a message; a strict reader wants all that the protocol requires to be there."""
-    role = ROLES.get(shape.role or "")
+def from_wire_message(
+    message: WireMessage | WireItem, where: str, *, strict: bool = False
+) -> Message:
+    """Return a message; `strict` checks the fields that the protocol requires.
+
+    `where` is the path of the message with a trailing dot.
+    """
+    role = ROLES.get(message.role or "")
     if strict:
-        required(shape.message_id, f"{where}messageId")
+        require_text(message.message_id, f"{where}messageId")
         if role is None:
-            raise fault(f"{where}role", "is required; use user or agent")
-        if not shape.parts:
-            raise fault(f"{where}parts", "must hold at least one part")
-        for place, part in enumerate(shape.parts):
+            raise field_error(f"{where}role", "is required; use user or agent")
+        if not message.parts:
+            raise field_error(f"{where}parts", "must contain at least one part")
+        for index, part in enumerate(message.parts):
             if not part.kind:
-                raise fault(f"{where}parts[{place}].kind", "is required; use text, file or data")
+                raise field_error(
+                    f"{where}parts[{index}].kind", "is required; use text, file or data"
+                )
     return Message(
-        message_id=shape.message_id or "",
+        message_id=message.message_id or "",
         role=role or Role.AGENT,
-        parts=parts_from(shape.parts, f"{where}parts"),
-        context_id=shape.context_id or "",
-        task_id=shape.task_id or "",
-        reference_task_ids=tuple(shape.reference_task_ids or ()),
-        extensions=tuple(shape.extensions or ()),
-        metadata=shape.metadata or {},
+        parts=from_wire_parts(message.parts, f"{where}parts"),
+        context_id=message.context_id or "",
+        task_id=message.task_id or "",
+        reference_task_ids=tuple(message.reference_task_ids or ()),
+        extensions=tuple(message.extensions or ()),
+        metadata=message.metadata or {},
     )
 
 
-def message_shape(message: Message) -> MessageShape:
+def to_wire_message(message: Message) -> WireMessage:
     """Return a message for the wire."""
-    return MessageShape(
+    return WireMessage(
         kind="message",
         message_id=message.message_id,
         role=message.role.value,
-        parts=part_shapes(message.parts),
+        parts=to_wire_parts(message.parts),
         context_id=message.context_id or None,
         task_id=message.task_id or None,
         metadata=dict(message.metadata) if message.metadata else None,
@@ -254,96 +266,98 @@ def message_shape(message: Message) -> MessageShape:
     )
 
 
-def artifact_from(shape: ArtifactShape, where: str) -> TaskArtifact:
+def from_wire_artifact(artifact: WireArtifact, where: str) -> TaskArtifact:
     """Return an artifact."""
     return TaskArtifact(
-        artifact_id=required(shape.artifact_id, f"{where}.artifactId"),
-        parts=parts_from(shape.parts, f"{where}.parts"),
-        name=shape.name or "",
-        description=shape.description or "",
-        extensions=tuple(shape.extensions or ()),
-        metadata=shape.metadata or {},
+        artifact_id=require_text(artifact.artifact_id, f"{where}.artifactId"),
+        parts=from_wire_parts(artifact.parts, f"{where}.parts"),
+        name=artifact.name or "",
+        description=artifact.description or "",
+        extensions=tuple(artifact.extensions or ()),
+        metadata=artifact.metadata or {},
     )
 
 
-def artifact_shape(artifact: TaskArtifact) -> ArtifactShape:
+def to_wire_artifact(artifact: TaskArtifact) -> WireArtifact:
     """Return an artifact for the wire."""
-    return ArtifactShape(
+    return WireArtifact(
         artifact_id=artifact.artifact_id,
         name=artifact.name or None,
         description=artifact.description or None,
-        parts=part_shapes(artifact.parts),
+        parts=to_wire_parts(artifact.parts),
         metadata=dict(artifact.metadata) if artifact.metadata else None,
         extensions=list(artifact.extensions) or None,
     )
 
 
-def status_from(shape: StatusShape | None, where: str) -> TaskStatus:
-    """Return a status; a state that we do not know is unknown."""
-    if shape is None:
-        raise fault(where, "is required")
-    said = shape.message
+def from_wire_status(status: WireStatus | None, where: str) -> TaskStatus:
+    """Return a status; an unrecognised state becomes UNKNOWN."""
+    if status is None:
+        raise field_error(where, "is required")
+    message = status.message
     return TaskStatus(
-        state=STATES.get(shape.state or "", TaskState.UNKNOWN),
-        at=lenient_timestamp(shape.timestamp),
-        message=None if said is None else message_from(said, f"{where}.message."),
+        state=STATES.get(status.state or "", TaskState.UNKNOWN),
+        at=parse_timestamp_or_zero(status.timestamp),
+        message=None if message is None else from_wire_message(message, f"{where}.message."),
     )
 
 
-def status_shape(status: TaskStatus) -> StatusShape:
+def to_wire_status(status: TaskStatus) -> WireStatus:
     """Return a status for the wire."""
-    return StatusShape(
+    return WireStatus(
         state=status.state.value,
-        message=None if status.message is None else message_shape(status.message),
-        timestamp=to_timestamp(status.at),
+        message=None if status.message is None else to_wire_message(status.message),
+        timestamp=format_timestamp(status.at),
     )
 
 
-def task_from(shape: ItemShape, where: str = "") -> Task:
-    """Return a task; `where` is the path to it, with a dot at its end."""
+def from_wire_task(item: WireItem, where: str = "") -> Task:
+    """Return a task; `where` is the path of the task with a trailing dot."""
     return Task(
-        id=required(shape.id, f"{where}id"),
-        context_id=shape.context_id or "",
-        status=status_from(shape.status, f"{where}status"),
+        id=require_text(item.id, f"{where}id"),
+        context_id=item.context_id or "",
+        status=from_wire_status(item.status, f"{where}status"),
         artifacts=tuple(
-            artifact_from(made, f"{where}artifacts[{index}]")
-            for index, made in enumerate(shape.artifacts or ())
+            from_wire_artifact(artifact, f"{where}artifacts[{index}]")
+            for index, artifact in enumerate(item.artifacts or ())
         ),
         history=tuple(
-            message_from(said, f"{where}history[{index}].")
-            for index, said in enumerate(shape.history or ())
+            from_wire_message(message, f"{where}history[{index}].")
+            for index, message in enumerate(item.history or ())
         ),
-        metadata=shape.metadata or {},
+        metadata=item.metadata or {},
     )
 
 
-def task_shape(task: Task) -> ItemShape:
+def to_wire_task(task: Task) -> WireItem:
     """Return a task for the wire."""
-    return ItemShape(
+    return WireItem(
         kind="task",
         id=task.id,
         context_id=task.context_id,
-        status=status_shape(task.status),
-        artifacts=[artifact_shape(artifact) for artifact in task.artifacts] or None,
-        history=[message_shape(message) for message in task.history] or None,
+        status=to_wire_status(task.status),
+        artifacts=[to_wire_artifact(artifact) for artifact in task.artifacts] or None,
+        history=[to_wire_message(message) for message in task.history] or None,
         metadata=dict(task.metadata) if task.metadata else None,
     )
 
 
-def update_shape(task_id: str, context_id: str, update: StatusUpdate | ArtifactUpdate) -> ItemShape:
-    """Return what happened to a task, for the wire; `final` if nothing follows by itself."""
-    shape = ItemShape(
+def to_wire_update(
+    task_id: str, context_id: str, update: StatusUpdate | ArtifactUpdate
+) -> WireItem:
+    """Return an update for the wire; `final` marks the end of a stream."""
+    item = WireItem(
         task_id=task_id,
         context_id=context_id,
         metadata=dict(update.metadata) if update.metadata else None,
     )
     if isinstance(update, StatusUpdate):
-        shape.kind = "status-update"
-        shape.status = status_shape(update.status)
-        shape.final = update.status.state in TERMINAL | INTERRUPTED
-        return shape
-    shape.kind = "artifact-update"
-    shape.artifact = artifact_shape(update.artifact)
-    shape.append = update.append or None
-    shape.last_chunk = update.last_chunk or None
-    return shape
+        item.kind = "status-update"
+        item.status = to_wire_status(update.status)
+        item.final = update.status.state in TERMINAL | INTERRUPTED
+        return item
+    item.kind = "artifact-update"
+    item.artifact = to_wire_artifact(update.artifact)
+    item.append = update.append or None
+    item.last_chunk = update.last_chunk or None
+    return item

@@ -1,36 +1,52 @@
-"""What is asked for, and configurations and pages, as generation 1.0 writes them."""
+"""Protocol version 1.0: requests, responses and their methods."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from acc.adapters.a2a.wire import v1_types as content
-from acc.adapters.a2a.wire.card_codec import card_from, merged_card
+from acc.adapters.a2a.wire import v1_types as types
+from acc.adapters.a2a.wire.card_codec import merged_card, parse_card
 from acc.adapters.a2a.wire.json_fields import (
-    Whole,
-    decoded,
-    encoded,
-    fault,
-    from_remote,
-    from_timestamp,
-    in_camel_case,
-    required,
-    to_timestamp,
-    whole_number,
+    camel_case_fields,
+    decode,
+    encode,
+    field_error,
+    format_timestamp,
+    parse_integer,
+    parse_timestamp,
+    remote_response,
+    require_text,
 )
-from acc.adapters.a2a.wire.protocol import NO_PATH, Operation, Streamed, StreamItem, as_params
+from acc.adapters.a2a.wire.protocol import (
+    NO_PATH,
+    Operation,
+    StreamPayload,
+    StreamResponse,
+    query_to_params,
+)
 from acc.adapters.a2a.wire.v1_types import (
     NUMBERED_STATES,
     STATE_NAMES,
     STATES,
-    MessageShape,
-    Shape,
-    TaskShape,
-    artifact_shape,
-    message_from,
-    message_shape,
-    task_shape,
+    WireAuthenticationInfo,
+    WireCardRequest,
+    WireGetTaskRequest,
+    WireListTaskPushNotificationConfigsResponse,
+    WireListTasksRequest,
+    WireListTasksResponse,
+    WirePushRequest,
+    WireSendMessageConfiguration,
+    WireSendMessageRequest,
+    WireSendMessageResponse,
+    WireStreamResponse,
+    WireStruct,
+    WireTask,
+    WireTaskPushNotificationConfig,
+    WireTaskRequest,
+    from_wire_message,
+    to_wire_message,
+    to_wire_task,
 )
 from acc.application.a2a.requests import (
     CardRequest,
@@ -55,314 +71,11 @@ from acc.domain.value_objects.task import (
     TaskState,
 )
 
-_MOST_DIGITS = 10
-
-
-class AuthenticationShape(Shape):
-    """How to authenticate to who is notified."""
-
-    scheme: str | None = None
-    credentials: str | None = None
-
-
-class PushShape(Shape):
-    """A push configuration."""
-
-    tenant: str | None = None
-    id: str | None = None
-    task_id: str | None = None
-    url: str | None = None
-    token: str | None = None
-    authentication: AuthenticationShape | None = None
-
-
-class PushPageShape(Shape):
-    """Push configurations."""
-
-    configs: list[PushShape] | None = None
-    next_page_token: str | None = None
-
-
-class PageShape(Shape):
-    """A page of tasks."""
-
-    tasks: list[TaskShape] | None = None
-    next_page_token: str | None = None
-    page_size: Whole = None
-    total_size: Whole = None
-
-
-class ConfigurationShape(Shape):
-    """How to answer a message."""
-
-    accepted_output_modes: list[str] | None = None
-    task_push_notification_config: PushShape | None = None
-    history_length: Whole = None
-    return_immediately: bool | None = None
-
-
-class SendShape(Shape):
-    """Send a message."""
-
-    tenant: str | None = None
-    message: MessageShape | None = None
-    configuration: ConfigurationShape | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class GetShape(Shape):
-    """Get a task."""
-
-    tenant: str | None = None
-    id: str | None = None
-    history_length: Whole = None
-
-
-class ListShape(Shape):
-    """List tasks."""
-
-    tenant: str | None = None
-    context_id: str | None = None
-    status: str | int | None = None
-    page_size: Whole = None
-    page_token: str | None = None
-    history_length: Whole = None
-    status_timestamp_after: str | None = None
-    include_artifacts: bool | None = None
-
-
-class ByTaskShape(Shape):
-    """Cancel a task or subscribe to it."""
-
-    tenant: str | None = None
-    id: str | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class ByConfigShape(Shape):
-    """Get, list or delete push configurations."""
-
-    tenant: str | None = None
-    task_id: str | None = None
-    id: str | None = None
-    page_size: Whole = None
-    page_token: str | None = None
-
-
-class CardShape(Shape):
-    """Get the extended card."""
-
-    tenant: str | None = None
-
-
-def push_from(shape: PushShape, where: str) -> PushConfig:
-    """Return a push configuration; `where` is the path to it, with a dot at its end."""
-    auth = shape.authentication or AuthenticationShape()
-    return PushConfig(
-        id=shape.id or "",
-        task_id=shape.task_id or "",
-        url=required(shape.url, f"{where}url"),
-        token=shape.token or "",
-        scheme=auth.scheme or "",
-        credentials=auth.credentials or "",
-        generation="1.0",
-    )
-
-
-def push_shape(config: PushConfig) -> PushShape:
-    """Return a push configuration for the wire."""
-    auth = None
-    if config.scheme or config.credentials:
-        auth = AuthenticationShape(
-            scheme=config.scheme or None, credentials=config.credentials or None
-        )
-    return PushShape(
-        id=config.id or None,
-        task_id=config.task_id or None,
-        url=config.url,
-        token=config.token or None,
-        authentication=auth,
-    )
-
-
-def listed_shape(task: Task, include_artifacts: bool) -> TaskShape:
-    """Return a task of a page: with its artifacts, even if there are none, or without the key."""
-    shape = task_shape(task)
-    shape.artifacts = (
-        [artifact_shape(made) for made in task.artifacts] if include_artifacts else None
-    )
-    return shape
-
-
-def _send(shape: SendShape) -> Request:
-    if shape.message is None:
-        raise fault("message", "is required")
-    how = shape.configuration or ConfigurationShape()
-    push = how.task_push_notification_config
-    where = "configuration."
-    return SendRequest(
-        message=message_from(shape.message, "message", strict=True),
-        accepted_output_modes=tuple(how.accepted_output_modes or ()),
-        history_length=whole_number(how.history_length, f"{where}historyLength"),
-        wait=not how.return_immediately,
-        push=None if push is None else push_from(push, f"{where}taskPushNotificationConfig."),
-        metadata=shape.metadata or {},
-        tenant=shape.tenant or "",
-    )
-
-
-def _get(shape: GetShape) -> Request:
-    return GetRequest(
-        id=required(shape.id, "id"),
-        history_length=whole_number(shape.history_length, "historyLength"),
-        tenant=shape.tenant or "",
-    )
-
-
-def wanted_state(told: str | int | None, states: Mapping[str, TaskState]) -> TaskState | None:
-    """Return the state that tasks are filtered by; that of no particular state is no filter.
-
-    It may be told by its number, which a query holds as text.
-    """
-    if not told:
-        return None
-    text = str(told)
-    is_number = text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS
-    state = NUMBERED_STATES.get(int(text)) if is_number else states.get(text)
-    if state is None:
-        raise fault("status", f"is no state of a task; use one of {', '.join(states)}")
-    return None if state is TaskState.UNKNOWN else state
-
-
-def _list(shape: ListShape) -> Request:
-    since = shape.status_timestamp_after
-    query = TaskQuery(
-        context_id=shape.context_id or "",
-        state=wanted_state(shape.status, STATES),
-        since=from_timestamp(since, "statusTimestampAfter") if since else None,
-        page_size=whole_number(shape.page_size, "pageSize", least=1, most=100) or 50,
-        page_token=shape.page_token or "",
-    )
-    return ListRequest(
-        query=query,
-        history_length=whole_number(shape.history_length, "historyLength"),
-        include_artifacts=bool(shape.include_artifacts),
-        tenant=shape.tenant or "",
-    )
-
-
-def _by_task(shape: ByTaskShape) -> Request:
-    return TaskRequest(
-        id=required(shape.id, "id"), metadata=shape.metadata or {}, tenant=shape.tenant or ""
-    )
-
-
-def _push_create(shape: PushShape) -> Request:
-    required(shape.task_id, "taskId")
-    return PushCreateRequest(config=push_from(shape, ""), tenant=shape.tenant or "")
-
-
-def _by_config(shape: ByConfigShape) -> Request:
-    required(shape.id, "id")
-    return _push_list(shape)
-
-
-def _push_list(shape: ByConfigShape) -> Request:
-    return PushRequest(
-        task_id=required(shape.task_id, "taskId"),
-        id=shape.id or "",
-        page_size=whole_number(shape.page_size, "pageSize") or 0,
-        page_token=shape.page_token or "",
-        tenant=shape.tenant or "",
-    )
-
-
-def _card(shape: CardShape) -> Request:
-    return CardRequest(tenant=shape.tenant or "")
-
-
-def _reader(kind: type[Any], build: Callable[[Any], Request]) -> "Reader":
-    return msgspec.json.Decoder(kind), build
-
-
-Reader = tuple["msgspec.json.Decoder[Any]", Callable[[Any], Request]]
-READERS: Mapping[Operation, Reader] = {
-    Operation.SEND: _reader(SendShape, _send),
-    Operation.STREAM: _reader(SendShape, _send),
-    Operation.GET: _reader(GetShape, _get),
-    Operation.LIST: _reader(ListShape, _list),
-    Operation.CANCEL: _reader(ByTaskShape, _by_task),
-    Operation.SUBSCRIBE: _reader(ByTaskShape, _by_task),
-    Operation.PUSH_CREATE: _reader(PushShape, _push_create),
-    Operation.PUSH_GET: _reader(ByConfigShape, _by_config),
-    Operation.PUSH_LIST: _reader(ByConfigShape, _push_list),
-    Operation.PUSH_DELETE: _reader(ByConfigShape, _by_config),
-    Operation.EXTENDED_CARD: _reader(CardShape, _card),
-}
-
-
-def request_shape(operation: Operation, request: Request) -> Shape:
-    """Return what is asked for, for the wire."""
-    tenant = request.tenant or None
-    if isinstance(request, SendRequest):
-        return _send_shape(request)
-    if isinstance(request, GetRequest):
-        return GetShape(tenant=tenant, id=request.id, history_length=request.history_length)
-    if isinstance(request, ListRequest):
-        return _list_shape(request)
-    if isinstance(request, TaskRequest):
-        told = dict(request.metadata) if operation is Operation.CANCEL else None
-        return ByTaskShape(tenant=tenant, id=request.id, metadata=told or None)
-    if isinstance(request, PushCreateRequest):
-        shape = push_shape(request.config)
-        shape.tenant = tenant
-        return shape
-    if isinstance(request, PushRequest):
-        return ByConfigShape(
-            tenant=tenant,
-            task_id=request.task_id,
-            id=request.id or None,
-            page_size=request.page_size or None,
-            page_token=request.page_token or None,
-        )
-    return CardShape(tenant=tenant)
-
-
-def _send_shape(request: SendRequest) -> SendShape:
-    how = ConfigurationShape(
-        accepted_output_modes=list(request.accepted_output_modes) or None,
-        task_push_notification_config=None if request.push is None else push_shape(request.push),
-        history_length=request.history_length,
-        return_immediately=None if request.wait else True,
-    )
-    return SendShape(
-        tenant=request.tenant or None,
-        message=message_shape(request.message),
-        configuration=None if how == ConfigurationShape() else how,
-        metadata=dict(request.metadata) or None,
-    )
-
-
-def _list_shape(request: ListRequest) -> ListShape:
-    query = request.query
-    return ListShape(
-        tenant=request.tenant or None,
-        context_id=query.context_id or None,
-        status=None if query.state is None else STATE_NAMES[query.state],
-        page_size=query.page_size,
-        page_token=query.page_token or None,
-        history_length=request.history_length,
-        status_timestamp_after=None if query.since is None else to_timestamp(query.since),
-        include_artifacts=request.include_artifacts or None,
-    )
-
-
-_task = msgspec.json.Decoder(content.TaskShape)
-_streamed = msgspec.json.Decoder(content.StreamShape)
-_page = msgspec.json.Decoder(PageShape)
-_push = msgspec.json.Decoder(PushShape)
-_push_page = msgspec.json.Decoder(PushPageShape)
-_NAMES = {
+PROTOCOL_V1 = "1.0"
+MAX_PAGE_SIZE = 100
+DEFAULT_PAGE_SIZE = 50
+_MAX_STATE_DIGITS = 9
+_METHOD_NAMES = {
     Operation.SEND: "SendMessage",
     Operation.STREAM: "SendStreamingMessage",
     Operation.GET: "GetTask",
@@ -375,166 +88,399 @@ _NAMES = {
     Operation.PUSH_DELETE: "DeleteTaskPushNotificationConfig",
     Operation.EXTENDED_CARD: "GetExtendedAgentCard",
 }
+_task_decoder = msgspec.json.Decoder(WireTask)
+_stream_decoder = msgspec.json.Decoder(WireStreamResponse)
+_page_decoder = msgspec.json.Decoder(WireListTasksResponse)
+_push_decoder = msgspec.json.Decoder(WireTaskPushNotificationConfig)
+_push_page_decoder = msgspec.json.Decoder(WireListTaskPushNotificationConfigsResponse)
 
 
 class WireV1:
-    """Reads and writes generation 1.0."""
+    """Encode and decode protocol version 1.0."""
 
-    version = "1.0"
-    method_names: Mapping[Operation, str] = _NAMES
-    methods: Mapping[str, Operation] = {name: operation for operation, name in _NAMES.items()}
+    version = PROTOCOL_V1
+    method_names: Mapping[Operation, str] = _METHOD_NAMES
+    methods: Mapping[str, Operation] = {name: item for item, name in _METHOD_NAMES.items()}
 
     def read_request(
         self, operation: Operation, params: bytes, path: Mapping[str, str] = NO_PATH
     ) -> Request:
-        """Return what the params of a call, or the body of a POST, ask for."""
-        decoder, build = READERS[operation]
-        shape = decoded(decoder, in_camel_case(params) or b"{}", "params")
+        """Decode the params of a JSON-RPC request or the body of a POST."""
+        reader = _READERS[operation]
+        request = decode(reader.decoder, camel_case_fields(params) or b"{}", "params")
         for name, value in path.items():
-            setattr(shape, name, value)
-        return build(shape)
+            setattr(request, name, value)
+        return reader.build(request)
 
     def read_query(
         self, operation: Operation, path: Mapping[str, str], query: Mapping[str, str]
     ) -> Request:
-        """Return what the address of a GET or DELETE asks for."""
-        return self.read_request(operation, as_params(query), path)
+        """Decode the path and query of a GET or DELETE."""
+        return self.read_request(operation, query_to_params(query), path)
 
     def write_task(self, task: Task) -> bytes:
-        """Return a task as JSON."""
-        return encoded(content.task_shape(task))
+        """Encode a task."""
+        return encode(to_wire_task(task))
 
     def write_send_result(self, result: Task | Message) -> bytes:
-        """Return what a message led to as JSON."""
+        """Encode the result of SendMessage."""
         if isinstance(result, Message):
-            return encoded(content.StreamShape(message=content.message_shape(result)))
-        return encoded(content.StreamShape(task=content.task_shape(result)))
+            return encode(WireSendMessageResponse(message=to_wire_message(result)))
+        return encode(WireSendMessageResponse(task=to_wire_task(result)))
 
-    def write_stream_item(self, task_id: str, context_id: str, item: StreamItem) -> bytes:
-        """Return an item of a stream as JSON."""
+    def write_stream_item(self, task_id: str, context_id: str, item: StreamPayload) -> bytes:
+        """Encode an item of a stream."""
         if isinstance(item, StatusUpdate):
-            moved = content.StatusUpdateShape(
+            status_update = types.WireTaskStatusUpdateEvent(
                 task_id=task_id,
                 context_id=context_id,
-                status=content.status_shape(item.status),
+                status=types.to_wire_status(item.status),
                 metadata=dict(item.metadata) or None,
             )
-            return encoded(content.StreamShape(status_update=moved))
+            return encode(WireStreamResponse(status_update=status_update))
         if isinstance(item, ArtifactUpdate):
-            made = content.ArtifactUpdateShape(
+            artifact_update = types.WireTaskArtifactUpdateEvent(
                 task_id=task_id,
                 context_id=context_id,
-                artifact=content.artifact_shape(item.artifact),
+                artifact=types.to_wire_artifact(item.artifact),
                 append=item.append or None,
                 last_chunk=item.last_chunk or None,
                 metadata=dict(item.metadata) or None,
             )
-            return encoded(content.StreamShape(artifact_update=made))
+            return encode(WireStreamResponse(artifact_update=artifact_update))
         return self.write_send_result(item)
 
     def write_page(self, page: TaskPage, page_size: int, include_artifacts: bool) -> bytes:
-        """Return a page of tasks as JSON."""
-        shape = PageShape(
-            tasks=[listed_shape(task, include_artifacts) for task in page.tasks],
+        """Encode a page of tasks."""
+        response = WireListTasksResponse(
+            tasks=[_to_listed_task(task, include_artifacts) for task in page.tasks],
             next_page_token=page.next_page_token,
             page_size=page_size,
             total_size=page.total,
         )
-        return encoded(shape)
+        return encode(response)
 
     def write_push(self, config: PushConfig) -> bytes:
-        """Return a push configuration as JSON."""
-        return encoded(push_shape(config))
+        """Encode a push configuration."""
+        return encode(_to_wire_push(config))
 
     def write_push_list(self, configs: Sequence[PushConfig], next_page_token: str = "") -> bytes:
-        """Return push configurations as JSON."""
-        shape = PushPageShape(
-            configs=[push_shape(config) for config in configs],
+        """Encode a page of push configurations."""
+        response = WireListTaskPushNotificationConfigsResponse(
+            configs=[_to_wire_push(config) for config in configs],
             next_page_token=next_page_token or None,
         )
-        return encoded(shape)
+        return encode(response)
 
     def write_empty(self) -> bytes:
-        """Return that there is nothing to say."""
+        """Encode an empty result."""
         return b"{}"
 
     def write_card(self, card: AgentCard) -> bytes:
-        """Return a card as JSON, with what a client of the other generation needs."""
-        return encoded(merged_card(card))
+        """Encode a card that clients of both protocol versions can read."""
+        return encode(merged_card(card))
 
     def write_request(self, operation: Operation, request: Request) -> bytes:
-        """Return the params of a call, or the body of a POST, as JSON."""
-        return encoded(request_shape(operation, request))
+        """Encode the params of a JSON-RPC request or the body of a POST."""
+        return encode(_to_wire_request(operation, request))
 
-    @from_remote
+    @remote_response
     def read_task(self, data: bytes) -> Task:
-        """Return the task that a server answered with."""
-        return content.task_from(decoded(_task, data, "task"))
+        """Decode a task."""
+        return types.from_wire_task(decode(_task_decoder, data, "task"))
 
-    @from_remote
+    @remote_response
     def read_send_result(self, data: bytes) -> Task | Message:
-        """Return what a server says a message led to."""
-        shape = decoded(_streamed, data, "result")
-        if shape.task is not None:
-            return content.task_from(shape.task, "task.")
-        if shape.message is not None:
-            return content.message_from(shape.message, "message")
-        raise fault("result", "must hold a task or a message")
+        """Decode the result of SendMessage."""
+        response = decode(_stream_decoder, data, "result")
+        if response.task is not None:
+            return types.from_wire_task(response.task, "task.")
+        if response.message is not None:
+            return from_wire_message(response.message, "message")
+        raise field_error("result", "must contain a task or a message")
 
-    @from_remote
-    def read_stream_item(self, data: bytes) -> Streamed:
-        """Return an item that a server streamed."""
-        shape = decoded(_streamed, data, "item")
-        if shape.status_update is not None:
-            moved = shape.status_update
-            update: StreamItem = content.status_update_from(moved, "statusUpdate")
-            return Streamed(moved.task_id or "", moved.context_id or "", update)
-        if shape.artifact_update is not None:
-            made = shape.artifact_update
-            update = content.artifact_update_from(made, "artifactUpdate")
-            return Streamed(made.task_id or "", made.context_id or "", update)
-        if shape.task is not None:
-            task = content.task_from(shape.task, "task.")
-            return Streamed(task.id, task.context_id, task)
-        if shape.message is not None:
-            message = content.message_from(shape.message, "message")
-            return Streamed(message.task_id, message.context_id, message)
-        raise fault("item", "must hold a task, message, statusUpdate or artifactUpdate")
+    @remote_response
+    def read_stream_item(self, data: bytes) -> StreamResponse:
+        """Decode an item of a stream."""
+        response = decode(_stream_decoder, data, "item")
+        if (event := response.status_update) is not None:
+            update: StreamPayload = types.from_wire_status_update(event, "statusUpdate")
+            return StreamResponse(event.task_id or "", event.context_id or "", update)
+        if (chunk := response.artifact_update) is not None:
+            update = types.from_wire_artifact_update(chunk, "artifactUpdate")
+            return StreamResponse(chunk.task_id or "", chunk.context_id or "", update)
+        if response.task is not None:
+            task = types.from_wire_task(response.task, "task.")
+            return StreamResponse(task.id, task.context_id, task)
+        if response.message is not None:
+            message = from_wire_message(response.message, "message")
+            return StreamResponse(message.task_id, message.context_id, message)
+        raise field_error("item", "must contain a task, message, statusUpdate or artifactUpdate")
 
-    @from_remote
+    @remote_response
     def read_page(self, data: bytes) -> TaskPage:
-        """Return the page of tasks that a server answered with."""
-        shape = decoded(_page, data, "page")
+        """Decode a page of tasks."""
+        response = decode(_page_decoder, data, "page")
         tasks = tuple(
-            content.task_from(task, f"tasks[{index}].")
-            for index, task in enumerate(shape.tasks or ())
+            types.from_wire_task(task, f"tasks[{index}].")
+            for index, task in enumerate(response.tasks or ())
         )
-        total = whole_number(shape.total_size, "totalSize")
+        total = parse_integer(response.total_size, "totalSize")
         return TaskPage(
             tasks=tasks,
-            next_page_token=shape.next_page_token or "",
+            next_page_token=response.next_page_token or "",
             total=len(tasks) if total is None else total,
         )
 
-    @from_remote
+    @remote_response
     def read_push(self, data: bytes) -> PushConfig:
-        """Return the push configuration that a server answered with."""
-        return push_from(decoded(_push, data, "config"), "")
+        """Decode a push configuration."""
+        return _from_wire_push(decode(_push_decoder, data, "config"), "")
 
-    @from_remote
+    @remote_response
     def read_push_list(self, data: bytes) -> PushPage:
-        """Return the push configurations that a server answered with."""
-        shape = decoded(_push_page, data, "configs")
+        """Decode a page of push configurations."""
+        response = decode(_push_page_decoder, data, "configs")
         configs = tuple(
-            push_from(config, f"configs[{index}].")
-            for index, config in enumerate(shape.configs or ())
+            _from_wire_push(config, f"configs[{index}].")
+            for index, config in enumerate(response.configs or ())
         )
-        return PushPage(configs, shape.next_page_token or "")
+        return PushPage(configs, response.next_page_token or "")
 
-    @from_remote
+    @remote_response
     def read_card(self, data: bytes) -> AgentCard:
-        """Return the card that a server answered with."""
-        return card_from(data)
+        """Decode an extended card."""
+        return parse_card(data)
 
 
-WIRE_ONE = WireV1()
+WIRE_V1 = WireV1()
+
+
+def _from_wire_push(config: WireTaskPushNotificationConfig, where: str) -> PushConfig:
+    """Return a push configuration; `where` is the path of the field with a trailing dot."""
+    authentication = config.authentication or WireAuthenticationInfo()
+    return PushConfig(
+        id=config.id or "",
+        task_id=config.task_id or "",
+        url=require_text(config.url, f"{where}url"),
+        token=config.token or "",
+        scheme=authentication.scheme or "",
+        credentials=authentication.credentials or "",
+        protocol_version=PROTOCOL_V1,
+    )
+
+
+def _to_wire_push(config: PushConfig) -> WireTaskPushNotificationConfig:
+    authentication = None
+    if config.scheme or config.credentials:
+        authentication = WireAuthenticationInfo(
+            scheme=config.scheme or None, credentials=config.credentials or None
+        )
+    return WireTaskPushNotificationConfig(
+        id=config.id or None,
+        task_id=config.task_id or None,
+        url=config.url,
+        token=config.token or None,
+        authentication=authentication,
+    )
+
+
+def _to_listed_task(task: Task, include_artifacts: bool) -> WireTask:
+    """Return a task of a page; included artifacts are written even if there are none."""
+    wire_task = to_wire_task(task)
+    wire_task.artifacts = (
+        [types.to_wire_artifact(artifact) for artifact in task.artifacts]
+        if include_artifacts
+        else None
+    )
+    return wire_task
+
+
+# Requests: from the wire
+
+
+def _build_send(request: WireSendMessageRequest) -> Request:
+    if request.message is None:
+        raise field_error("message", "is required")
+    options = request.configuration or WireSendMessageConfiguration()
+    push = options.task_push_notification_config
+    where = "configuration."
+    return SendRequest(
+        message=from_wire_message(request.message, "message", strict=True),
+        accepted_output_modes=tuple(options.accepted_output_modes or ()),
+        history_length=parse_integer(options.history_length, f"{where}historyLength"),
+        wait=not options.return_immediately,
+        push=None if push is None else _from_wire_push(push, f"{where}taskPushNotificationConfig."),
+        metadata=request.metadata or {},
+        tenant=request.tenant or "",
+    )
+
+
+def _build_get(request: WireGetTaskRequest) -> Request:
+    return GetRequest(
+        id=require_text(request.id, "id"),
+        history_length=parse_integer(request.history_length, "historyLength"),
+        tenant=request.tenant or "",
+    )
+
+
+def _build_list(request: WireListTasksRequest) -> Request:
+    since = request.status_timestamp_after
+    return build_list_request(
+        request,
+        state=parse_state(request.status, STATES),
+        since=parse_timestamp(since, "statusTimestampAfter") if since else None,
+    )
+
+
+def build_list_request(
+    request: WireListTasksRequest, *, state: TaskState | None, since: float | None
+) -> ListRequest:
+    """Return a list request from the fields that both protocol versions share."""
+    page_size = parse_integer(request.page_size, "pageSize", minimum=1, maximum=MAX_PAGE_SIZE)
+    query = TaskQuery(
+        context_id=request.context_id or "",
+        state=state,
+        since=since,
+        page_size=page_size or DEFAULT_PAGE_SIZE,
+        page_token=request.page_token or "",
+    )
+    return ListRequest(
+        query=query,
+        history_length=parse_integer(request.history_length, "historyLength"),
+        include_artifacts=bool(request.include_artifacts),
+        tenant=request.tenant or "",
+    )
+
+
+def parse_state(value: str | int | None, states: Mapping[str, TaskState]) -> TaskState | None:
+    """Return the state to filter by; UNSPECIFIED means no filter.
+
+    A state may be given by its number, which a query string contains as text.
+    """
+    if not value:
+        return None
+    text = str(value)
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_STATE_DIGITS
+    state = NUMBERED_STATES.get(int(text)) if is_number else states.get(text)
+    if state is None:
+        raise field_error("status", f"is not a task state; use one of {', '.join(states)}")
+    return None if state is TaskState.UNKNOWN else state
+
+
+def _build_task(request: WireTaskRequest) -> Request:
+    return TaskRequest(
+        id=require_text(request.id, "id"),
+        metadata=request.metadata or {},
+        tenant=request.tenant or "",
+    )
+
+
+def _build_push_create(request: WireTaskPushNotificationConfig) -> Request:
+    require_text(request.task_id, "taskId")
+    return PushCreateRequest(config=_from_wire_push(request, ""), tenant=request.tenant or "")
+
+
+def _build_push(request: WirePushRequest) -> Request:
+    require_text(request.id, "id")
+    return _build_push_list(request)
+
+
+def _build_push_list(request: WirePushRequest) -> Request:
+    return PushRequest(
+        task_id=require_text(request.task_id, "taskId"),
+        id=request.id or "",
+        page_size=parse_integer(request.page_size, "pageSize") or 0,
+        page_token=request.page_token or "",
+        tenant=request.tenant or "",
+    )
+
+
+def _build_card(request: WireCardRequest) -> Request:
+    return CardRequest(tenant=request.tenant or "")
+
+
+class _Reader(NamedTuple):
+    decoder: "msgspec.json.Decoder[Any]"
+    build: Callable[[Any], Request]
+
+
+_SEND = _Reader(msgspec.json.Decoder(WireSendMessageRequest), _build_send)
+_TASK = _Reader(msgspec.json.Decoder(WireTaskRequest), _build_task)
+_PUSH = _Reader(msgspec.json.Decoder(WirePushRequest), _build_push)
+_READERS: Mapping[Operation, _Reader] = {
+    Operation.SEND: _SEND,
+    Operation.STREAM: _SEND,
+    Operation.GET: _Reader(msgspec.json.Decoder(WireGetTaskRequest), _build_get),
+    Operation.LIST: _Reader(msgspec.json.Decoder(WireListTasksRequest), _build_list),
+    Operation.CANCEL: _TASK,
+    Operation.SUBSCRIBE: _TASK,
+    Operation.PUSH_CREATE: _Reader(_push_decoder, _build_push_create),
+    Operation.PUSH_GET: _PUSH,
+    Operation.PUSH_LIST: _PUSH._replace(build=_build_push_list),
+    Operation.PUSH_DELETE: _PUSH,
+    Operation.EXTENDED_CARD: _Reader(msgspec.json.Decoder(WireCardRequest), _build_card),
+}
+
+
+# Requests: to the wire
+
+
+def _to_wire_request(operation: Operation, request: Request) -> WireStruct:
+    tenant = request.tenant or None
+    match request:
+        case SendRequest():
+            return _to_wire_send(request)
+        case GetRequest():
+            return WireGetTaskRequest(
+                tenant=tenant, id=request.id, history_length=request.history_length
+            )
+        case ListRequest():
+            state = request.query.state
+            return to_wire_list(request, None if state is None else STATE_NAMES[state])
+        case TaskRequest():
+            metadata = dict(request.metadata) if operation is Operation.CANCEL else None
+            return WireTaskRequest(tenant=tenant, id=request.id, metadata=metadata or None)
+        case PushCreateRequest():
+            config = _to_wire_push(request.config)
+            config.tenant = tenant
+            return config
+        case PushRequest():
+            return WirePushRequest(
+                tenant=tenant,
+                task_id=request.task_id,
+                id=request.id or None,
+                page_size=request.page_size or None,
+                page_token=request.page_token or None,
+            )
+    return WireCardRequest(tenant=tenant)
+
+
+def _to_wire_send(request: SendRequest) -> WireSendMessageRequest:
+    options = WireSendMessageConfiguration(
+        accepted_output_modes=list(request.accepted_output_modes) or None,
+        task_push_notification_config=None if request.push is None else _to_wire_push(request.push),
+        history_length=request.history_length,
+        return_immediately=None if request.wait else True,
+    )
+    return WireSendMessageRequest(
+        tenant=request.tenant or None,
+        message=to_wire_message(request.message),
+        configuration=None if options == WireSendMessageConfiguration() else options,
+        metadata=dict(request.metadata) or None,
+    )
+
+
+def to_wire_list(request: ListRequest, state_name: str | None) -> WireListTasksRequest:
+    """Return a list request for the wire, with the state as the protocol version names it."""
+    query = request.query
+    return WireListTasksRequest(
+        tenant=request.tenant or None,
+        context_id=query.context_id or None,
+        status=state_name,
+        page_size=query.page_size,
+        page_token=query.page_token or None,
+        history_length=request.history_length,
+        status_timestamp_after=None if query.since is None else format_timestamp(query.since),
+        include_artifacts=request.include_artifacts or None,
+    )

@@ -1,18 +1,26 @@
-"""Tasks and all they hold as generation 1.0 writes them."""
+"""The types of protocol version 1.0 and their mapping to domain values.
+
+Each type has the name of the protocol definition with the prefix `Wire`. The OpenAPI document is
+generated from them. Every field is optional because null and absent mean the same; required fields
+are checked by the mapping. Constraints are in `extra_json_schema`: they document what the server
+enforces, but responses of remote servers are decoded without them.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
 from acc.adapters.a2a.wire.json_fields import (
-    fault,
-    from_base64,
-    lenient_timestamp,
-    required,
-    to_base64,
-    to_timestamp,
+    MAX_INT,
+    IntegerField,
+    decode_base64,
+    encode_base64,
+    field_error,
+    format_timestamp,
+    parse_timestamp_or_zero,
+    require_text,
 )
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.task import (
@@ -40,22 +48,60 @@ STATES = {
 STATE_NAMES = {state: name for name, state in STATES.items()}
 ROLES = {"ROLE_USER": Role.USER, "ROLE_AGENT": Role.AGENT}
 ROLE_NAMES = {role: name for name, role in ROLES.items()}
-#: In protobuf's JSON a name may be written as its number in the definition of the protocol.
+#: Protobuf JSON allows the number of an enum value in place of its name.
 NUMBERED_STATES = dict(enumerate(STATES.values()))
 NUMBERED_ROLES = dict(enumerate(ROLES.values(), 1))
 _ROLES: dict[str | int, Role] = dict([*ROLES.items(), *NUMBERED_ROLES.items()])
 _STATES: dict[str | int | None, TaskState] = dict([*STATES.items(), *NUMBERED_STATES.items()])
 
+Id: TypeAlias = Annotated[str | None, Meta(extra_json_schema={"maxLength": 256})]
+RequiredId: TypeAlias = Annotated[
+    str | None, Meta(extra_json_schema={"minLength": 1, "maxLength": 256})
+]
+Base64: TypeAlias = Annotated[
+    str | None,
+    Meta(extra_json_schema={"contentEncoding": "base64", "pattern": r"^[A-Za-z0-9+/_-]*={0,2}$"}),
+]
+Timestamp: TypeAlias = Annotated[str | None, Meta(extra_json_schema={"format": "date-time"})]
+RoleField: TypeAlias = Annotated[
+    str | int | None, Meta(extra_json_schema={"enum": [*ROLES, *NUMBERED_ROLES]})
+]
+StateField: TypeAlias = Annotated[
+    str | int | None, Meta(extra_json_schema={"enum": [*STATES, *NUMBERED_STATES]})
+]
+Count: TypeAlias = Annotated[
+    IntegerField,
+    Meta(
+        extra_json_schema={
+            "minimum": 0,
+            "maximum": MAX_INT,
+            "multipleOf": 1,
+            "pattern": r"^([0-9]{1,9}(\.0{1,10})?([eE][+-]?0{1,2})?)?$",
+        }
+    ),
+]
+#: A value that is sent in an HTTP header.
+HeaderValue: TypeAlias = Annotated[
+    str | None,
+    Meta(extra_json_schema={"pattern": "^([!-~]([ -~]*[!-~])?)?$", "maxLength": 8000}),
+]
+AuthScheme: TypeAlias = Annotated[
+    str | None, Meta(extra_json_schema={"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{0,64}$"})
+]
+PushUrl: TypeAlias = Annotated[
+    str | None, Meta(extra_json_schema={"minLength": 1, "format": "uri"})
+]
 
-class Shape(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=False):
-    """An object on the wire, where null is as good as absent."""
+
+class WireStruct(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True, gc=False):
+    """An object on the wire; null and absent mean the same."""
 
 
-class PartShape(Shape):
-    """A part."""
+class WirePart(WireStruct):
+    """Contains exactly one of text, raw, url and data."""
 
     text: str | None = None
-    raw: str | None = None
+    raw: Base64 = None
     url: str | None = None
     data: Any = UNSET
     filename: str | None = None
@@ -63,245 +109,348 @@ class PartShape(Shape):
     metadata: dict[str, Any] | None = None
 
 
-class MessageShape(Shape):
-    """A message."""
+class WireMessage(WireStruct):
+    """A message of a user or an agent."""
 
-    message_id: str | None = None
-    context_id: str | None = None
-    task_id: str | None = None
-    role: str | int | None = None
-    parts: list[PartShape] | None = None
+    message_id: RequiredId = None
+    context_id: Id = None
+    task_id: Id = None
+    role: RoleField = None
+    parts: list[WirePart] | None = None
     metadata: dict[str, Any] | None = None
     extensions: list[str] | None = None
     reference_task_ids: list[str] | None = None
 
 
-class ArtifactShape(Shape):
-    """An artifact."""
+class WireArtifact(WireStruct):
+    """An output of a task."""
 
-    artifact_id: str | None = None
+    artifact_id: RequiredId = None
     name: str | None = None
     description: str | None = None
-    parts: list[PartShape] | None = None
+    parts: list[WirePart] | None = None
     metadata: dict[str, Any] | None = None
     extensions: list[str] | None = None
 
 
-class StatusShape(Shape):
-    """A task's status."""
+class WireTaskStatus(WireStruct):
+    """The status of a task."""
 
-    state: str | int | None = None
-    message: MessageShape | None = None
-    timestamp: str | None = None
+    state: StateField = None
+    message: WireMessage | None = None
+    timestamp: Timestamp = None
 
 
-class TaskShape(Shape):
+class WireTask(WireStruct):
     """A task."""
 
-    id: str | None = None
+    id: RequiredId = None
     context_id: str | None = None
-    status: StatusShape | None = None
-    artifacts: list[ArtifactShape] | None = None
-    history: list[MessageShape] | None = None
+    status: WireTaskStatus | None = None
+    artifacts: list[WireArtifact] | None = None
+    history: list[WireMessage] | None = None
     metadata: dict[str, Any] | None = None
 
 
-class StatusUpdateShape(Shape):
-    """A move of a task."""
+class WireTaskStatusUpdateEvent(WireStruct):
+    """A change of the status of a task."""
 
-    task_id: str | None = None
+    task_id: RequiredId = None
     context_id: str | None = None
-    status: StatusShape | None = None
+    status: WireTaskStatus | None = None
     metadata: dict[str, Any] | None = None
 
 
-class ArtifactUpdateShape(Shape):
-    """Something a task has made, or a piece of it."""
+class WireTaskArtifactUpdateEvent(WireStruct):
+    """An artifact of a task, or a chunk of it."""
 
-    task_id: str | None = None
+    task_id: RequiredId = None
     context_id: str | None = None
-    artifact: ArtifactShape | None = None
+    artifact: WireArtifact | None = None
     append: bool | None = None
     last_chunk: bool | None = None
     metadata: dict[str, Any] | None = None
 
 
-class StreamShape(Shape):
-    """An item of a stream, or what a message led to."""
+class WireSendMessageResponse(WireStruct):
+    """Contains a task or a message."""
 
-    task: TaskShape | None = None
-    message: MessageShape | None = None
-    status_update: StatusUpdateShape | None = None
-    artifact_update: ArtifactUpdateShape | None = None
+    task: WireTask | None = None
+    message: WireMessage | None = None
 
 
-def part_from(shape: PartShape, where: str, index: int) -> Part:
-    """Return a part, which must hold exactly one content."""
-    raw, data = shape.raw, shape.data
-    held = [shape.text, raw, shape.url].count(None)
-    if data is None and held < 3:
-        # A client that writes every key says null for what is not there.
+class WireStreamResponse(WireSendMessageResponse):
+    """Contains a task, a message, a status update or an artifact update."""
+
+    status_update: WireTaskStatusUpdateEvent | None = None
+    artifact_update: WireTaskArtifactUpdateEvent | None = None
+
+
+class WireAuthenticationInfo(WireStruct):
+    """How to authenticate to the receiver of notifications."""
+
+    scheme: AuthScheme = None
+    credentials: HeaderValue = None
+
+
+class WireTaskPushNotificationConfig(WireStruct):
+    """A push configuration of a task."""
+
+    tenant: str | None = None
+    id: Id = None
+    task_id: str | None = None
+    url: PushUrl = None
+    token: HeaderValue = None
+    authentication: WireAuthenticationInfo | None = None
+
+
+class WireListTaskPushNotificationConfigsResponse(WireStruct):
+    """A page of push configurations."""
+
+    configs: list[WireTaskPushNotificationConfig] | None = None
+    next_page_token: str | None = None
+
+
+class WireListTasksResponse(WireStruct):
+    """A page of tasks."""
+
+    tasks: list[WireTask] | None = None
+    next_page_token: str | None = None
+    page_size: Count = None
+    total_size: Count = None
+
+
+class WireSendMessageConfiguration(WireStruct):
+    """Options of SendMessage."""
+
+    accepted_output_modes: list[str] | None = None
+    task_push_notification_config: WireTaskPushNotificationConfig | None = None
+    history_length: Count = None
+    return_immediately: bool | None = None
+
+
+class WireSendMessageRequest(WireStruct):
+    """The params of SendMessage and SendStreamingMessage."""
+
+    tenant: str | None = None
+    message: WireMessage | None = None
+    configuration: WireSendMessageConfiguration | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class WireGetTaskRequest(WireStruct):
+    """The params of GetTask."""
+
+    tenant: str | None = None
+    id: str | None = None
+    history_length: Count = None
+
+
+class WireListTasksRequest(WireStruct):
+    """The params of ListTasks."""
+
+    tenant: str | None = None
+    context_id: str | None = None
+    status: str | int | None = None
+    page_size: Count = None
+    page_token: str | None = None
+    history_length: Count = None
+    status_timestamp_after: str | None = None
+    include_artifacts: bool | None = None
+
+
+class WireTaskRequest(WireStruct):
+    """The params of CancelTask and SubscribeToTask."""
+
+    tenant: str | None = None
+    id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class WirePushRequest(WireStruct):
+    """The params of the operations that get, list or delete push configurations."""
+
+    tenant: str | None = None
+    task_id: str | None = None
+    id: str | None = None
+    page_size: Count = None
+    page_token: str | None = None
+
+
+class WireCardRequest(WireStruct):
+    """The params of GetExtendedAgentCard."""
+
+    tenant: str | None = None
+
+
+def from_wire_parts(wire_parts: Sequence[WirePart] | None, where: str) -> tuple[Part, ...]:
+    """Return the parts of a message or artifact; `where` is the path of the field."""
+    return tuple(
+        [_from_wire_part(part, f"{where}[{index}]") for index, part in enumerate(wire_parts or ())]
+    )
+
+
+def _from_wire_part(part: WirePart, where: str) -> Part:
+    raw, data = part.raw, part.data
+    absent = [part.text, raw, part.url].count(None)
+    if data is None and absent < 3:
+        # A client that writes every field sends null for the absent ones.
         data = UNSET
-    if held - (data is not UNSET) != 2:
-        raise fault(f"{where}[{index}]", "must hold exactly one of text, raw, url and data")
+    if absent - (data is not UNSET) != 2:
+        raise field_error(where, "must contain exactly one of text, raw, url and data")
     return Part(
-        text=shape.text,
-        raw=None if raw is None else from_base64(raw, f"{where}[{index}].raw"),
-        url=shape.url,
+        text=part.text,
+        raw=None if raw is None else decode_base64(raw, f"{where}.raw"),
+        url=part.url,
         data=None if data is UNSET else data,
         is_null=data is None,
-        filename=shape.filename or "",
-        media_type=shape.media_type or "",
-        metadata=shape.metadata or {},
+        filename=part.filename or "",
+        media_type=part.media_type or "",
+        metadata=part.metadata or {},
     )
 
 
-def parts_from(shapes: Sequence[PartShape] | None, where: str) -> tuple[Part, ...]:
-    """Return parts."""
-    return tuple([part_from(shape, where, index) for index, shape in enumerate(shapes or ())])
+def to_wire_parts(parts: Sequence[Part]) -> list[WirePart]:
+    """Return parts for the wire, without tool calls and tool results."""
+    return [
+        WirePart(
+            text=part.text,
+            raw=None if part.raw is None else encode_base64(part.raw),
+            url=part.url,
+            data=None if part.is_null else (UNSET if part.data is None else part.data),
+            filename=part.filename or None,
+            media_type=part.media_type or None,
+            metadata=dict(part.metadata) if part.metadata else None,
+        )
+        for part in parts
+        if part.call is None and part.result is None
+    ]
 
 
-def part_shapes(parts: Sequence[Part]) -> list[PartShape]:
-    """Return parts for the wire; calls and results of tools stay at home."""
-    return [_part_shape(part) for part in parts if part.call is None and part.result is None]
-
-
-def _part_shape(part: Part) -> PartShape:
-    return PartShape(
-        text=part.text,
-        raw=None if part.raw is None else to_base64(part.raw),
-        url=part.url,
-        data=None if part.is_null else (UNSET if part.data is None else part.data),
-        filename=part.filename or None,
-        media_type=part.media_type or None,
-        metadata=dict(part.metadata) if part.metadata else None,
-    )
-
-
-def message_from(shape: MessageShape, where: str, *, strict: bool = False) -> Message:
-    """Return a message; a strict reader wants all that the protocol requires to be there."""
-    role = _ROLES.get(shape.role or "")
+def from_wire_message(message: WireMessage, where: str, *, strict: bool = False) -> Message:
+    """Return a message; `strict` checks the fields that the protocol requires."""
+    role = _ROLES.get(message.role or "")
     if strict:
-        required(shape.message_id, f"{where}.messageId")
+        require_text(message.message_id, f"{where}.messageId")
         if role is None:
-            raise fault(f"{where}.role", "is required; use ROLE_USER or ROLE_AGENT")
-        if not shape.parts:
-            raise fault(f"{where}.parts", "must hold at least one part")
+            raise field_error(f"{where}.role", "is required; use ROLE_USER or ROLE_AGENT")
+        if not message.parts:
+            raise field_error(f"{where}.parts", "must contain at least one part")
     return Message(
-        message_id=shape.message_id or "",
+        message_id=message.message_id or "",
         role=role or Role.AGENT,
-        parts=parts_from(shape.parts, f"{where}.parts"),
-        context_id=shape.context_id or "",
-        task_id=shape.task_id or "",
-        reference_task_ids=tuple(shape.reference_task_ids or ()),
-        extensions=tuple(shape.extensions or ()),
-        metadata=shape.metadata or {},
+        parts=from_wire_parts(message.parts, f"{where}.parts"),
+        context_id=message.context_id or "",
+        task_id=message.task_id or "",
+        reference_task_ids=tuple(message.reference_task_ids or ()),
+        extensions=tuple(message.extensions or ()),
+        metadata=message.metadata or {},
     )
 
 
-def message_shape(message: Message) -> MessageShape:
+def to_wire_message(message: Message) -> WireMessage:
     """Return a message for the wire."""
-    return MessageShape(
+    return WireMessage(
         message_id=message.message_id,
         context_id=message.context_id or None,
         task_id=message.task_id or None,
         role=ROLE_NAMES[message.role],
-        parts=part_shapes(message.parts),
+        parts=to_wire_parts(message.parts),
         metadata=dict(message.metadata) if message.metadata else None,
         extensions=list(message.extensions) or None,
         reference_task_ids=list(message.reference_task_ids) or None,
     )
 
 
-def artifact_from(shape: ArtifactShape, where: str) -> TaskArtifact:
+def from_wire_artifact(artifact: WireArtifact, where: str) -> TaskArtifact:
     """Return an artifact."""
     return TaskArtifact(
-        artifact_id=required(shape.artifact_id, f"{where}.artifactId"),
-        parts=parts_from(shape.parts, f"{where}.parts"),
-        name=shape.name or "",
-        description=shape.description or "",
-        extensions=tuple(shape.extensions or ()),
-        metadata=shape.metadata or {},
+        artifact_id=require_text(artifact.artifact_id, f"{where}.artifactId"),
+        parts=from_wire_parts(artifact.parts, f"{where}.parts"),
+        name=artifact.name or "",
+        description=artifact.description or "",
+        extensions=tuple(artifact.extensions or ()),
+        metadata=artifact.metadata or {},
     )
 
 
-def artifact_shape(artifact: TaskArtifact) -> ArtifactShape:
+def to_wire_artifact(artifact: TaskArtifact) -> WireArtifact:
     """Return an artifact for the wire."""
-    return ArtifactShape(
+    return WireArtifact(
         artifact_id=artifact.artifact_id,
         name=artifact.name or None,
         description=artifact.description or None,
-        parts=part_shapes(artifact.parts),
+        parts=to_wire_parts(artifact.parts),
         metadata=dict(artifact.metadata) if artifact.metadata else None,
         extensions=list(artifact.extensions) or None,
     )
 
 
-def status_from(shape: StatusShape | None, where: str) -> TaskStatus:
-    """Return a status; a state that we do not know is unknown."""
-    if shape is None:
-        raise fault(where, "is required")
-    said = shape.message
+def from_wire_status(status: WireTaskStatus | None, where: str) -> TaskStatus:
+    """Return a status; an unrecognised state becomes UNKNOWN."""
+    if status is None:
+        raise field_error(where, "is required")
+    message = status.message
     return TaskStatus(
-        state=_STATES.get(shape.state, TaskState.UNKNOWN),
-        at=lenient_timestamp(shape.timestamp),
-        message=None if said is None else message_from(said, f"{where}.message"),
+        state=_STATES.get(status.state, TaskState.UNKNOWN),
+        at=parse_timestamp_or_zero(status.timestamp),
+        message=None if message is None else from_wire_message(message, f"{where}.message"),
     )
 
 
-def status_shape(status: TaskStatus) -> StatusShape:
+def to_wire_status(status: TaskStatus) -> WireTaskStatus:
     """Return a status for the wire."""
-    return StatusShape(
+    return WireTaskStatus(
         state=STATE_NAMES[status.state],
-        message=None if status.message is None else message_shape(status.message),
-        timestamp=to_timestamp(status.at),
+        message=None if status.message is None else to_wire_message(status.message),
+        timestamp=format_timestamp(status.at),
     )
 
 
-def task_from(shape: TaskShape, where: str = "") -> Task:
-    """Return a task; `where` is the path to it, with a dot at its end."""
+def from_wire_task(task: WireTask, where: str = "") -> Task:
+    """Return a task; `where` is the path of the field with a trailing dot."""
     return Task(
-        id=required(shape.id, f"{where}id"),
-        context_id=shape.context_id or "",
-        status=status_from(shape.status, f"{where}status"),
+        id=require_text(task.id, f"{where}id"),
+        context_id=task.context_id or "",
+        status=from_wire_status(task.status, f"{where}status"),
         artifacts=tuple(
-            artifact_from(made, f"{where}artifacts[{index}]")
-            for index, made in enumerate(shape.artifacts or ())
+            from_wire_artifact(artifact, f"{where}artifacts[{index}]")
+            for index, artifact in enumerate(task.artifacts or ())
         ),
         history=tuple(
-            message_from(said, f"{where}history[{index}]")
-            for index, said in enumerate(shape.history or ())
+            from_wire_message(message, f"{where}history[{index}]")
+            for index, message in enumerate(task.history or ())
         ),
-        metadata=shape.metadata or {},
+        metadata=task.metadata or {},
     )
 
 
-def task_shape(task: Task) -> TaskShape:
+def to_wire_task(task: Task) -> WireTask:
     """Return a task for the wire."""
-    return TaskShape(
+    return WireTask(
         id=task.id,
         context_id=task.context_id or None,
-        status=status_shape(task.status),
-        artifacts=[artifact_shape(artifact) for artifact in task.artifacts] or None,
-        history=[message_shape(message) for message in task.history] or None,
+        status=to_wire_status(task.status),
+        artifacts=[to_wire_artifact(artifact) for artifact in task.artifacts] or None,
+        history=[to_wire_message(message) for message in task.history] or None,
         metadata=dict(task.metadata) if task.metadata else None,
     )
 
 
-def status_update_from(shape: StatusUpdateShape, where: str) -> StatusUpdate:
-    """Return a move of a task."""
+def from_wire_status_update(event: WireTaskStatusUpdateEvent, where: str) -> StatusUpdate:
+    """Return a status update."""
     return StatusUpdate(
-        status=status_from(shape.status, f"{where}.status"), metadata=shape.metadata or {}
+        status=from_wire_status(event.status, f"{where}.status"), metadata=event.metadata or {}
     )
 
 
-def artifact_update_from(shape: ArtifactUpdateShape, where: str) -> ArtifactUpdate:
-    """Return something a task has made."""
-    if shape.artifact is None:
-        raise fault(f"{where}.artifact", "is required")
+def from_wire_artifact_update(event: WireTaskArtifactUpdateEvent, where: str) -> ArtifactUpdate:
+    """Return an artifact update."""
+    if event.artifact is None:
+        raise field_error(f"{where}.artifact", "is required")
     return ArtifactUpdate(
-        artifact=artifact_from(shape.artifact, f"{where}.artifact"),
-        append=bool(shape.append),
-        last_chunk=bool(shape.last_chunk),
-        metadata=shape.metadata or {},
+        artifact=from_wire_artifact(event.artifact, f"{where}.artifact"),
+        append=bool(event.append),
+        last_chunk=bool(event.last_chunk),
+        metadata=event.metadata or {},
     )

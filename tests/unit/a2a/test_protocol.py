@@ -1,13 +1,25 @@
-"""Whole documents, as they stand on the wire in each generation."""
+"""Documents of each protocol version, and their round trips."""
 
 import json
 from typing import Any
 
+import msgspec
 import pytest
-from a2a_values import WIRES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_strategies import (
+    WIRES,
+    cards,
+    messages,
+    pages,
+    pushes,
+    requests,
+    tasks,
+    updates,
+)
 
-from acc.adapters.a2a.wire.card_codec import card_content, merged_card
-from acc.adapters.a2a.wire.protocol import Operation, Wire, as_query
+from acc.adapters.a2a.wire.card_codec import card_content, read_card, write_public_card
+from acc.adapters.a2a.wire.protocol import Operation, Wire, params_to_query
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -17,8 +29,9 @@ from acc.application.a2a.requests import (
     TaskRequest,
 )
 from acc.domain.errors import InvalidInput
-from acc.domain.value_objects.agent_card import AgentCard, Interface, Skill
-from acc.domain.value_objects.content import Part
+from acc.domain.value_objects.agent_card import AgentCard
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, ToolCall, ToolResult
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     Message,
@@ -77,7 +90,7 @@ def read(data: bytes) -> Any:
     return json.loads(data)
 
 
-def test_a_task_in_1_0() -> None:
+def test_task_document_of_v1() -> None:
     assert read(ONE.write_task(TASK)) == {
         "id": "t-1",
         "contextId": "c-1",
@@ -110,7 +123,7 @@ def test_a_task_in_1_0() -> None:
     }
 
 
-def test_a_task_in_0_3() -> None:
+def test_task_document_of_v03() -> None:
     assert read(OLD.write_task(TASK)) == {
         "kind": "task",
         "id": "t-1",
@@ -164,7 +177,7 @@ def test_a_task_in_0_3() -> None:
     }
 
 
-def test_a_task_in_0_3_over_http() -> None:
+def test_task_document_of_v03_rest() -> None:
     written = read(REST.write_send_result(TASK))["task"]
     assert written["status"]["state"] == "TASK_STATE_CANCELLED"
     assert written["status"]["message"]["content"] == [{"text": "stopped"}]
@@ -189,7 +202,7 @@ def test_a_task_in_0_3_over_http() -> None:
         (TaskState.UNKNOWN, False),
     ],
 )
-def test_a_move_in_each_generation(state: TaskState, final: bool) -> None:
+def test_status_update_document_of_each_version(state: TaskState, final: bool) -> None:
     moved = StatusUpdate(status=TaskStatus(state=state))
     name = "UNSPECIFIED" if state is TaskState.UNKNOWN else state.upper().replace("-", "_")
     place = {"taskId": "t", "contextId": "c"}
@@ -207,30 +220,30 @@ def test_a_move_in_each_generation(state: TaskState, final: bool) -> None:
     }
 
 
-def test_a_piece_of_an_artifact_in_each_generation() -> None:
+def test_artifact_update_document_of_each_version() -> None:
     made = ArtifactUpdate(
         artifact=TaskArtifact(artifact_id="a", parts=(Part(text="x"),)),
         append=True,
         last_chunk=True,
     )
-    told = {"taskId": "t", "contextId": "c", "append": True, "lastChunk": True}
+    received = {"taskId": "t", "contextId": "c", "append": True, "lastChunk": True}
     piece = {"artifactId": "a", "parts": [{"text": "x"}]}
     assert read(ONE.write_stream_item("t", "c", made)) == {
-        "artifactUpdate": {**told, "artifact": piece}
+        "artifactUpdate": {**received, "artifact": piece}
     }
     assert read(REST.write_stream_item("t", "c", made)) == {
-        "artifactUpdate": {**told, "artifact": piece}
+        "artifactUpdate": {**received, "artifact": piece}
     }
     old_piece = {"artifactId": "a", "parts": [{"kind": "text", "text": "x"}]}
     assert read(OLD.write_stream_item("t", "c", made)) == {
         "kind": "artifact-update",
-        **told,
+        **received,
         "artifact": old_piece,
     }
 
 
 @wires
-def test_a_page_says_where_it_ends_and_leaves_artifacts_out_unless_wanted(wire: Wire) -> None:
+def test_page_document_omits_artifacts_unless_included(wire: Wire) -> None:
     bare = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING))
     page = TaskPage(tasks=(bare,), next_page_token="", total=1)
     written = read(wire.write_page(page, 50, include_artifacts=False))
@@ -243,14 +256,14 @@ def test_a_page_says_where_it_ends_and_leaves_artifacts_out_unless_wanted(wire: 
     assert empty == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
 
 
-def test_a_push_configuration_in_each_generation() -> None:
-    held = {"id": "p-1", "url": "https://example.com/hook", "token": "tok"}
+def test_push_configuration_document_of_each_version() -> None:
+    item = {"id": "p-1", "url": "https://example.com/hook", "token": "tok"}
     assert read(ONE.write_push(CONFIG)) == {
-        **held,
+        **item,
         "taskId": "t-1",
         "authentication": {"scheme": "Bearer", "credentials": "secret"},
     }
-    old = {**held, "authentication": {"schemes": ["Bearer"], "credentials": "secret"}}
+    old = {**item, "authentication": {"schemes": ["Bearer"], "credentials": "secret"}}
     assert read(OLD.write_push_list([CONFIG])) == [{"taskId": "t-1", "pushNotificationConfig": old}]
     assert read(REST.write_push_list([CONFIG], "more")) == {
         "configs": [
@@ -261,7 +274,7 @@ def test_a_push_configuration_in_each_generation() -> None:
     assert [wire.write_empty() for wire in WIRES.values()] == [b"{}", b"null", b"{}"]
 
 
-def test_what_is_asked_in_each_generation() -> None:
+def test_request_document_of_each_version() -> None:
     send = SendRequest(message=ASKED, wait=False, history_length=0)
     assert read(ONE.write_request(Operation.SEND, send)) == {
         "message": {
@@ -284,7 +297,7 @@ def test_what_is_asked_in_each_generation() -> None:
     }
 
 
-def test_a_0_3_message_waits_unless_told_otherwise() -> None:
+def test_v03_message_waits_unless_not_blocking() -> None:
     message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}
     for how, over_rpc, over_http in (
         (None, True, True),
@@ -299,7 +312,7 @@ def test_a_0_3_message_waits_unless_told_otherwise() -> None:
 
 
 @wires
-def test_an_address_asks_for_as_much_as_params_do(wire: Wire) -> None:
+def test_path_and_query_are_equivalent_to_params(wire: Wire) -> None:
     assert wire.read_query(Operation.GET, {"id": "t"}, {"historyLength": "3"}) == GetRequest(
         id="t", history_length=3
     )
@@ -321,170 +334,41 @@ def test_an_address_asks_for_as_much_as_params_do(wire: Wire) -> None:
 
 
 @wires
-def test_a_path_says_whose_configuration_it_is(wire: Wire) -> None:
-    config = PushConfig(id="p", task_id="u", url="https://example.com/h", generation=wire.version)
+def test_path_overrides_task_id_of_push_configuration(wire: Wire) -> None:
+    config = PushConfig(
+        id="p", task_id="u", url="https://example.com/h", protocol_version=wire.version
+    )
     body = wire.write_request(Operation.PUSH_CREATE, PushCreateRequest(config=config))
-    told: Any = wire.read_request(Operation.PUSH_CREATE, body, {"task_id": "t"})
-    assert (told.config.task_id, told.config.id) == ("t", "p")
+    received: Any = wire.read_request(Operation.PUSH_CREATE, body, {"task_id": "t"})
+    assert (received.config.task_id, received.config.id) == ("t", "p")
 
 
-def test_params_become_a_query_again() -> None:
+def test_params_are_converted_to_query() -> None:
     request = ListRequest(query=TaskQuery(context_id="c", page_size=5), include_artifacts=True)
     params = ONE.write_request(Operation.LIST, request)
-    assert as_query(params, {"contextId"}) == {"pageSize": "5", "includeArtifacts": "true"}
-
-
-CARD = AgentCard(
-    name="会計",
-    description="",
-    version="1",
-    interfaces=(
-        Interface(url="https://example.com/a2a", binding="JSONRPC", version="1.0"),
-        Interface(url="https://example.com/a2a", binding="JSONRPC", version="0.3"),
-        Interface(url="https://example.com/http", binding="HTTP+JSON", version="0.3"),
-    ),
-    skills=(Skill(id="pay", name="Pay", description="Pays."),),
-    extended_card=True,
-    security_schemes={
-        "bearer": {"type": "http", "scheme": "bearer"},
-        "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
-        "oauth": {
-            "type": "oauth2",
-            "flows": {
-                "password": {"tokenUrl": "https://example.com/p", "scopes": {}},
-                "clientCredentials": {"tokenUrl": "https://example.com/t", "scopes": {}},
-            },
-        },
-    },
-    security=({"bearer": ()}, {"oauth": ("read",)}),
-)
-
-
-def test_one_card_for_both_generations() -> None:
-    flow = {"clientCredentials": {"tokenUrl": "https://example.com/t", "scopes": {}}}
-    signed = {
-        "name": "会計",
-        "description": "",
-        "version": "1",
-        "supportedInterfaces": [
-            {
-                "url": "https://example.com/a2a",
-                "protocolBinding": "JSONRPC",
-                "protocolVersion": "1.0",
-            },
-            {
-                "url": "https://example.com/a2a",
-                "protocolBinding": "JSONRPC",
-                "protocolVersion": "0.3",
-            },
-            {
-                "url": "https://example.com/http",
-                "protocolBinding": "HTTP+JSON",
-                "protocolVersion": "0.3",
-            },
-        ],
-        "capabilities": {"streaming": True, "pushNotifications": True, "extendedAgentCard": True},
-        "defaultInputModes": ["text/plain"],
-        "defaultOutputModes": ["text/plain"],
-        "skills": [{"id": "pay", "name": "Pay", "description": "Pays.", "tags": []}],
-        "securitySchemes": {
-            "bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}},
-            "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
-            "oauth": {"oauth2SecurityScheme": {"flows": flow}},
-        },
-        "securityRequirements": [
-            {"schemes": {"bearer": {}}},
-            {"schemes": {"oauth": {"list": ["read"]}}},
-        ],
-    }
-    assert card_content(CARD) == signed
-    assert merged_card(CARD) == {
-        **signed,
-        "securitySchemes": {
-            "bearer": {
-                "type": "http",
-                "scheme": "bearer",
-                "httpAuthSecurityScheme": {"scheme": "bearer"},
-            },
-            "key": {
-                "type": "apiKey",
-                "in": "header",
-                "name": "X-Key",
-                "apiKeySecurityScheme": {"location": "header", "name": "X-Key"},
-            },
-            "oauth": {
-                "type": "oauth2",
-                "flows": flow,
-                "oauth2SecurityScheme": {"flows": flow},
-            },
-        },
-        "protocolVersion": "0.3.0",
-        "url": "https://example.com/a2a",
-        "preferredTransport": "JSONRPC",
-        "additionalInterfaces": [
-            {"url": "https://example.com/a2a", "transport": "JSONRPC"},
-            {"url": "https://example.com/http", "transport": "HTTP+JSON"},
-        ],
-        "supportsAuthenticatedExtendedCard": True,
-        "security": [{"bearer": []}, {"oauth": ["read"]}],
-    }
-
-
-def test_a_card_of_0_3_alone_is_read() -> None:
-    document = {
-        "name": "old",
-        "description": "An old one.",
-        "version": "2",
-        "protocolVersion": "0.3.0",
-        "url": "https://example.com/rpc",
-        "additionalInterfaces": [
-            {"url": "https://example.com/rpc", "transport": "JSONRPC"},
-            {"url": "https://example.com/v1", "transport": "HTTP+JSON"},
-        ],
-        "capabilities": {"streaming": True},
-        "supportsAuthenticatedExtendedCard": True,
-        "defaultInputModes": ["text/plain"],
-        "defaultOutputModes": ["text/plain"],
-        "skills": [{"id": "s", "name": "S", "description": "", "tags": ["t"]}],
-        "security": [{"bearer": []}],
-        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-    }
-    assert OLD.read_card(json.dumps(document).encode()) == AgentCard(
-        name="old",
-        description="An old one.",
-        version="2",
-        interfaces=(
-            Interface(url="https://example.com/rpc", binding="JSONRPC", version="0.3"),
-            Interface(url="https://example.com/v1", binding="HTTP+JSON", version="0.3"),
-        ),
-        skills=(Skill(id="s", name="S", description="", tags=("t",)),),
-        push_notifications=False,
-        extended_card=True,
-        security_schemes={"bearer": {"type": "http", "scheme": "bearer"}},
-        security=({"bearer": ()},),
-    )
+    assert params_to_query(params, {"contextId"}) == {"pageSize": "5", "includeArtifacts": "true"}
 
 
 @wires
-def test_what_another_server_says_is_read_with_patience(wire: Wire) -> None:
+def test_unknown_state_and_invalid_time_of_remote_task_are_accepted(wire: Wire) -> None:
     document = {
         "id": "t",
         "status": {"state": "TASK_STATE_PAUSED", "timestamp": "soon"},
         "progress": 3,
     }
-    told = wire.read_task(json.dumps(document).encode())
-    assert told == Task(id="t", context_id="", status=TaskStatus(state=TaskState.UNKNOWN))
+    received = wire.read_task(json.dumps(document).encode())
+    assert received == Task(id="t", context_id="", status=TaskStatus(state=TaskState.UNKNOWN))
 
 
 @wires
-def test_half_a_character_does_not_keep_a_task_from_being_told(wire: Wire) -> None:
-    said = Message(message_id="m", role=Role.AGENT, parts=(Part(text="a\ud800b"),))
-    told = wire.read_send_result(wire.write_send_result(said))
-    assert isinstance(told, Message)
-    assert told.parts == (Part(text="a?b"),)
+def test_unpaired_surrogate_is_replaced(wire: Wire) -> None:
+    message = Message(message_id="m", role=Role.AGENT, parts=(Part(text="a\ud800b"),))
+    received = wire.read_send_result(wire.write_send_result(message))
+    assert isinstance(received, Message)
+    assert received.parts == (Part(text="a?b"),)
 
 
-def test_every_operation_has_a_name_in_both_generations() -> None:
+def test_every_operation_has_a_method_name() -> None:
     for wire in WIRES.values():
         assert set(wire.method_names) == set(Operation)
         assert {wire.methods[name] for name in wire.method_names.values()} == set(Operation)
@@ -492,10 +376,10 @@ def test_every_operation_has_a_name_in_both_generations() -> None:
 
 
 @pytest.mark.parametrize("wire", [OLD, REST], ids=["JSON-RPC", "HTTP"])
-def test_a_time_of_the_older_generation_may_be_milliseconds_in_either_binding(wire: Wire) -> None:
-    for told in ("1794845006000", "2026-11-16T16:03:26Z"):
+def test_v03_time_filter_accepts_milliseconds(wire: Wire) -> None:
+    for received in ("1794845006000", "2026-11-16T16:03:26Z"):
         for name in ("lastUpdatedAfter", "last_updated_after"):
-            found = wire.read_query(Operation.LIST, {}, {name: told})
+            found = wire.read_query(Operation.LIST, {}, {name: received})
             assert isinstance(found, ListRequest)
             assert found.query.since == 1794845006.0
     asked = wire.read_request(Operation.LIST, b'{"lastUpdatedAfter": 1794845006000}')
@@ -504,3 +388,88 @@ def test_a_time_of_the_older_generation_may_be_milliseconds_in_either_binding(wi
     for wrong in (b"9" * 16, b"9" * 400, b'"' + b"9" * 16 + b'"', b'"yesterday"'):
         with pytest.raises(InvalidInput, match="lastUpdatedAfter: is "):
             wire.read_request(Operation.LIST, b'{"lastUpdatedAfter": ' + wrong + b"}")
+
+
+EXAMPLES = settings(max_examples=20)
+wires = pytest.mark.parametrize("wire", list(WIRES.values()), ids=list(WIRES))
+
+
+@wires
+@EXAMPLES
+@given(task=tasks, message=messages)
+def test_tasks_and_messages_round_trip(wire: Wire, task: Task, message: Message) -> None:
+    assert wire.read_task(wire.write_task(task)) == task
+    assert wire.read_send_result(wire.write_send_result(task)) == task
+    assert wire.read_send_result(wire.write_send_result(message)) == message
+
+
+@wires
+@EXAMPLES
+@given(update=updates, task=tasks, message=messages)
+def test_stream_items_round_trip_with_ids(
+    wire: Wire, update: StatusUpdate | ArtifactUpdate, task: Task, message: Message
+) -> None:
+    assert wire.read_stream_item(wire.write_stream_item("t", "c", update)) == ("t", "c", update)
+    received = wire.read_stream_item(wire.write_stream_item(task.id, task.context_id, task))
+    assert received == (task.id, task.context_id, task)
+    received = wire.read_stream_item(wire.write_stream_item("", "", message))
+    assert received == (message.task_id, message.context_id, message)
+
+
+@wires
+@EXAMPLES
+@given(page=pages)
+def test_pages_round_trip_with_and_without_artifacts(wire: Wire, page: TaskPage) -> None:
+    assert wire.read_page(wire.write_page(page, 50, True)) == page
+    bare = replace(page, tasks=tuple(replace(task, artifacts=()) for task in page.tasks))
+    assert wire.read_page(wire.write_page(page, 50, False)) == bare
+
+
+@wires
+@EXAMPLES
+@given(data=st.data())
+def test_push_configurations_round_trip(wire: Wire, data: st.DataObject) -> None:
+    configs: list[PushConfig] = data.draw(st.lists(pushes(wire.version), max_size=3))
+    assert wire.read_push_list(wire.write_push_list(configs)) == (tuple(configs), "")
+    for config in configs:
+        assert wire.read_push(wire.write_push(config)) == config
+
+
+@wires
+@EXAMPLES
+@given(data=st.data())
+def test_requests_round_trip(wire: Wire, data: st.DataObject) -> None:
+    asked: tuple[Operation, Any] = data.draw(requests(wire.version))
+    operation, request = asked
+    if wire is WIRES["0.3 over HTTP"] and operation is Operation.PUSH_CREATE:
+        request = replace(request, tenant="")
+    assert wire.read_request(operation, wire.write_request(operation, request)) == request
+
+
+@EXAMPLES
+@given(card=cards)
+def test_cards_round_trip_in_every_form(card: AgentCard) -> None:
+    signed = replace(card, signatures=({"protected": "e30", "signature": "c2ln"},))
+    assert read_card(write_public_card(signed)) == signed
+    assert read_card(msgspec.json.encode(card_content(signed))) == card
+    for wire in WIRES.values():
+        assert wire.read_card(wire.write_card(signed)) == signed
+
+
+@wires
+def test_tool_calls_and_results_are_not_sent(wire: Wire) -> None:
+    text = Part(text="done")
+    call = Part(call=ToolCall(id="1", name="pay"))
+    result = Part(result=ToolResult(call_id="1", name="pay"))
+    message = Message(message_id="m", role=Role.AGENT, parts=(call, text, result))
+    received = wire.read_send_result(wire.write_send_result(message))
+    assert isinstance(received, Message)
+    assert received.parts == (text,)
+
+
+@wires
+def test_timestamp_has_milliseconds(wire: Wire) -> None:
+    task = Task(id="t", context_id="c", status=TaskStatus(state=TaskState.WORKING, at=1.0005))
+    assert b'"1970-01-01T00:00:01.000Z"' in wire.write_task(task)
+    late = replace(task, status=TaskStatus(state=TaskState.WORKING, at=0.9996))
+    assert b'"1970-01-01T00:00:01.000Z"' in wire.write_task(late)

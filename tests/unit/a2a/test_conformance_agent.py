@@ -1,4 +1,4 @@
-"""The agent for the official conformance tests does what the ids of messages say."""
+"""The conformance agent behaves as the official tests require."""
 
 import importlib.util
 from collections.abc import AsyncIterator
@@ -38,14 +38,16 @@ def agent() -> Any:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[ServeA2AUseCase]:
-    server = make_server(agent(), ServeOptions(push=False, knows_repeats=False))
+    server = make_server(agent(), ServeOptions(push=False, deduplicate=False))
     async with server.serve.open() as serving:
         yield serving
 
 
 def request(message_id: str, *, wait: bool = True, task_id: str = "") -> SendRequest:
-    said = Message(message_id=message_id, role=Role.USER, parts=text_part("hello"), task_id=task_id)
-    return SendRequest(message=said, wait=wait)
+    message = Message(
+        message_id=message_id, role=Role.USER, parts=text_part("hello"), task_id=task_id
+    )
+    return SendRequest(message=message, wait=wait)
 
 
 async def send(serve: ServeA2AUseCase, message_id: str, *, task_id: str = "") -> Task:
@@ -68,7 +70,7 @@ FILE: dict[str, Any] = {"filename": "output.txt", "media_type": "text/plain"}
         ("tck-artifact-data", Part(data={"key": "value", "count": 42})),
     ],
 )
-async def test_a_scenario_completes_with_its_part(
+async def test_scenario_completes_with_its_part(
     serve: ServeA2AUseCase, name: str, part: Part
 ) -> None:
     task = await send(serve, f"{name}-3f9a")
@@ -76,17 +78,17 @@ async def test_a_scenario_completes_with_its_part(
     assert [artifact.parts for artifact in task.artifacts] == [(part,)]
 
 
-async def test_a_message_alone_is_the_answer(serve: ServeA2AUseCase) -> None:
+async def test_message_scenario_replies_directly(serve: ServeA2AUseCase) -> None:
     answer = await serve.send(ANONYMOUS, request("tck-message-response-1"))
     assert isinstance(answer, Message)
     assert answer.parts == text_part("Direct message response")
 
 
-async def test_a_task_is_rejected(serve: ServeA2AUseCase) -> None:
+async def test_reject_scenario_rejects_the_task(serve: ServeA2AUseCase) -> None:
     assert (await send(serve, "tck-reject-task-1")).status.state is TaskState.REJECTED
 
 
-async def test_a_task_waits_until_it_is_told_to_complete(serve: ServeA2AUseCase) -> None:
+async def test_input_scenario_waits_until_completed(serve: ServeA2AUseCase) -> None:
     asked = await send(serve, "tck-input-required-1")
     states = [asked.status.state]
     for name in ("tck-input-required-2", "tck-complete-task-1"):
@@ -94,7 +96,7 @@ async def test_a_task_waits_until_it_is_told_to_complete(serve: ServeA2AUseCase)
     assert states == [TaskState.INPUT_REQUIRED, TaskState.INPUT_REQUIRED, TaskState.COMPLETED]
 
 
-async def test_an_ordinary_message_leaves_a_task_that_takes_more_and_can_be_canceled(
+async def test_other_message_creates_cancelable_task(
     serve: ServeA2AUseCase,
 ) -> None:
     task = await send(serve, "0b8e")
@@ -118,24 +120,24 @@ async def test_an_ordinary_message_leaves_a_task_that_takes_more_and_can_be_canc
         ("tck-stream-artifact-chunked", ["chunk-1 ", "chunk-2"]),
     ],
 )
-async def test_a_stream_works_hands_over_and_completes(
+async def test_stream_scenario_sends_status_and_artifacts(
     serve: ServeA2AUseCase, name: str, texts: list[str | None]
 ) -> None:
     stream = await serve.stream(ANONYMOUS, request(f"{name}-1"))
     try:
         async with aclosing(stream.items()) as items:
-            told = [item.item async for item in items]
+            received = [item.item async for item in items]
     finally:
         stream.close()
-    assert isinstance(told[0], Task)
-    pieces = [item.artifact.parts[0].text for item in told if isinstance(item, ArtifactUpdate)]
-    states = [item.status.state for item in told if isinstance(item, StatusUpdate)]
+    assert isinstance(received[0], Task)
+    pieces = [item.artifact.parts[0].text for item in received if isinstance(item, ArtifactUpdate)]
+    states = [item.status.state for item in received if isinstance(item, StatusUpdate)]
     assert pieces == texts
     assert states[-1] is TaskState.COMPLETED
     assert set(states[:-1]) <= {TaskState.WORKING}
 
 
-async def test_the_task_to_be_subscribed_to_is_at_work_for_a_while(serve: ServeA2AUseCase) -> None:
+async def test_resubscribe_scenario_keeps_the_task_working(serve: ServeA2AUseCase) -> None:
     begun = await serve.send(ANONYMOUS, request("test-resubscribe-message-id-1", wait=False))
     assert isinstance(begun, Task)
     assert not begun.is_over

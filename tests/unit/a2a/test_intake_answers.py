@@ -1,27 +1,27 @@
-"""A person in the loop: what is asked, and what counts as which answer."""
+"""Messages to paused tasks are answers to their requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from serving_world import (
+from server_harness import (
     ANN,
     BOB,
-    Doer,
+    CommandAgent,
     S,
-    World,
-    answer_of,
-    any_url,
+    ServerHarness,
+    allow_any_url,
+    answer_text,
     get,
-    note_of,
-    push,
-    request_of,
-    said,
+    push_config,
+    request_data,
     send,
-    settled,
+    send_request,
     start,
-    until,
+    status_text,
+    wait_for_state,
+    wait_until,
 )
 
 from acc import Agent, ParallelAgent, tool
@@ -44,7 +44,7 @@ def data(value: Any) -> list[Part]:
     [
         ("approve", "approve"),
         ("はい、承認します", "approve"),
-        ("No, too much", "deny"),
+        ("No, thanks", "deny"),
         ("却下します", "deny"),
         (data({"verdict": "approve"}), "approve"),
         (data({"approved": True}), "approve"),
@@ -54,32 +54,32 @@ def data(value: Any) -> list[Part]:
         ([Part(text="見てください"), *data({"verdict": "deny"})], "deny"),
     ],
 )
-async def test_a_decision_lets_the_run_go_on(
-    worlds: World, doer: Doer, words: Any, ran: str
+async def test_task_continues_when_answer_decides(
+    any_harness: ServerHarness, agent_under_test: CommandAgent, words: Any, ran: str
 ) -> None:
-    async with worlds.open(doer) as serve:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "confirm Pay 12,000?")
         assert task.state is S.INPUT_REQUIRED
-        assert request_of(task)["kind"] == "confirmation"
-        assert request_of(task)["expiresAt"] == worlds.clock.now() + 60
+        assert request_data(task)["kind"] == "confirmation"
+        assert request_data(task)["expiresAt"] == any_harness.clock.now() + 60
         done = await send(serve, words, task=task)
         assert done.state is S.COMPLETED
-        assert doer.log[-1] == f"ran {ran}"
-        assert answer_of(done).startswith(ran)
+        assert agent_under_test.log[-1] == f"ran {ran}"
+        assert answer_text(done).startswith(ran)
 
 
-async def test_a_denial_carries_its_reason_and_an_edit_its_arguments(
-    world: World, doer: Doer
+async def test_answer_contains_reason_of_denial_and_changed_arguments(
+    harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
-    async with world.open(doer) as serve:
-        denied = await send(serve, "No, too much", task=await send(serve, "confirm"))
-        assert answer_of(denied) == "deny: {} No, too much"
+    async with harness.open(agent_under_test) as serve:
+        denied = await send(serve, "No, thanks", task=await send(serve, "confirm"))
+        assert answer_text(denied) == "deny: {} No, thanks"
         edited = {"verdict": "approve", "arguments": {"amount": 5}}
         done = await send(serve, data(edited), task=await send(serve, "confirm"))
-        assert answer_of(done) == "approve: {'amount': 5}"
+        assert answer_text(done) == "approve: {'amount': 5}"
 
 
-async def test_a_wrong_edit_is_refused_and_the_task_still_asks(worlds: World) -> None:
+async def test_answer_fails_when_changed_arguments_are_invalid(any_harness: ServerHarness) -> None:
     paid: list[int] = []
 
     @tool(confirm=True)
@@ -89,7 +89,7 @@ async def test_a_wrong_edit_is_refused_and_the_task_still_asks(worlds: World) ->
         return "paid"
 
     model = ScriptedModel(call("pay", payee="青葉", amount=12), "done", repeat=True)
-    async with worlds.open(Agent(name="clerk", model=model, tools=[pay])) as serve:
+    async with any_harness.open(Agent(name="clerk", model=model, tools=[pay])) as serve:
         task = await send(serve, "pay")
         for wrong, fault in (
             ({"amount": 9}, "missing required field `payee`"),
@@ -98,9 +98,9 @@ async def test_a_wrong_edit_is_refused_and_the_task_still_asks(worlds: World) ->
         ):
             with pytest.raises(InvalidInput, match=fault):
                 await send(serve, data({"verdict": "approve", "arguments": wrong}), task=task)
-            held = await get(serve, task)
-            assert held.state is S.INPUT_REQUIRED
-            assert request_of(held) == request_of(task)
+            item = await get(serve, task)
+            assert item.state is S.INPUT_REQUIRED
+            assert request_data(item) == request_data(task)
         right = {"verdict": "approve", "arguments": {"payee": "青葉", "amount": 9}}
         done = await send(serve, data(right), task=task)
         assert (done.state, paid) == (S.COMPLETED, [9])
@@ -118,18 +118,18 @@ async def test_a_wrong_edit_is_refused_and_the_task_still_asks(worlds: World) ->
         [Part(text="承認します"), *data({"approved": False})],
     ],
 )
-async def test_an_undecided_text_is_asked_again_and_runs_nothing(
-    worlds: World, doer: Doer, words: Any
+async def test_task_asks_again_when_text_does_not_decide(
+    any_harness: ServerHarness, agent_under_test: CommandAgent, words: Any
 ) -> None:
-    async with worlds.open(doer) as serve:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "confirm Pay?")
         again = await send(serve, words, task=task)
         assert again.state is S.INPUT_REQUIRED
-        assert "neither a clear yes" in note_of(again)
-        assert "承認" in note_of(again)
-        assert note_of(again).endswith("Pay?")
-        assert request_of(again) == request_of(task)
-        assert doer.log == ["confirm Pay?"]
+        assert "neither a clear yes" in status_text(again)
+        assert "承認" in status_text(again)
+        assert status_text(again).endswith("Pay?")
+        assert request_data(again) == request_data(task)
+        assert agent_under_test.log == ["confirm Pay?"]
         done = await send(serve, "approve", task=task)
         assert done.state is S.COMPLETED
 
@@ -145,17 +145,19 @@ async def test_an_undecided_text_is_asked_again_and_runs_nothing(
         ([Part(text="a"), Part(text="b")], "'a\\nb'"),
     ],
 )
-async def test_free_input_is_taken_as_it_comes(
-    world: World, doer: Doer, words: Any, value: str
+async def test_input_request_takes_text_or_data_as_value(
+    harness: ServerHarness, agent_under_test: CommandAgent, words: Any, value: str
 ) -> None:
-    async with world.open(doer) as serve:
+    async with harness.open(agent_under_test) as serve:
         task = await send(serve, "ask")
         done = await send(serve, words, task=task)
-        assert answer_of(done) == f"answer: {value} by ann (approve)"
+        assert answer_text(done) == f"answer: {value} by ann (approve)"
 
 
-async def test_an_empty_text_is_no_free_input(world: World, doer: Doer) -> None:
-    async with world.open(doer) as serve:
+async def test_task_asks_again_when_text_is_empty(
+    harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with harness.open(agent_under_test) as serve:
         task = await send(serve, "ask")
         assert (await send(serve, " ", task=task)).state is S.INPUT_REQUIRED
 
@@ -165,47 +167,51 @@ async def test_an_empty_text_is_no_free_input(world: World, doer: Doer) -> None:
     [
         ({"verdict": "yes"}, '"approve" or "deny"'),
         ({"reason": "none"}, '"approve" or "deny"'),
-        ({"verdict": "approve", "arguments": [1]}, "is an object"),
-        ({"requestId": "other", "verdict": "approve"}, "must be one of those that wait"),
-        ({"answers": "approve"}, "is a list of objects"),
-        ({"answers": ["approve"]}, "is a list of objects"),
+        ({"verdict": "approve", "arguments": [1]}, '"arguments"'),
+        ({"requestId": "other", "verdict": "approve"}, '"requestId"'),
+        ({"answers": "approve"}, '"answers"'),
+        ({"answers": ["approve"]}, '"answers"'),
         ({"answers": [{"verdict": "approve"}, {"verdict": "deny"}]}, "one answer to each"),
     ],
 )
-async def test_data_that_cannot_be_read_is_refused_and_runs_nothing(
-    world: World, doer: Doer, value: Any, fault: str
+async def test_answer_fails_when_data_is_invalid(
+    harness: ServerHarness, agent_under_test: CommandAgent, value: Any, fault: str
 ) -> None:
-    async with world.open(doer) as serve:
+    async with harness.open(agent_under_test) as serve:
         task = await send(serve, "confirm")
         with pytest.raises(InvalidInput, match=fault):
             await send(serve, data(value), task=task)
         assert (await get(serve, task)) == task
-        assert doer.log == ["confirm"]
+        assert agent_under_test.log == ["confirm"]
 
 
-async def test_an_answer_that_comes_again_changes_nothing(worlds: World, doer: Doer) -> None:
-    async with worlds.open(doer) as serve:
+async def test_repeated_answer_returns_current_task(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "twice")
-        given = {"requestId": request_of(task)["requestId"], "verdict": "approve"}
+        given = {"requestId": request_data(task)["requestId"], "verdict": "approve"}
         second = await send(serve, data(given), task=task, id="m2")
-        assert note_of(second) == "Second?"
+        assert status_text(second) == "Second?"
         # To what is asked now it would be no answer at all, and it was taken before.
         assert await send(serve, data(given), task=task, id="m2") == second
         done = await send(serve, "tea", task=task)
-        assert answer_of(done) == "approve then tea"
+        assert answer_text(done) == "approve then tea"
         assert await send(serve, data(given), task=task, id="m2") == done
 
 
-async def test_a_sign_in_is_asked_for_as_such(worlds: World, doer: Doer) -> None:
-    async with worlds.open(doer) as serve:
+async def test_sign_in_request_is_auth_required(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "login")
         assert task.state is S.AUTH_REQUIRED
-        assert answer_of(await send(serve, "I have signed in", task=task)) == "login approve"
+        assert answer_text(await send(serve, "I have signed in", task=task)) == "login approve"
         task = await send(serve, "login")
-        assert answer_of(await send(serve, "No", task=task)) == "login deny"
+        assert answer_text(await send(serve, "No", task=task)) == "login deny"
         task = await send(serve, "login")
         done = await send(serve, data({"verdict": "approve"}), task=task)
-        assert answer_of(done) == "login approve"
+        assert answer_text(done) == "login approve"
 
 
 @pytest.mark.parametrize(
@@ -221,41 +227,47 @@ async def test_a_sign_in_is_asked_for_as_such(worlds: World, doer: Doer) -> None
         data([]),
     ],
 )
-async def test_a_sign_in_that_is_not_told_of_is_asked_for_again(
-    worlds: World, doer: Doer, words: Any
+async def test_task_asks_again_when_sign_in_is_not_confirmed(
+    any_harness: ServerHarness, agent_under_test: CommandAgent, words: Any
 ) -> None:
-    async with worlds.open(doer) as serve:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "login")
         again = await send(serve, words, task=task)
         assert again.state is S.AUTH_REQUIRED
-        assert "whether the sign-in is done" in note_of(again)
-        assert note_of(again).endswith("Sign in.")
-        assert request_of(again) == request_of(task)
+        assert "whether the sign-in is done" in status_text(again)
+        assert status_text(again).endswith("Sign in.")
+        assert request_data(again) == request_data(task)
         with pytest.raises(InvalidInput, match='"approve" or "deny"'):
             await send(serve, data({"error": "the login failed"}), task=task)
-        assert answer_of(await send(serve, "ログインしました", task=task)) == "login approve"
+        assert answer_text(await send(serve, "ログインしました", task=task)) == "login approve"
 
 
-async def test_an_answer_that_comes_too_late_is_a_no(worlds: World, doer: Doer) -> None:
-    async with worlds.open(doer) as serve:
+async def test_answer_is_expired_after_deadline(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "confirm")
-        worlds.clock.time += 61
+        any_harness.clock.time += 61
         done = await send(serve, "approve", task=task)
-        assert answer_of(done) == "expired: {}"
+        assert answer_text(done) == "expired: {}"
 
 
-async def test_a_task_that_asks_nothing_takes_no_message(worlds: World, doer: Doer) -> None:
-    async with worlds.open(doer) as serve:
+async def test_message_fails_when_task_does_not_require_input(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with any_harness.open(agent_under_test) as serve:
         working = await start(serve, "wait")
-        with pytest.raises(UnsupportedOperation, match="once it asks for input"):
+        with pytest.raises(UnsupportedOperation, match="only while it requires input"):
             await send(serve, "hello", task=working)
         done = await send(serve, "hello")
-        with pytest.raises(UnsupportedOperation, match="takes no more messages"):
+        with pytest.raises(UnsupportedOperation, match="accepts no more messages"):
             await send(serve, "hello", task=done)
 
 
-async def test_nobody_else_can_answer(worlds: World, doer: Doer) -> None:
-    async with worlds.open(doer) as serve:
+async def test_answer_fails_when_caller_is_not_owner(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "confirm")
         with pytest.raises(TaskNotFound) as foreign:
             await send(serve, "approve", BOB, task=task)
@@ -267,8 +279,10 @@ async def test_nobody_else_can_answer(worlds: World, doer: Doer) -> None:
         assert (await send(serve, "approve", task=task, context=task.context_id)).is_over
 
 
-async def test_of_two_answers_at_the_same_moment_one_wins(worlds: World, doer: Doer) -> None:
-    async with worlds.open(doer) as serve:
+async def test_one_of_concurrent_answers_is_accepted(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with any_harness.open(agent_under_test) as serve:
         task = await send(serve, "confirm")
         outcomes: list[str] = []
 
@@ -283,7 +297,7 @@ async def test_of_two_answers_at_the_same_moment_one_wins(worlds: World, doer: D
             for words in ("approve", "deny", "approve", "deny"):
                 group.create_task(answer(words))
         assert outcomes.count("refused") == 3
-        assert sum(entry.startswith("ran") for entry in doer.log) == 1
+        assert sum(entry.startswith("ran") for entry in agent_under_test.log) == 1
 
 
 @tool(confirm=True)
@@ -306,19 +320,19 @@ def requests_of(task: Task) -> dict[int, str]:
     return {request["arguments"]["amount"]: request["requestId"] for request in requests}
 
 
-async def test_two_requests_at_once_are_answered_together(worlds: World) -> None:
-    async with worlds.open(pair()) as serve:
+async def test_one_text_answers_all_pending_requests(any_harness: ServerHarness) -> None:
+    async with any_harness.open(pair()) as serve:
         task = await send(serve, "go")
         assert set(requests_of(task)) == {4, 5}
         done = await send(serve, "approve both", task=task)
-        assert answer_of(done) == "left: left is done\nright: right is done"
+        assert answer_text(done) == "left: left is done\nright: right is done"
 
 
-async def test_two_requests_at_once_are_answered_one_by_one(worlds: World) -> None:
-    async with worlds.open(pair()) as serve:
+async def test_pending_requests_are_answered_one_by_one(any_harness: ServerHarness) -> None:
+    async with any_harness.open(pair()) as serve:
         task = await send(serve, "go")
         asked = requests_of(task)
-        with pytest.raises(InvalidInput, match="one of those that wait"):
+        with pytest.raises(InvalidInput, match='"requestId"'):
             await send(serve, data({"verdict": "approve"}), task=task)
         entry = {"requestId": asked[4], "verdict": "approve"}
         half = await send(serve, data(entry), task=task)
@@ -331,23 +345,29 @@ async def test_two_requests_at_once_are_answered_one_by_one(worlds: World) -> No
 
 
 @pytest.mark.parametrize("words", ["hello"])
-async def test_free_input_for_one_of_several_is_asked_again(world: World, words: str) -> None:
-    sub_agents = [Doer(name="a"), Doer(name="b")]
-    async with world.open(ParallelAgent(name="both", sub_agents=sub_agents)) as serve:
+async def test_task_asks_again_when_text_fits_several_input_requests(
+    harness: ServerHarness, words: str
+) -> None:
+    sub_agents = [CommandAgent(name="a"), CommandAgent(name="b")]
+    async with harness.open(ParallelAgent(name="both", sub_agents=sub_agents)) as serve:
         task = await send(serve, "ask")
         assert (await send(serve, words, task=task)).state is S.INPUT_REQUIRED
 
 
-async def test_an_answer_can_ask_to_be_notified(world: World, doer: Doer) -> None:
-    async with world.open(doer, check_url=any_url) as serve:
+async def test_answer_can_create_push_configuration(
+    harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with harness.open(agent_under_test, check_url=allow_any_url) as serve:
         task = await send(serve, "ask")
-        await serve.send(ANN, said("tea", task=task, push=push(id="p1")))
-        ((config,), _) = await serve.pushes(ANN, PushRequest(task_id=task.id))
+        await serve.send(ANN, send_request("tea", task=task, push=push_config(id="p1")))
+        ((config,), _) = await serve.list_push_configs(ANN, PushRequest(task_id=task.id))
         assert (config.id, config.task_id) == ("p1", task.id)
 
 
-async def test_a_task_whose_run_is_gone_fails_when_answered(world: World, doer: Doer) -> None:
-    async with world.open(doer) as serve:
+async def test_task_fails_when_its_run_was_abandoned(
+    harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    async with harness.open(agent_under_test) as serve:
         task = await send(serve, "ask")
         await serve.runner.abandon(user_id="ann", session_id=task.context_id)
         done = await send(serve, "tea", task=task)
@@ -370,21 +390,25 @@ class Behind:
         return before or await self._store.read(task_id, owner=owner)
 
 
-async def test_an_answer_that_crosses_the_question_is_an_answer(worlds: World, doer: Doer) -> None:
-    store: Any = Behind(worlds.tasks)
-    async with worlds.open(doer, store=store) as serve:
+async def test_answer_is_accepted_when_task_was_read_before_the_request(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    store: Any = Behind(any_harness.tasks)
+    async with any_harness.open(agent_under_test, store=store) as serve:
         task = await send(serve, "confirm")
         store.before = replace(task, status=TaskStatus(state=S.WORKING, at=1.0), seq=task.seq - 1)
-        assert answer_of(await send(serve, "approve", task=task)) == "approve: {}"
+        assert answer_text(await send(serve, "approve", task=task)) == "approve: {}"
 
 
-async def test_an_answer_is_read_as_one_to_what_is_asked_now(worlds: World, doer: Doer) -> None:
-    store: Any = Behind(worlds.tasks)
-    async with worlds.open(doer, store=store) as serve:
+async def test_answer_applies_to_the_current_request(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
+) -> None:
+    store: Any = Behind(any_harness.tasks)
+    async with any_harness.open(agent_under_test, store=store) as serve:
         first = await send(serve, "twice")
         await send(serve, "approve", task=first)
         store.before = first
-        assert answer_of(await send(serve, "tea", task=first)) == "approve then tea"
+        assert answer_text(await send(serve, "tea", task=first)) == "approve then tea"
 
 
 class Eager:
@@ -406,20 +430,20 @@ class Eager:
         return events
 
 
-async def test_work_that_ends_leaves_the_next_work_on_its_task_alone(
-    worlds: World, doer: Doer
+async def test_ending_run_does_not_remove_the_next_run_of_its_task(
+    any_harness: ServerHarness, agent_under_test: CommandAgent
 ) -> None:
-    store: Any = Eager(worlds.tasks)
-    faults: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: faults.append(told))
-    async with worlds.open(doer, store=store) as serve:
+    store: Any = Eager(any_harness.tasks)
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with any_harness.open(agent_under_test, store=store) as serve:
 
         async def answer(task_id: str) -> None:
             await start(serve, "tea", task=task_id)
 
         store.answer = answer
         task = await start(serve, "ask")
-        await until(lambda: store.answered == task.id)
-        done = await settled(serve, task, S.COMPLETED)
-        assert answer_of(done) == "answer: 'tea' by ann (approve)"
-    assert faults == []
+        await wait_until(lambda: store.answered == task.id)
+        done = await wait_for_state(serve, task, S.COMPLETED)
+        assert answer_text(done) == "answer: 'tea' by ann (approve)"
+    assert errors == []

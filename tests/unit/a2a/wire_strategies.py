@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from acc.adapters.a2a.wire.protocol import Operation, Wire
-from acc.adapters.a2a.wire.v03 import WIRE_ZERO_THREE
-from acc.adapters.a2a.wire.v03_rest import WIRE_ZERO_THREE_REST
-from acc.adapters.a2a.wire.v1 import WIRE_ONE
+from acc.adapters.a2a.wire.v03 import WIRE_V03
+from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
+from acc.adapters.a2a.wire.v1 import WIRE_V1
 from acc.application.a2a.requests import (
     CardRequest,
     GetRequest,
@@ -34,9 +34,9 @@ from acc.domain.value_objects.task import (
 )
 
 WIRES: dict[str, Wire] = {
-    "1.0": WIRE_ONE,
-    "0.3": WIRE_ZERO_THREE,
-    "0.3 over HTTP": WIRE_ZERO_THREE_REST,
+    "1.0": WIRE_V1,
+    "0.3": WIRE_V03,
+    "0.3 over HTTP": WIRE_V03_REST,
 }
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
@@ -62,8 +62,8 @@ modes = st.lists(media_types, min_size=1, max_size=2).map(tuple)
 times = st.integers(0, 4_000_000_000_000).map(lambda at: at / 1000)
 
 
-def _part(held: dict[str, Any], how: dict[str, Any]) -> Part:
-    return Part(**held, **how)
+def _part(content: dict[str, Any], options: dict[str, Any]) -> Part:
+    return Part(**content, **options)
 
 
 contents: st.SearchStrategy[dict[str, Any]] = st.one_of(
@@ -127,7 +127,9 @@ pages = st.builds(
 )
 
 
-def pushes(generation: str, task_id: st.SearchStrategy[str] = ids) -> st.SearchStrategy[PushConfig]:
+def pushes(
+    protocol_version: str, task_id: st.SearchStrategy[str] = ids
+) -> st.SearchStrategy[PushConfig]:
     return st.builds(
         PushConfig,
         id=maybe_ids,
@@ -136,21 +138,21 @@ def pushes(generation: str, task_id: st.SearchStrategy[str] = ids) -> st.SearchS
         token=texts,
         scheme=st.sampled_from(["", "Bearer"]),
         credentials=texts,
-        generation=st.just(generation),
+        protocol_version=st.just(protocol_version),
     )
 
 
 histories = st.none() | st.integers(0, 50)
 
 
-def requests(generation: str) -> st.SearchStrategy[tuple[Operation, Any]]:
+def requests(protocol_version: str) -> st.SearchStrategy[tuple[Operation, Any]]:
     send = st.builds(
         SendRequest,
         message=messages,
         accepted_output_modes=words,
         history_length=histories,
         wait=st.booleans(),
-        push=st.none() | pushes(generation, st.just("")),
+        push=st.none() | pushes(protocol_version, st.just("")),
         metadata=objects,
         tenant=texts,
     )
@@ -170,7 +172,7 @@ def requests(generation: str) -> st.SearchStrategy[tuple[Operation, Any]]:
         tenant=texts,
     )
     get = st.builds(GetRequest, id=ids, history_length=histories, tenant=texts)
-    create = st.builds(PushCreateRequest, config=pushes(generation))
+    create = st.builds(PushCreateRequest, config=pushes(protocol_version))
     by_config = st.builds(PushRequest, task_id=ids, id=ids, tenant=texts)
     return st.one_of(
         st.tuples(st.sampled_from([Operation.SEND, Operation.STREAM]), send),

@@ -1,9 +1,9 @@
-"""Cards are made from the agent."""
+"""Cards are built from agents."""
 
-from serving_world import Doer
+from server_harness import CommandAgent
 
 from acc import Agent, SequentialAgent, tool
-from acc.application.a2a.card_builder import card_of, extended_card_of
+from acc.application.a2a.card_builder import build_card, extended_skills
 from acc.testing import ScriptedModel
 
 
@@ -26,11 +26,13 @@ def tree() -> SequentialAgent:
         tools=[look_up, now],
         output_schema=dict[str, int],
     )
-    return SequentialAgent(name="office", sub_agents=[inner, Doer(name="helper_one")])
+    return SequentialAgent(name="office", sub_agents=[inner, CommandAgent(name="helper_one")])
 
 
-def test_a_card_tells_skills_modes_and_where_to_call() -> None:
-    card = card_of(tree(), url="https://a.example/", version="1", is_closed=False, can_push=False)
+def test_card_contains_skills_modes_and_interfaces() -> None:
+    card = build_card(
+        tree(), url="https://a.example/", version="1", requires_auth=False, can_push=False
+    )
     assert card.description == "The agent office."
     assert {(i.url, i.binding, i.version) for i in card.interfaces} == {
         ("https://a.example/", "JSONRPC", "1.0"),
@@ -47,9 +49,9 @@ def test_a_card_tells_skills_modes_and_where_to_call() -> None:
     assert not card.push_notifications
 
 
-def test_the_tools_of_a_root_are_skills_too() -> None:
+def test_card_contains_tools_of_the_root_as_skills() -> None:
     root = Agent(name="desk", description="A desk.", model=ScriptedModel("x"), tools=[look_up])
-    card = card_of(root, url="https://a.example", version="1", is_closed=True, can_push=True)
+    card = build_card(root, url="https://a.example", version="1", requires_auth=True, can_push=True)
     assert [(skill.id, skill.description) for skill in card.skills] == [
         ("desk", "A desk."),
         ("desk.look_up", "Look up the weather."),
@@ -59,10 +61,12 @@ def test_the_tools_of_a_root_are_skills_too() -> None:
     assert card.extended_card
 
 
-def test_the_extended_card_tells_of_the_whole_tree() -> None:
+def test_extended_skills_cover_the_whole_tree() -> None:
     agent = tree()
-    card = card_of(agent, url="https://a.example", version="1", is_closed=True, can_push=True)
-    skills = {skill.id: skill.description for skill in extended_card_of(agent, card)}
+    card = build_card(
+        agent, url="https://a.example", version="1", requires_auth=True, can_push=True
+    )
+    skills = {skill.id: skill.description for skill in extended_skills(agent, card)}
     assert list(skills) == [
         "office",
         "weather-desk",
