@@ -23,7 +23,7 @@ from acc import (
     ToolCall,
     tool,
 )
-from acc.bootstrap.evaluation import load_scenario
+from acc.bootstrap.evaluation import scenario_library
 
 ANSWER = ModelAnswer(text="ok")
 CALL = ModelAnswer(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
@@ -130,7 +130,7 @@ def conversation(turns: int, seed: int, names: Sequence[str] = EVERYDAY) -> list
     texts: list[str] = []
     while len(texts) < turns:
         for name in names:
-            rendered = load_scenario(name).render(seed + len(texts))
+            rendered = scenario_library().render(name, seed + len(texts))
             texts += [turn.query for turn in rendered.turns]
     return texts[:turns]
 

@@ -58,7 +58,6 @@ CHILD_ENVIRONMENTS = {
 #: Modules that still have to use `bootstrap/settings.py`.
 UNCONVERTED = {
     "bootstrap/a2a_client.py",
-    "bootstrap/judges.py",
     "cli/doctor.py",
 }
 

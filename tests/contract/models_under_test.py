@@ -39,7 +39,7 @@ def _script(prompt: Prompt) -> str | ToolCall:
 
 
 def _metered(model: LanguageModelPort) -> LanguageModelPort:
-    call = ModelCall(part=CostCategory.AGENT, agent="a")
+    call = ModelCall(category=CostCategory.AGENT, agent="a")
     return MeteredModel(model, call, on_call=lambda call: None)
 
 

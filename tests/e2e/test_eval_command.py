@@ -81,7 +81,7 @@ def test_a_torn_last_line_is_cut_off_and_run_again(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-40])
     done = acc("eval", *SMALL, "--out", run)
     assert done.returncode == 0, done.stderr
-    assert "continuing: 11 of 12 turns are on record" in done.stderr
+    assert "continuing: 11 of 12 turns are recorded" in done.stderr
     assert recorded(run) == recorded(whole)
 
 
@@ -162,21 +162,24 @@ def test_a_gate_decides_the_exit_status(tmp_path: Path, gate: str, status: int, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--agents", "baseline,parrot"), "no agent 'parrot': choose of baseline, transcript"),
-        (("--agents", "a=acc,a=oracle"), "agent names must differ: a, a"),
-        (("--agents", ""), "--agents names no agent"),
-        (("--agents", "../x=acc"), "an agent's name is made of letters"),
+        (
+            ("--agents", "baseline,parrot"),
+            "unknown agent 'parrot': choose one of baseline, transcript",
+        ),
+        (("--agents", "a=acc,a=oracle"), "agent names must be unique, got a, a"),
+        (("--agents", ""), "--agents must name at least one agent"),
+        (("--agents", "../x=acc"), "an agent's name must consist of letters"),
         (("--agents", "x=python:nowhere:f"), "cannot import 'nowhere'"),
         (("--agents", "x=python:json:nothing"), "module 'json' has no attribute 'nothing'"),
         (("--agents", "x=python:json"), "must be MODULE:NAME"),
-        (("--scenario", "nothing"), "no scenario 'nothing'"),
+        (("--scenario", "nothing"), "unknown scenario 'nothing'"),
         (("--scenario", "gone.toml"), "gone.toml: cannot be read"),
-        (("--judge", "crowd"), "no judge 'crowd': choose rubric"),
-        (("--episodes", "0"), "--episodes must be at least 1, not 0"),
-        (("--budget", "5"), "--budget must be at least 32, not 5"),
-        (("--fail-if", "acc.joy > 1"), "no metric 'joy'"),
-        (("--fail-if", "nobody.drift > 1"), "no agent 'nobody'"),
-        (("--fail-if", "whatever"), "cannot read the gate 'whatever'"),
+        (("--judge", "crowd"), "unknown judge 'crowd': choose rubric"),
+        (("--episodes", "0"), "--episodes must be at least 1, got 0"),
+        (("--budget", "5"), "--budget must be at least 32, got 5"),
+        (("--fail-if", "acc.joy > 1"), "unknown metric 'joy'"),
+        (("--fail-if", "nobody.drift > 1"), "unknown agent 'nobody'"),
+        (("--fail-if", "whatever"), "invalid gate 'whatever'"),
         (("--nonsense",), "--nonsense"),
     ],
 )

@@ -23,7 +23,7 @@ def test_a_model_judges_a_run_with_votes_in_both_orders(here: Path) -> None:
     done = acc(*again, "--judge-votes", "2", "--judge-both-orders", cwd=here)
     assert done.returncode == 0, done.stderr
     assert "Krippendorff" in done.stdout
-    assert "the opposite order changed" in done.stdout
+    assert "mean difference of the scores in reversed order" in done.stdout
     summary = json.loads((here / "run" / "summary.json").read_text())
     assert summary["agents"]["acc"]["scored"] == 3
     assert summary["agreement"]["order"]["relevance"]["answers"] == 6
@@ -60,7 +60,7 @@ def test_turns_that_a_model_cannot_judge_are_unscored_and_told(here: Path) -> No
         cwd=here,
     )
     assert done.returncode == 1
-    assert "acc.outcome was not measured" in done.stderr
+    assert "acc.outcome has no value" in done.stderr
     assert "0 / 3" in done.stdout
     summary = json.loads((here / "run" / "summary.json").read_text())
     assert summary["agents"]["acc"]["unscored"] == 3

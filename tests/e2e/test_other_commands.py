@@ -57,7 +57,7 @@ def test_scenarios_can_be_listed_shown_and_validated() -> None:
     assert "it-operations-ja" in acc("scenarios", "list").stdout
     shown = acc("scenarios", "show", "it-operations-ja", "--seed", "3").stdout
     assert "50. " in shown
-    assert "right: " in shown
+    assert "expected: " in shown
     rendered = json.loads(acc("scenarios", "show", "it-operations", "--json").stdout)
     assert len(rendered["turns"]) == 50
     done = acc("scenarios", "validate")
@@ -74,7 +74,7 @@ def test_a_new_scenario_is_one_file_and_one_flag(tmp_path: Path) -> None:
     assert next((tmp_path / "runs").iterdir()).name.startswith("my-own-3x-")
     again = acc("scenarios", "new", "my-own", cwd=tmp_path)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 @pytest.mark.parametrize("name", ["My Own", "../up", ""])
@@ -90,4 +90,4 @@ def test_validate_names_file_turn_and_field(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('expect = ["@limit"]', 'expect = ["@unheard"]'))
     done = acc("scenarios", "validate", "mine.toml", cwd=tmp_path)
     assert done.returncode == 2
-    assert "mine.toml: turn 2: expect: no fact 'unheard'" in done.stderr
+    assert "mine.toml: turn 2: expect: no earlier turn establishes 'unheard'" in done.stderr

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from acc.adapters.reports.page_data import json_for_script, select_episodes
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import evaluation as bootstrap
+from acc.bootstrap import reports
 from acc.bootstrap.memory import version
 from acc.domain.value_objects.evaluation_run import EvaluationConfig, jobs_of
 
@@ -46,8 +47,8 @@ class Hostile:
 def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> EvaluationDirectory:
     configuration = EvaluationConfig(
         version=version(),
-        scenarios=bootstrap.choose_scenarios("it-operations"),
-        agents=bootstrap.parse_agents(agents),
+        scenarios=bootstrap.make_configurator().scenarios("it-operations"),
+        agents=bootstrap.make_configurator().agents(agents),
         judge="rubric",
         episodes=episodes,
         turns=turns,
@@ -59,10 +60,9 @@ def record(path: Path, agents: str, *, turns: int = 6, episodes: int = 1) -> Eva
     run = EvaluationDirectory.create(path, configuration)
     with ThreadPoolExecutor(1) as thread:
         # Playwright's synchronous interface keeps an event loop in this thread.
-        outcome = thread.submit(
-            bootstrap.run_evaluation, run, run.jobs(), workers=1, on_turn=lambda *_: None
-        ).result()
-    assert not outcome.errors
+        evaluation = bootstrap.make_evaluation(run)
+        thread.submit(lambda: list(evaluation.run(run.jobs()))).result()
+    assert not evaluation.outcome.errors
     return run
 
 
@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(home))
         run = record(home / "run", "baseline,acc,foe=python:hostile_report_agent:Hostile,oracle")
-    bootstrap.write_results(run)
+    reports.write_results(run)
     return run.path
 
 
@@ -261,7 +261,7 @@ def test_without_javascript_everything_but_the_turns_is_there(
 
 def test_one_agent_and_one_turn_make_a_page(page: Page, tmp_path: Path) -> None:
     run = record(tmp_path / "run", "baseline", turns=1)
-    page.goto(bootstrap.write_results(run).report.as_uri())
+    page.goto(reports.write_results(run).report.as_uri())
     assert "Only baseline took part" in page.inner_text("main")
     expect(page.locator("#chart-drift-by-turn .nothing")).to_have_text("No values.")
     expect(page.locator("article.turn h3")).to_contain_text("Turn 1")
@@ -269,7 +269,7 @@ def test_one_agent_and_one_turn_make_a_page(page: Page, tmp_path: Path) -> None:
 
 def test_no_agent_called_acc_gives_neutral_words(page: Page, tmp_path: Path) -> None:
     run = record(tmp_path / "run", "retrieval,other=acc", turns=2)
-    page.goto(bootstrap.write_results(run).report.as_uri())
+    page.goto(reports.write_results(run).report.as_uri())
     assert "On average, highest outcome:" in page.inner_text("#summary")
     assert page.locator("#worse").count() == 0
 
@@ -278,7 +278,7 @@ def test_fewer_episodes_than_there_are_is_said_and_worst_turns_still_open(
     page: Page, tmp_path: Path
 ) -> None:
     run = record(tmp_path / "run", "mine=acc,acc=retrieval", turns=12, episodes=2)
-    page.goto(bootstrap.write_results(run, detail=1).report.as_uri())
+    page.goto(reports.write_results(run, detail=1).report.as_uri())
     assert "1 of 2 episodes are listed" in page.inner_text("#turns")
     links = page.locator(".worst a")
     assert links.count() > 0
@@ -291,7 +291,7 @@ def test_fewer_episodes_than_there_are_is_said_and_worst_turns_still_open(
 def test_a_run_without_turns_makes_a_page_that_says_so(page: Page, tmp_path: Path) -> None:
     configuration = record(tmp_path / "first", "baseline,acc", turns=1).configuration
     run = EvaluationDirectory.create(tmp_path / "second", configuration)
-    page.goto(bootstrap.write_results(run).report.as_uri())
+    page.goto(reports.write_results(run).report.as_uri())
     assert "No turn is recorded yet." in page.inner_text("main")
 
 
@@ -304,8 +304,8 @@ def test_json_for_scripts_cannot_end_its_element_and_reads_back() -> None:
 def test_shown_episodes_are_one_of_each_scenario_first() -> None:
     configuration = EvaluationConfig(
         version="0",
-        scenarios=bootstrap.choose_scenarios("it-operations,it-operations-ja"),
-        agents=bootstrap.parse_agents("acc"),
+        scenarios=bootstrap.make_configurator().scenarios("it-operations,it-operations-ja"),
+        agents=bootstrap.make_configurator().agents("acc"),
         judge="rubric",
         episodes=3,
         turns=1,

@@ -79,7 +79,7 @@ def parts_of(server: ProviderServer) -> tuple[str, ...]:
 
 
 def spent(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {f"{row['part']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
+    return {f"{row['category']} {row['agent']}".strip(): row for row in summary["cost"]["spent"]}
 
 
 def asked_of(server: ProviderServer) -> dict[str, int]:
@@ -133,7 +133,7 @@ def test_tokens_and_money_are_split_by_agent_compressor_and_judge(
     total = 8 * AGENT_CALL + 4 * COMPRESSOR_CALL + 16 * JUDGE_CALL
     assert summary["cost"]["total"]["cost"] == pytest.approx(total)
     assert re.search(r"compressor of acc +4 +44 +28 +under \$0.0001", shown.out)
-    assert re.search(rf"together +28 +308 +196 +\${total:.4f}", shown.out)
+    assert re.search(rf"total +28 +308 +196 +\${total:.4f}", shown.out)
     assert "4/4 turns" in shown.err
     assert f"${total:.4f} spent (agents $0.0007; compressors under $0.0001; judge $" in shown.err
     page = (out / "report.html").read_text()
@@ -153,18 +153,18 @@ def test_answers_from_the_cache_cost_nothing_and_no_part_asks_again(
     first = one["cost"]["total"]
     asked = server.count
     # Where both agents said the same, the judge was asked about it once.
-    calls = asked + first["kept"]
+    calls = asked + first["from_cache"]
     assert acc([*arguments, "--out", str(tmp_path / "two"), "--json"]) == 0
     two = json.loads(capsys.readouterr().out)
     assert server.count == asked == first["calls"]
-    assert first["kept"] > 0
+    assert first["from_cache"] > 0
     total = two["cost"]["total"]
-    assert (total["calls"], total["kept"], total["input_tokens"]) == (0, calls, 0)
+    assert (total["calls"], total["from_cache"], total["input_tokens"]) == (0, calls, 0)
     assert total["cost"] == 0.0
     for path in sorted((tmp_path / "one" / "episodes").iterdir()):
         assert path.read_bytes() == (tmp_path / "two" / "episodes" / path.name).read_bytes()
     acc(["report", str(tmp_path / "two")])
-    assert re.search(rf"together +0 +{calls} +0 +0 +\$0.0000", capsys.readouterr().out)
+    assert re.search(rf"total +0 +{calls} +0 +0 +\$0.0000", capsys.readouterr().out)
 
 
 def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
@@ -180,14 +180,14 @@ def test_a_run_stops_at_its_limit_and_goes_on_with_a_higher_one(
     assert acc([*arguments, "--out", str(out), "--max-cost", limit]) == 4
     told = capsys.readouterr()
     assert server.count == 4
-    assert "stopped: $0.0004 is spent, and --max-cost allows $0.0003" in told.err
+    assert "stopped: the cost of $0.0004 has reached --max-cost $0.0003" in told.err
     assert "repeat the command with a higher limit to continue" in told.err
     assert acc([*arguments, "--out", str(out), "--max-cost", limit]) == 4
     assert server.count == 4, "what was spent before counts"
     capsys.readouterr()
     assert acc([*arguments, "--out", str(out), "--max-cost", "1"]) == 0
     assert server.count == 8
-    assert "continuing: 2 of 4 turns are on record" in capsys.readouterr().err
+    assert "continuing: 2 of 4 turns are recorded" in capsys.readouterr().err
     summary = json.loads((out / "summary.json").read_text())
     assert summary["cost"]["total"]["cost"] == pytest.approx(4 * turn)
     assert acc([*arguments, "--out", str(tmp_path / "free")]) == 0
@@ -262,14 +262,14 @@ def test_a_limit_that_could_not_be_kept_is_refused_with_what_to_do(
     arguments = ["eval", *SMALL, "--model", model]
     assert acc([*arguments, "--max-cost", "1"]) == 2
     told = capsys.readouterr().err.replace("\n", " ")
-    assert f"nobody knows the price of {model}" in told
+    assert f"the price of {model}" in told
     assert f"--price {model}=IN/OUT" in told
     assert acc([*arguments, "--max-cost", "0", "--price", f"{model}=1/1"]) == 2
     for amount in ("-1", "nan", "inf"):
         assert acc([*arguments, f"--max-cost={amount}", "--dry-run"]) == 2
-        assert "--max-cost must be more than 0 US dollars" in capsys.readouterr().err
+        assert "--max-cost must be positive" in capsys.readouterr().err
     assert acc([*arguments, "--price", "nobody=1/1"]) == 2
-    assert "no such model is used here" in capsys.readouterr().err
+    assert "the run does not use this model" in capsys.readouterr().err
     assert acc([*arguments, "--price", f"{model}=1"]) == 2
     assert "must be MODEL=IN/OUT" in capsys.readouterr().err
     assert server.count == 0
@@ -283,7 +283,7 @@ def test_a_call_without_a_price_ends_a_run_with_a_limit(
     server.script = [say("untold", tokens=(0, 0, 0))]
     arguments = ["eval", *SMALL, *ALONE, "--agents", "acc", "--model", model, "--out", "run"]
     assert acc([*arguments, "--max-cost", "1", "--price", f"{model}=1/1"]) == 4
-    assert "1 answers came without tokens or price" in capsys.readouterr().err
+    assert "the cost of 1 calls is unknown" in capsys.readouterr().err
     assert server.count == 1
 
 
@@ -310,7 +310,7 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     arguments += ["--price", "openai:held=2/10", "--price", "named=1/1", "--price", "writer=1/1"]
     assert acc([*arguments, "--max-cost", "1"]) == 0
     told = capsys.readouterr()
-    assert "--max-cost does not cover what other may spend" in told.err
+    assert "--max-cost does not include the cost of other" in told.err
     summary = json.loads(told.out)
     rows = spent(summary)
     assert rows["agent desk"]["models"] == ["openai:held", "openai:named"]
@@ -321,7 +321,7 @@ def test_agents_of_your_own_are_counted_down_to_the_models_they_hold(
     assert "Not included: costs that other may cause" in (tmp_path / "run/report.html").read_text()
     assert acc([*arguments, "--dry-run"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert plan["unseen"] == ["other"]
+    assert plan["unmetered"] == ["other"]
     assert plan["cost"] is None
 
 
@@ -348,11 +348,11 @@ def test_a_dry_run_asks_nobody_writes_nothing_and_needs_no_key(
     assert "turns:     4" in shown
     assert re.search(r"baseline +openai:gpt-5.2 +4 +[\d,]+ to [\d,]+ +120 to 1,000 +\$", shown)
     assert re.search(r"judge +openai:gpt-5.2 +24 to 48 ", shown)
-    assert "--max-cost $1,000.00 suffices" in shown
-    assert "Assumed: " in shown
-    assert "Nothing was asked and nothing was written." in shown
+    assert "--max-cost $1,000.00 is sufficient" in shown
+    assert "Assumptions: " in shown
+    assert "Nothing was called and nothing was written." in shown
     assert acc(["eval", *SMALL, "--dry-run"]) == 0
-    assert "No model is asked that costs anything." in capsys.readouterr().out
+    assert "No model is called that costs money." in capsys.readouterr().out
     assert server.count == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -384,7 +384,7 @@ def test_what_is_really_sent_lies_within_the_estimate(
 def _by_part(plan: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for part in plan["parts"]:
-        found.setdefault(part["part"], []).append(part)
+        found.setdefault(part["category"], []).append(part)
     return found
 
 

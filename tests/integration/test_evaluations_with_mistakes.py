@@ -42,7 +42,7 @@ def test_a_refused_key_ends_a_run_at_once_and_with_the_right_one_it_goes_on(
     assert acc(command) == 1
     told = capsys.readouterr()
     assert "a key is required: set OPENAI_COMPATIBLE_API_KEY (401)" in told.err
-    assert "mend it and repeat the command to continue" in told.err
+    assert "repeat the command to continue" in told.err
     assert "$0.0000" not in told.out
     assert turns() == 0
     assert server.count <= 4 * int(workers)

@@ -98,7 +98,7 @@ def test_money_for_a_judge_without_a_model_is_refused(
     server: ProviderServer, capsys: pytest.CaptureFixture[str], option: tuple[str, str]
 ) -> None:
     assert acc(["judge", "check", *option]) == 2
-    assert f"{option[0]} needs a model" in capsys.readouterr().err
+    assert f"{option[0]} requires a model judge" in capsys.readouterr().err
 
 
 def test_a_check_stops_when_its_money_is_spent_and_goes_on_with_more(
@@ -108,12 +108,12 @@ def test_a_check_stops_when_its_money_is_spent_and_goes_on_with_more(
     model = f"openai-compatible:judge@{server.url}"
     words = ["judge", "check", "mine.toml", "--judge", f"model:{model}"]
     assert acc([*words, "--max-cost", "0.001"]) == 2
-    assert f"nobody knows the price of {model}" in capsys.readouterr().err
+    assert f"the price of {model}" in capsys.readouterr().err
     words += ["--price", f"{model}=100/0", "--cache", "kept"]
     assert acc([*words, "--max-cost", "0.001"]) == 4
     shown = capsys.readouterr()
     assert len(server.requests) == 4
-    assert "$0.0044 is spent, and --max-cost allows $0.0010" in shown.err
+    assert "the cost of $0.0044 has reached --max-cost $0.0010" in shown.err
     assert "1 cases were not judged" in shown.err
     assert acc([*words, "--max-cost", "0.0044"]) == 0
     assert len(server.requests) == 8
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_toml_is_told_what_is_wanted(
     assert acc(["judge", "check", "x.jsonl"]) == 2
     shown = capsys.readouterr().err
     assert "x.jsonl" in shown
-    assert "labelled examples are TOML" in shown
+    assert "is not valid TOML" in shown
     assert "docs/calibration.md" in shown
 
 
@@ -152,4 +152,4 @@ def test_nothing_in_a_file_of_examples_steers_the_terminal(
     assert "kind: [red]␛[31mabsent" in out
     (tmp_path / "odd.toml").write_text(text, encoding="utf-8")
     assert acc(["judge", "check", "odd.toml"]) == 2
-    assert "a␛[2J.1: a claim that is supported needs its evidence" in capsys.readouterr().err
+    assert "a␛[2J.1: a claim labelled supported requires evidence" in capsys.readouterr().err

@@ -16,7 +16,6 @@ from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeTurnResult,
-    TurnResult,
 )
 from acc.testing import ScriptedAgent, ScriptedJudge, queries
 
@@ -37,7 +36,7 @@ async def test_every_agent_gets_a_record_for_every_turn() -> None:
     assert [query.query for query in agents[0].queries] == ["one", "two", "three"]
 
 
-async def test_summaries_come_by_agent() -> None:
+async def test_summaries_are_grouped_by_agent() -> None:
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
     result = await use_case.run_episode(queries("one", "two"))
     assert list(result.summaries) == ["baseline", "acc"]
@@ -49,7 +48,7 @@ async def test_summaries_come_by_agent() -> None:
     assert summary.drift.count == 1, "drift is not defined in turn 1"
 
 
-async def test_canonical_memory_is_carried_to_the_next_turn() -> None:
+async def test_canonical_memory_is_passed_to_the_next_turn() -> None:
     agents, judge = two_agents(), ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge)
     result = await use_case.run_episode(queries("one", "two"))
@@ -58,7 +57,7 @@ async def test_canonical_memory_is_carried_to_the_next_turn() -> None:
     assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
 
 
-async def test_an_agent_that_changes_its_copy_changes_nobody_elses() -> None:
+async def test_agent_that_changes_its_copy_does_not_affect_others() -> None:
     class Vandal(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -77,7 +76,7 @@ async def test_an_agent_that_changes_its_copy_changes_nobody_elses() -> None:
     assert result.canonical_memory["turn 1"] == {"query": "one"}
 
 
-async def test_memory_that_is_not_plain_data_is_copied_too() -> None:
+async def test_memory_with_objects_is_copied() -> None:
     class Note:
         def __init__(self) -> None:
             self.lines = ["one"]
@@ -110,7 +109,7 @@ async def test_memory_that_is_not_plain_data_is_copied_too() -> None:
         (["baseline", "acc", "acc"], "['acc', 'acc', 'baseline']"),
     ],
 )
-async def test_judge_that_lies_about_names_ends_the_episode_naming_both_sets(
+async def test_judge_that_returns_wrong_names_ends_the_episode(
     returned: list[str], shown: str
 ) -> None:
     use_case = LiveMultiAgentEvaluationUseCase(
@@ -122,7 +121,7 @@ async def test_judge_that_lies_about_names_ends_the_episode_naming_both_sets(
     assert shown in str(caught.value)
 
 
-async def test_a_judge_that_finds_the_fault_itself_ends_the_episode_at_once() -> None:
+async def test_contract_error_of_the_judge_is_not_retried() -> None:
     judge = ScriptedJudge(faults=[JudgeContractBroken(1, ["a"], ["b"])])
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge)
     with pytest.raises(JudgeContractBroken):
@@ -130,7 +129,7 @@ async def test_a_judge_that_finds_the_fault_itself_ends_the_episode_at_once() ->
 
 
 @pytest.mark.parametrize("ids", [(2, 3), (1, 3), (1, 1), (2, 1)])
-async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[int, ...]) -> None:
+async def test_turn_ids_out_of_order_fail_before_any_turn(ids: tuple[int, ...]) -> None:
     agents = two_agents()
     use_case = LiveMultiAgentEvaluationUseCase(agents=agents, judge=ScriptedJudge())
     with pytest.raises(InvalidTurnOrder):
@@ -144,10 +143,10 @@ async def test_turn_ids_with_a_gap_are_refused_before_anything_runs(ids: tuple[i
         (RuntimeError("out of memory"), "RuntimeError: out of memory"),
         (30.0, "no answer within 0.1 s"),
         ("   ", "returned an empty answer"),
-        (None, "returned NoneType, not an AgentTurnResponse"),
+        (None, "returned NoneType, expected AgentTurnResponse"),
     ],
 )
-async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
+async def test_failing_agent_is_recorded_and_the_episode_continues(
     answer: str | float | Exception | None, error: str
 ) -> None:
     shaky = ScriptedAgent("shaky", ["fine", answer, "fine again"])
@@ -175,9 +174,7 @@ async def test_a_failing_agent_is_recorded_and_the_episode_goes_on(
         (BaseExceptionGroup("many", [ValueError("x")]), "ExceptionGroup: many"),
     ],
 )
-async def test_even_an_agent_that_exits_fails_only_its_turn(
-    fault: BaseException, error: str
-) -> None:
+async def test_agent_that_exits_fails_only_its_turn(fault: BaseException, error: str) -> None:
     class Leaving(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -193,7 +190,7 @@ async def test_even_an_agent_that_exits_fails_only_its_turn(
     assert result.records["leaving"][1].status is TurnStatus.SCORED
 
 
-async def test_an_agent_that_ignores_cancellation_is_abandoned(
+async def test_agent_that_ignores_cancellation_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stubborn(ScriptedAgent):
@@ -205,7 +202,7 @@ async def test_an_agent_that_ignores_cancellation_is_abandoned(
                     await asyncio.sleep(3600)
             return await super().run_turn(query, canonical_memory)
 
-    monkeypatch.setattr(live_multi_agent_evaluation, "_GRACE", 0.05)
+    monkeypatch.setattr(live_multi_agent_evaluation, "CANCELLATION_GRACE_SECONDS", 0.05)
     steady = ScriptedAgent("steady", ["s1", "s2"])
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[Stubborn("stubborn", ["", "fine"]), steady],
@@ -216,13 +213,13 @@ async def test_an_agent_that_ignores_cancellation_is_abandoned(
     async with asyncio.timeout(10):
         result = await use_case.run_episode(queries("one", "two"))
     failed, fine = result.records["stubborn"]
-    assert failed.error == "no answer within 0.2 s, and it did not stop when told to"
+    assert failed.error == "no answer within 0.2 s, and the agent ignored cancellation"
     assert fine.status is TurnStatus.SCORED
     assert [r.status for r in result.records["steady"]] == [TurnStatus.SCORED] * 2
     assert asyncio.all_tasks() == before
 
 
-async def test_an_answer_that_comes_too_late_is_none() -> None:
+async def test_late_answer_is_a_timeout() -> None:
     class Late(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -244,7 +241,7 @@ async def test_an_answer_that_comes_too_late_is_none() -> None:
     assert judge.judged == [(), (), ("late",)]
 
 
-async def test_time_in_which_an_agents_model_is_held_back_is_none_of_the_agents() -> None:
+async def test_waiting_for_rate_limits_does_not_count_for_the_timeout() -> None:
     class InLine(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -262,7 +259,7 @@ async def test_time_in_which_an_agents_model_is_held_back_is_none_of_the_agents(
     assert late.error == "no answer within 0.3 s"
 
 
-async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
+async def test_stuck_agent_is_abandoned_after_waiting_agents_finish(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Stubborn(ScriptedAgent):
@@ -281,7 +278,7 @@ async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
                 await asyncio.sleep(0.6)
             return await super().run_turn(query, canonical_memory)
 
-    monkeypatch.setattr(live_multi_agent_evaluation, "_GRACE", 0.05)
+    monkeypatch.setattr(live_multi_agent_evaluation, "CANCELLATION_GRACE_SECONDS", 0.05)
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[Stubborn("stubborn", []), InLine("patient", ["one"])],
         judge=ScriptedJudge(),
@@ -289,11 +286,11 @@ async def test_one_who_is_stuck_is_abandoned_when_those_in_line_are_done(
     )
     async with asyncio.timeout(10):
         result = await use_case.run_episode(queries("one"))
-    assert "did not stop when told to" in result.records["stubborn"][0].error
+    assert "ignored cancellation" in result.records["stubborn"][0].error
     assert result.records["patient"][0].status is TurnStatus.SCORED
 
 
-async def test_a_runtime_error_outside_the_agents_is_not_swallowed() -> None:
+async def test_runtime_error_outside_agents_is_raised() -> None:
     class Nameless(ScriptedAgent):
         names = 0
 
@@ -314,7 +311,7 @@ async def test_a_runtime_error_outside_the_agents_is_not_swallowed() -> None:
         await use_case.run_episode(queries("one", "two", "three"))
 
 
-async def test_a_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
+async def test_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
     class Mute(ScriptedJudge):
         async def evaluate_turn(
             self,
@@ -329,10 +326,10 @@ async def test_a_judge_that_returns_nothing_leaves_the_turn_unscored() -> None:
     ).run_episode(queries("one"))
     record = result.records["acc"][0]
     assert record.status is TurnStatus.UNSCORED
-    assert record.error == "judge: TypeError: returned NoneType, not a JudgeTurnResult (2 attempts)"
+    assert record.error == "judge: returned NoneType, expected JudgeTurnResult (2 attempts)"
 
 
-async def test_agent_answering_under_another_name_has_failed() -> None:
+async def test_agent_that_answers_with_another_name_fails() -> None:
     class Impostor(ScriptedAgent):
         async def run_turn(
             self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
@@ -342,10 +339,10 @@ async def test_agent_answering_under_another_name_has_failed() -> None:
     result = await LiveMultiAgentEvaluationUseCase(
         agents=[Impostor("me", [])], judge=ScriptedJudge()
     ).run_episode(queries("one"))
-    assert result.records["me"][0].error == "answered under the name 'someone'"
+    assert result.records["me"][0].error == "answered with the agent name 'someone', expected 'me'"
 
 
-async def test_all_agents_failing_still_lets_the_judge_remember_the_query() -> None:
+async def test_judge_reads_the_query_if_all_agents_fail() -> None:
     judge = ScriptedJudge()
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[ScriptedAgent("a", [RuntimeError("x"), "ok"])], judge=judge
@@ -355,7 +352,7 @@ async def test_all_agents_failing_still_lets_the_judge_remember_the_query() -> N
     assert sorted(result.canonical_memory) == ["turn 1", "turn 2"]
 
 
-async def test_a_judge_that_fails_once_is_asked_again() -> None:
+async def test_judge_that_fails_once_is_retried() -> None:
     judge = ScriptedJudge(faults=[RuntimeError("429")])
     result = await LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge).run_episode(
         queries("one")
@@ -363,7 +360,7 @@ async def test_a_judge_that_fails_once_is_asked_again() -> None:
     assert result.summaries["acc"].scored_turns == 1
 
 
-async def test_a_judge_that_wants_to_end_the_process_only_fails() -> None:
+async def test_judge_that_exits_leaves_the_turn_unscored() -> None:
     class Leaving(ScriptedJudge):
         async def evaluate_turn(
             self,
@@ -378,7 +375,7 @@ async def test_a_judge_that_wants_to_end_the_process_only_fails() -> None:
     assert result.records["acc"][0].error == "judge: SystemExit: 3 (3 attempts)"
 
 
-async def test_a_turn_the_judge_cannot_score_is_unscored_and_never_a_zero() -> None:
+async def test_turn_without_verdict_is_unscored_not_zero() -> None:
     judge = ScriptedJudge(faults=[RuntimeError("down")] * 2)
     use_case = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=judge, judge_attempts=2)
     result = await use_case.run_episode(queries("one", "two"))
@@ -392,7 +389,7 @@ async def test_a_turn_the_judge_cannot_score_is_unscored_and_never_a_zero() -> N
     assert sorted(result.canonical_memory) == ["turn 2"], "nothing was learnt from turn 1"
 
 
-async def test_agents_of_one_turn_answer_at_the_same_time() -> None:
+async def test_agents_of_one_turn_run_concurrently() -> None:
     """All three must be inside their turn before any may leave it."""
     inside = 0
     everyone = asyncio.Event()
@@ -416,7 +413,7 @@ async def test_agents_of_one_turn_answer_at_the_same_time() -> None:
     assert {r[0].status for r in result.records.values()} == {TurnStatus.SCORED}
 
 
-async def test_a_source_makes_the_next_query_from_the_canonical_memory() -> None:
+async def test_query_source_gets_the_canonical_memory() -> None:
     class Curious:
         async def next_query(
             self, turn_id: int, canonical_memory: Mapping[str, object]
@@ -434,7 +431,7 @@ async def test_a_source_makes_the_next_query_from_the_canonical_memory() -> None
     assert agent.queries[2].query == "known so far: ['turn 1', 'turn 2']"
 
 
-async def test_a_source_that_skips_a_turn_is_refused() -> None:
+async def test_query_source_that_skips_a_turn_fails() -> None:
     class Skipping:
         async def next_query(
             self, turn_id: int, canonical_memory: Mapping[str, object]
@@ -446,19 +443,13 @@ async def test_a_source_that_skips_a_turn_is_refused() -> None:
         await use_case.run_episode(Skipping())
 
 
-async def test_recorded_turns_are_replayed_and_not_asked_again() -> None:
-    kept: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        kept.append(result)
-
+async def test_recorded_turns_are_replayed_not_repeated() -> None:
     texts = queries("one", "two", "three")
-    whole = await LiveMultiAgentEvaluationUseCase(
-        agents=two_agents(), judge=ScriptedJudge()
-    ).run_episode(texts, on_turn=keep)
+    whole = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
+    turns = [turn async for turn in whole.turns(texts)]
     agents, judge = two_agents(), ScriptedJudge()
     resumed = await LiveMultiAgentEvaluationUseCase(agents=agents, judge=judge).run_episode(
-        texts, earlier=kept[:2]
+        texts, earlier=turns[:2]
     )
     assert agents[1].replayed == ["a1", "a2"]
     assert [query.turn_id for query in agents[1].queries] == [3]
@@ -467,10 +458,11 @@ async def test_recorded_turns_are_replayed_and_not_asked_again() -> None:
         ["turn 1"],
         ["turn 1", "turn 2"],
     ]
-    assert resumed == whole
+    whole = LiveMultiAgentEvaluationUseCase(agents=two_agents(), judge=ScriptedJudge())
+    assert resumed == await whole.run_episode(texts)
 
 
-async def test_an_agent_that_cannot_replay_says_so() -> None:
+async def test_agent_without_replay_cannot_continue_an_episode() -> None:
     class Forgetful:
         agent_name = "forgetful"
 
@@ -479,24 +471,21 @@ async def test_an_agent_that_cannot_replay_says_so() -> None:
         ) -> AgentTurnResponse:
             return AgentTurnResponse(agent_name=self.agent_name, response_text="hello")
 
-    kept: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        kept.append(result)
-
     use_case = LiveMultiAgentEvaluationUseCase(agents=[Forgetful()], judge=ScriptedJudge())
-    await use_case.run_episode(queries("one", "two"), on_turn=keep)
-    with pytest.raises(InvalidInput, match="'forgetful' cannot take up"):
-        await use_case.run_episode(queries("one", "two"), earlier=kept[:1])
+    turns = [turn async for turn in use_case.turns(queries("one", "two"))]
+    with pytest.raises(InvalidInput, match="'forgetful' cannot continue"):
+        await use_case.run_episode(queries("one", "two"), earlier=turns[:1])
 
 
 @pytest.mark.parametrize(
     ("names", "attempts", "fault"),
-    [((), 1, "at least one agent"), (("a", "a"), 1, "must differ"), (("a",), 0, "judge_attempts")],
+    [
+        ((), 1, "at least one agent"),
+        (("a", "a"), 1, "must be unique"),
+        (("a",), 0, "judge_attempts"),
+    ],
 )
-def test_an_episode_that_makes_no_sense_is_refused(
-    names: tuple[str, ...], attempts: int, fault: str
-) -> None:
+def test_invalid_episode_is_rejected(names: tuple[str, ...], attempts: int, fault: str) -> None:
     with pytest.raises(InvalidInput, match=fault):
         LiveMultiAgentEvaluationUseCase(
             agents=[ScriptedAgent(name, []) for name in names],
@@ -506,12 +495,12 @@ def test_an_episode_that_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "  \n "])
-def test_an_empty_query_cannot_be_built(text: str) -> None:
-    with pytest.raises(ValueError, match="turn 1 is empty"):
+def test_empty_query_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="turn 1 must not be empty"):
         EvaluationTurnQuery(turn_id=1, query=text)
 
 
-async def test_cancelling_an_episode_leaves_no_task_behind() -> None:
+async def test_cancelled_episode_leaves_no_task() -> None:
     agent = ScriptedAgent("slow", [60.0])
     use_case = LiveMultiAgentEvaluationUseCase(agents=[agent], judge=ScriptedJudge())
     before = asyncio.all_tasks()

@@ -4,8 +4,8 @@ import asyncio
 import os
 import ssl
 from base64 import b64decode
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -185,21 +185,6 @@ def typed_loopback(url: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([own, *(f"{name}:{port}" for name in _THIS_MACHINE)]))
 
 
-@contextmanager
-def also_allowed(entries: Sequence[str]) -> Iterator[None]:
-    """Allow what is named, beside what ACC_ALLOW lists, here and in processes that are started."""
-    check_allow(entries)
-    before = os.environ.get("ACC_ALLOW")
-    if entries:
-        os.environ["ACC_ALLOW"] = ",".join((*allowed_by_environment(), *entries))
-    try:
-        yield
-    finally:
-        os.environ.pop("ACC_ALLOW", None)
-        if before is not None:
-            os.environ["ACC_ALLOW"] = before
-
-
 def check_allow(entries: Sequence[str]) -> None:
     """Refuse what is no entry of an allow-list, before anything hangs on it."""
     if not entries:
@@ -220,11 +205,11 @@ def evaluated_address(name: str, url: str) -> RemoteEndpoint:
     return RemoteEndpoint(url=url, token=token, allow=typed_loopback(url), timeout=3600.0)
 
 
-def check_remotes(agents: Sequence[AgentChoice]) -> None:
+def check_remotes(agents: Sequence[AgentChoice], *, allow: Sequence[str] = ()) -> None:
     """Refuse an evaluation of agents that cannot be called, before its first turn."""
     for agent in agents:
         if agent.kind.startswith("a2a:"):
-            asyncio.run(_check_remote(agent.name, agent.kind.removeprefix("a2a:")))
+            asyncio.run(_check_remote(agent.name, agent.kind.removeprefix("a2a:"), allow))
 
 
 async def _may_call(remote: "A2AClient") -> None:
@@ -238,11 +223,11 @@ async def _may_call(remote: "A2AClient") -> None:
             raise  # the address that its card names cannot be reached
 
 
-async def _check_remote(name: str, url: str) -> None:
+async def _check_remote(name: str, url: str, allow: Sequence[str]) -> None:
     from acc.adapters.a2a.client.client import chosen_interfaces
 
     address = evaluated_address(name, url)
-    remote = make_remote(address)
+    remote = make_remote(address, allow=allow)
     try:
         chosen_interfaces(await remote.card())
         await _may_call(remote)

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +22,12 @@ from acc.bootstrap.settings import (
     read_variable,
     runtime_directory,
 )
-from acc.domain.cost import FREE, CostCategory, ModelCall, Price
-from acc.domain.errors import InvalidInput, ModelFailed
+from acc.domain.cost import FREE, Price
+from acc.domain.errors import InvalidInput
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from acc.adapters.models.wrappers import RateLimiter
 
@@ -75,93 +74,7 @@ def make_model(name: str, *, cache: Path | None = None, sample: str = "") -> Lan
     Answers of providers are cached in the folder `cache`, or in that of ACC_MODEL_CACHE; `sample`
     separates independent draws.
     """
-    return _with_fallback(name, _base_models(name), cache, sample)
-
-
-class EpisodeModels:
-    """The models of one episode: agents share connections, but not cached answers.
-
-    `on_call` receives every call except those of the embedded model. `prices` are those of
-    `--price`, by name. `mistake` is the first configuration error: a key, a name or a library.
-    """
-
-    def __init__(
-        self,
-        episode: str,
-        *,
-        cache: Path | None = None,
-        prices: "Mapping[str, Price] | None" = None,
-        on_call: "Callable[[ModelCall], None] | None" = None,
-    ) -> None:
-        self._episode = episode
-        self._cache = cache
-        self._prices = prices or {}
-        self._on_call = on_call
-        self._made: dict[str, tuple[LanguageModelPort, ...]] = {}
-        self.mistake = ""
-
-    def of(
-        self, who: str, part: CostCategory = CostCategory.AGENT
-    ) -> "Callable[[str], LanguageModelPort]":
-        """Return a function that creates the models of an agent by name, for one part."""
-
-        def model(name: str) -> LanguageModelPort:
-            if name not in self._made:
-                self._made[name] = _base_models(name, self._prices)
-            # No agent can have this name.
-            draw = "(judge)" if part is CostCategory.JUDGE else who
-            sample = f"{self._episode}/{draw}"
-            made = _with_fallback(name, self._made[name], self._cache, sample)
-            names = names_of(name)
-            if names == ("embedded",):
-                return made
-            return self._metered(made, who, part, " | ".join(map(plain_name, names)))
-
-        return model
-
-    def watched(
-        self,
-        model: LanguageModelPort,
-        who: str,
-        part: CostCategory = CostCategory.AGENT,
-        name: str = "",
-    ) -> LanguageModelPort:
-        """Return a model object of the user, metered too."""
-        if isinstance(model, ProviderModel):
-            # Its connections belong to this event loop, so they are closed with the episode.
-            self._made[f"object {id(model)}"] = (model,)
-            price = price_for(model.model_name, self._prices)
-            name = name or model.name
-            if price is not None:
-                from acc.adapters.models.wrappers import PricedModel
-
-                model = PricedModel(model, price)
-        return self._metered(model, who, part, name or type(model).__name__)
-
-    def _metered(
-        self, model: LanguageModelPort, who: str, part: CostCategory, name: str
-    ) -> LanguageModelPort:
-        if self._on_call is None:
-            return model
-        from acc.adapters.models.wrappers import MeteredModel
-
-        call = ModelCall(part=part, agent="" if part is CostCategory.JUDGE else who, model=name)
-        return MeteredModel(model, call, on_call=self._on_call, on_error=self._record_error)
-
-    def _record_error(self, error: BaseException) -> None:
-        if isinstance(error, ModelFailed):
-            is_configuration_error = error.is_configuration_error
-        else:
-            is_configuration_error = isinstance(error, InvalidInput)
-        if is_configuration_error and not self.mistake:
-            self.mistake = str(error)
-
-    async def aclose(self) -> None:
-        """Close the models' connections."""
-        for model in chain.from_iterable(self._made.values()):
-            close = getattr(model, "aclose", None)
-            if close is not None:
-                await close()
+    return with_fallback(name, base_models(name), cache, sample)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +204,7 @@ def hosted_model_name(name: str) -> ModelName | None:
     return None if _runs_here(name) else _parse(name)
 
 
-def _base_models(
+def base_models(
     name: str, prices: "Mapping[str, Price] | None" = None
 ) -> tuple[LanguageModelPort, ...]:
     """Return the models that a name means, without a cache."""
@@ -299,7 +212,7 @@ def _base_models(
     return tuple(_base_model(one, prices, is_alone=len(names) == 1) for one in names)
 
 
-def _with_fallback(
+def with_fallback(
     name: str, models: tuple[LanguageModelPort, ...], cache: Path | None, sample: str
 ) -> LanguageModelPort:
     """Return models as one; each has a cache of its own, because their answers differ."""

@@ -18,8 +18,8 @@ from acc.cli.card import card
 from acc.cli.chat import chat
 from acc.cli.check import check
 from acc.cli.doctor import doctor
-from acc.cli.eval_view import print_error
 from acc.cli.graph import graph
+from acc.cli.output import print_error
 from acc.cli.run import run
 from acc.cli.serve import mcp, serve
 from acc.domain.errors import AccError, InvalidInput, RunMismatch

@@ -26,8 +26,8 @@ from acc.application.agents.remote_content import (
 )
 from acc.bootstrap.a2a_client import make_remote, new_id, typed_loopback
 from acc.cli.approval import answer_to, arguments_of, can_ask
-from acc.cli.eval_view import print_error
 from acc.cli.event_view import console_on, shown, write_json
+from acc.cli.output import print_error
 from acc.cli.session import WAITING
 from acc.domain.errors import AddressRefused, InvalidInput, StorageFailed, Unauthenticated
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind, approve, deny

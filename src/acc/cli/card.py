@@ -13,8 +13,8 @@ from rich.text import Text
 
 from acc.bootstrap.a2a_client import CardReport, inspect_card, typed_loopback
 from acc.cli.call import Allow, TokenEnv, Url, about_token
-from acc.cli.eval_view import print_json
 from acc.cli.event_view import console_on, shown
+from acc.cli.output import print_json
 from acc.domain.errors import AddressRefused, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.endpoint import RemoteEndpoint

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 
 from acc.bootstrap.agents import load_agent
 from acc.cli.approval import is_interactive, prompt_answers, read_line, to_json
-from acc.cli.eval_view import print_error
 from acc.cli.event_view import EventPrinter, make_console, safe_text, show_events, show_memory
+from acc.cli.output import print_error
 from acc.cli.session import EXIT_INPUT_REQUIRED, AgentReference, AgentSession, SessionOptions
 from acc.domain.errors import AccError, InvalidInput, NothingPending, SessionWaiting
 from acc.domain.value_objects.approval import InputAnswer

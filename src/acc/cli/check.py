@@ -12,8 +12,8 @@ from rich.padding import Padding
 from acc.application.lint.structure import Severity
 from acc.application.use_cases.check_agents import TreeReport, check_agents
 from acc.bootstrap.agents import load_agent
-from acc.cli.eval_view import print_json
 from acc.cli.event_view import make_console, safe_text
+from acc.cli.output import print_json
 from acc.cli.session import AgentReference
 
 _INDENT = 18

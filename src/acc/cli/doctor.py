@@ -19,8 +19,8 @@ from acc.application.doctor.server import Target, is_loopback, is_url
 from acc.application.use_cases.diagnose_server import Diagnosis, Line
 from acc.bootstrap.a2a import examiner
 from acc.bootstrap.a2a_client import token_of
-from acc.cli.eval_view import error_console, print_error, print_json
 from acc.cli.event_view import console_on, one_line, shown
+from acc.cli.output import error_console, print_error, print_json
 from acc.domain.errors import AddressRefused, InvalidInput, RemoteFailed
 
 _MARKS = {

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from acc.application.tools.tool import TRANSFER_TOOL_NAME
-from acc.cli.eval_view import harmless
+from acc.cli.output import show_controls
 from acc.domain.value_objects.approval import InputRequest, RequestKind
 from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.event import Event, EventKind
@@ -312,7 +312,7 @@ def make_console(stream: TextIO) -> Console:
 
 def safe_text(text: str, style: str = "") -> Text:
     """Return styled text in which terminal control characters are visible."""
-    return Text().append(harmless(text), style)
+    return Text().append(show_controls(text), style)
 
 
 def one_line(value: Any, max_length: int = MAX_VALUE_LENGTH) -> str:

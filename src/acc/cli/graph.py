@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from acc.bootstrap.agents import GraphFormat, draw_graph, load_agent
-from acc.cli.eval_view import console
+from acc.cli.output import console
 from acc.cli.session import AgentReference
 from acc.domain.errors import InvalidInput, StorageFailed
 

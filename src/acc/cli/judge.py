@@ -1,9 +1,9 @@
-"""`acc judge check`: how often a judge sees things as people do."""
+"""`acc judge check`: compare a judge with labelled examples."""
 
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import aclosing, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,43 +13,44 @@ from cyclopts import App, Parameter
 from rich.progress import Progress
 from rich.table import Table
 
-from acc.application.use_cases.calibrate_judge import Figures, Reading, figures_of
-from acc.bootstrap import judges
-from acc.bootstrap.cost import CostTracker
-from acc.cli.eval_view import (
-    OUT_OF_MONEY,
-    console,
-    error_console,
-    live_words,
-    print_error,
-    print_json,
+from acc.application.evaluation import cost
+from acc.application.evaluation.configuration import JudgeOptions
+from acc.application.use_cases.calibrate_judge import (
+    CalibrationResult,
+    CalibrationSummary,
+    summarize_calibration,
 )
-from acc.cli.event_view import shown
+from acc.bootstrap import evaluation
+from acc.bootstrap.settings import model_cache
+from acc.cli.eval_view import COST_LIMIT_STATUS, describe_cost
+from acc.cli.event_view import safe_text
+from acc.cli.output import console, error_console, print_error, print_json
 from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.evaluation_run import JudgeConfig
 
-app = App(name="judge", group="Evaluate agents", help="Hold a judge against labelled examples.")
+app = App(name="judge", help="Compare a judge with labelled examples.")
 
 
-@Parameter(name="*", group="The model that judges")
+@Parameter(name="*", group="Model judge")
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """How a model judges, and what it costs."""
+    """Options of a model judge."""
 
-    judge_votes: Annotated[int, Parameter(help="How often a model is asked.")] = 1
+    judge_votes: Annotated[int, Parameter(help="Votes of a model judge.")] = 1
     force_judge: Annotated[
-        bool, Parameter(help="Let a model judge that is known to be too small.", negative=())
+        bool, Parameter(help="Accept a model judge that is known to be too small.", negative=())
     ] = False
     cache: Annotated[
         Path | None,
         Parameter(
-            help="A folder where answers are kept: what was asked before is not asked again. "
-            "[default: what ACC_MODEL_CACHE names, or none]"
+            help="The folder of the answer cache: identical requests are not repeated. [default: "
+            "the value of ACC_MODEL_CACHE, or none]"
         ),
     ] = None
     price: Annotated[
         tuple[str, ...],
         Parameter(
-            help="MODEL=IN/OUT, US dollars for a million tokens read and written.",
+            help="MODEL=IN/OUT: the price in US dollars per million input and output tokens.",
             negative=(),
             consume_multiple=False,
         ),
@@ -57,8 +58,8 @@ class ModelOptions:
     max_cost: Annotated[
         float | None,
         Parameter(
-            help="The most that the check may cost, in US dollars: no further example begins once "
-            "it is spent, and the exit status is 4. With --cache a higher limit goes on."
+            help="Maximum cost in US dollars. If it is reached, no further case starts and the "
+            "exit status is 4. With --cache, a higher limit continues."
         ),
     ] = None
 
@@ -67,167 +68,199 @@ class ModelOptions:
 def check(
     file: Annotated[
         Path | None,
-        Parameter(help="A .toml file of labelled examples, or a folder. [default: ours]"),
+        Parameter(help="A .toml file of labelled examples, or a folder. [default: shipped ones]"),
     ] = None,
     /,
     *,
     judge: Annotated[str, Parameter(help="rubric, model:NAME or python:MODULE:NAME.")] = "rubric",
     how: ModelOptions | None = None,
-    show_wrong: Annotated[int, Parameter(help="How many wrong cases to print.")] = 10,
+    show_wrong: Annotated[int, Parameter(help="Number of wrong verdicts to print.")] = 10,
     json: Annotated[bool, Parameter(help="Print everything as JSON.", negative=())] = False,
 ) -> int:
-    """Run a judge on labelled examples and say where it differs from people.
+    """Run a judge on labelled examples and print where it differs from the labels.
 
-    Exit status: 0; 1 where an example could not be scored or the model refuses; 2 for bad use; 4
-    where --max-cost ended it.
+    Exit status: 0; 1 if an example could not be scored or the model cannot be called; 2 for invalid
+    options; 4 if --max-cost ended the check.
 
     Example: acc judge check --judge rubric --show-wrong 20
     """
     if show_wrong < 0:
-        raise InvalidInput(f"--show-wrong must be 0 or more, not {show_wrong}")
+        raise InvalidInput(f"--show-wrong must be at least 0, got {show_wrong}")
     how = how or ModelOptions()
-    spending = CostTracker(limit=how.max_cost)
-    readings, left = _readings(file, judge, how, spending)
+    tracker = cost.CostTracker(limit=how.max_cost)
+    results, remaining = _calibrate(file, judge, how, tracker)
     if json:
-        print_json(msgspec.json.format(msgspec.json.encode(_as_data(judge, readings)), indent=2))
+        print_json(msgspec.json.format(msgspec.json.encode(_json_data(judge, results)), indent=2))
     else:
-        _show(judge, readings, show_wrong)
-    unscored = sum(not reading.scored for reading in readings)
+        _print_results(judge, results, show_wrong)
+    unscored = [result for result in results if not result.is_scored]
     if unscored:
-        first = next(reading for reading in readings if not reading.scored)
         print_error(
-            f"{unscored} of {len(readings)} examples are unscored, the first: {first.reason}"
+            f"{len(unscored)} of {len(results)} examples are unscored; first error: "
+            f"{unscored[0].reason}"
         )
-    if left:
-        print_error(f"{spending.why_stopped()}; {left} cases were not judged")
-        return OUT_OF_MONEY
+    if remaining:
+        print_error(f"{tracker.stop_reason()}; {remaining} cases were not judged")
+        return COST_LIMIT_STATUS
     return 1 if unscored else 0
 
 
-def _readings(
-    file: Path | None, judge: str, how: ModelOptions, spending: CostTracker
-) -> tuple[list[Reading], int]:
-    """Return what a judge says, and how many cases the money was not enough for."""
-    options = judges.JudgeOptions(votes=how.judge_votes, force=how.force_judge)
-    accounts = spending.accounts
-    screen = error_console()
-    bar = Progress(console=screen, transient=True, disable=not screen.is_terminal)
-    task = bar.add_task("judging", total=None)
+def _calibrate(
+    file: Path | None, judge: str, how: ModelOptions, tracker: cost.CostTracker
+) -> tuple[list[CalibrationResult], int]:
+    """Return the results, and the number of cases that the cost limit left out."""
+    options = JudgeOptions(votes=how.judge_votes, force=how.force_judge)
+    config = evaluation.make_configurator().judge(judge, options)
+    cases = evaluation.load_calibration_cases(file)
+    calibration = evaluation.make_calibration(
+        judge, config, resources=_check_models(judge, config, how), cost=tracker
+    )
+    output = error_console()
+    bar = Progress(console=output, transient=True, disable=not output.is_terminal)
+    task = bar.add_task("judging", total=len(cases))
+    results: list[CalibrationResult] = []
+    done = 0
 
-    left = 0
+    async def run() -> None:
+        nonlocal done
+        async with aclosing(calibration.run(cases)) as batches:
+            async for batch in batches:
+                results.extend(batch)
+                done += 1
+                bar.update(task, completed=done)
+                if tracker.is_exhausted:
+                    return
 
-    def on_case(done: int, total: int) -> None:
-        nonlocal left
-        left = total - done
-        bar.update(task, completed=done, total=total)
-
-    means = judges.CheckMeans(cache=how.cache, prices=how.price, spending=spending, on_case=on_case)
     try:
-        # What a judge prints is not our output.
+        # The output of a judge is not the output of the command.
         with bar, redirect_stdout(sys.stderr):
-            return asyncio.run(judges.check_judge(file, judge, options, means)), left
+            asyncio.run(run())
     finally:
-        if accounts.total.kept or accounts.total.calls > accounts.total.failed:
-            print_error(live_words(accounts, spending.limit))
+        total = tracker.accounts.total
+        if total.from_cache or total.calls > total.failed:
+            print_error(describe_cost(tracker.accounts, tracker.limit))
+    return results, len(cases) - done
 
 
-def _split(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
+def _check_models(judge: str, config: JudgeConfig | None, how: ModelOptions) -> cost.ModelResources:
+    """Return cache and prices, or raise InvalidInput if the judge's model cannot be called."""
+    if config is None:
+        for option, value in (("--price", how.price), ("--max-cost", how.max_cost)):
+            if value:
+                raise InvalidInput(f"{option} requires a model judge: --judge model:NAME")
+    sources = evaluation.evaluation_sources()
+    used = cost.judge_models(judge, config, sources)
+    prices = cost.parse_prices(how.price, used, sources)
+    cost.check_cost_limit(how.max_cost)
+    cost.check_prices_known(how.max_cost, used, prices, sources)
+    cost.check_models_ready(used, how.cache or model_cache(), sources)
+    return cost.ModelResources(cache=how.cache, prices=prices)
+
+
+def _by_part(results: Sequence[CalibrationResult]) -> dict[str, list[CalibrationResult]]:
     parts = {
-        "claims": [reading for reading in readings if reading.item.is_claim],
-        "constraints": [reading for reading in readings if not reading.item.is_claim],
+        "claims": [result for result in results if result.item.is_claim],
+        "constraints": [result for result in results if not result.item.is_claim],
     }
-    return {name: found for name, found in parts.items() if found}
+    return {name: some for name, some in parts.items() if some}
 
 
-def _groups(readings: Sequence[Reading]) -> dict[str, dict[str, list[Reading]]]:
-    found: dict[str, dict[str, list[Reading]]] = {"language": {}, "domain": {}, "kind": {}}
-    for reading in readings:
+def _by_group(
+    results: Sequence[CalibrationResult],
+) -> dict[str, dict[str, list[CalibrationResult]]]:
+    groups: dict[str, dict[str, list[CalibrationResult]]] = {
+        "language": {},
+        "domain": {},
+        "kind": {},
+    }
+    for result in results:
         for group, value in (
-            ("language", reading.case.language),
-            ("domain", reading.case.domain),
-            ("kind", reading.item.kind),
+            ("language", result.case.language),
+            ("domain", result.case.domain),
+            ("kind", result.item.kind),
         ):
-            found[group].setdefault(value, []).append(reading)
-    return found
+            groups[group].setdefault(value, []).append(result)
+    return groups
 
 
-def _as_data(judge: str, readings: Sequence[Reading]) -> dict[str, Any]:
+def _json_data(judge: str, results: Sequence[CalibrationResult]) -> dict[str, Any]:
     return {
         "judge": judge,
-        "all": figures_of(readings),
+        "all": summarize_calibration(results),
         **{
             part: {
-                "figures": figures_of(found),
+                "summary": summarize_calibration(some),
                 **{
-                    group: {value: figures_of(some) for value, some in values.items()}
-                    for group, values in _groups(found).items()
+                    group: {value: summarize_calibration(few) for value, few in values.items()}
+                    for group, values in _by_group(some).items()
                 },
             }
-            for part, found in _split(readings).items()
+            for part, some in _by_part(results).items()
         },
         "wrong": [
             {
-                "id": reading.item.id,
-                "kind": reading.item.kind,
-                "label": reading.item.label,
-                "said": reading.said,
-                "reason": reading.reason,
-                "text": reading.item.text,
-                "context": reading.case.context,
+                "id": result.item.id,
+                "kind": result.item.kind,
+                "label": result.item.label,
+                "verdict": result.verdict,
+                "reason": result.reason,
+                "text": result.item.text,
+                "context": result.case.context,
             }
-            for reading in readings
-            if reading.scored and not reading.right
+            for result in results
+            if result.is_scored and not result.is_correct
         ],
     }
 
 
-def _show(judge: str, readings: Sequence[Reading], show_wrong: int) -> None:
-    screen = console()
-    screen.print(shown(f"judge: {judge}, examples: {len(readings)}\n"))
-    for part, found in _split(readings).items():
-        screen.print(_figures_table(part, found), "")
-        screen.print(_confusion_table(part, figures_of(found)), "")
-    wrong = [reading for reading in readings if reading.scored and not reading.right]
-    scored = sum(reading.scored for reading in readings)
-    screen.print(f"wrong: {len(wrong)} of {scored}", markup=False)
-    for reading in wrong[:show_wrong]:
-        said = reading.said + (f": {reading.reason}" if reading.reason else "")
-        item = reading.item
-        screen.print(shown(f"\n{item.id} ({item.kind}): {item.label}, judged {said}"))
-        screen.print(shown(f"  context: {' / '.join(reading.case.context)}"))
-        screen.print(shown(f"  answer:  {item.answer}"))
+def _print_results(judge: str, results: Sequence[CalibrationResult], show_wrong: int) -> None:
+    output = console()
+    output.print(safe_text(f"judge: {judge}, examples: {len(results)}\n"))
+    for part, some in _by_part(results).items():
+        output.print(_summary_table(part, some), "")
+        output.print(_confusion_table(part, summarize_calibration(some)), "")
+    wrong = [result for result in results if result.is_scored and not result.is_correct]
+    scored = sum(result.is_scored for result in results)
+    output.print(f"wrong: {len(wrong)} of {scored}", markup=False)
+    for result in wrong[:show_wrong]:
+        verdict = result.verdict + (f": {result.reason}" if result.reason else "")
+        item = result.item
+        output.print(safe_text(f"\n{item.id} ({item.kind}): {item.label}, judged {verdict}"))
+        output.print(safe_text(f"  context: {' / '.join(result.case.context)}"))
+        output.print(safe_text(f"  answer:  {item.answer}"))
     if len(wrong) > show_wrong:
-        screen.print(f"\n--show-wrong {len(wrong)} shows all of them", style="dim")
+        output.print(f"\n--show-wrong {len(wrong)} prints all of them", style="dim")
 
 
-def _plain_table(*titles: str) -> Table:
+def _table(*titles: str) -> Table:
     table = Table(header_style="bold", box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for place, title in enumerate(titles):
-        table.add_column(title, justify="right" if place else "left")
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="right" if number else "left")
     return table
 
 
-def _figures_table(part: str, readings: Sequence[Reading]) -> Table:
-    table = _plain_table(part, "examples", "unscored", "accuracy", "kappa")
-    table.add_row("all", *_cells(figures_of(readings)))
-    for group, values in _groups(readings).items():
+def _summary_table(part: str, results: Sequence[CalibrationResult]) -> Table:
+    table = _table(part, "examples", "unscored", "accuracy", "kappa")
+    table.add_row("all", *_summary_cells(summarize_calibration(results)))
+    for group, values in _by_group(results).items():
         for value, some in sorted(values.items()):
-            table.add_row(shown(f"{group}: {value}"), *_cells(figures_of(some)))
+            cells = _summary_cells(summarize_calibration(some))
+            table.add_row(safe_text(f"{group}: {value}"), *cells)
     return table
 
 
-def _cells(figures: Figures) -> tuple[str, str, str, str]:
+def _summary_cells(summary: CalibrationSummary) -> tuple[str, str, str, str]:
     return (
-        str(figures.examples),
-        str(figures.unscored),
-        "-" if figures.accuracy is None else f"{100 * figures.accuracy:.1f} %",
-        "-" if figures.kappa is None else f"{figures.kappa:.2f}",
+        str(summary.examples),
+        str(summary.unscored),
+        "-" if summary.accuracy is None else f"{100 * summary.accuracy:.1f} %",
+        "-" if summary.kappa is None else f"{summary.kappa:.2f}",
     )
 
 
-def _confusion_table(part: str, figures: Figures) -> Table:
-    said = sorted({name for row in figures.confusion.values() for name in row})
-    table = _plain_table(f"{part}: label, then what the judge said", *said)
-    for label, row in figures.confusion.items():
-        table.add_row(label, *(str(row.get(name, 0)) for name in said))
+def _confusion_table(part: str, summary: CalibrationSummary) -> Table:
+    verdicts = sorted({name for row in summary.confusion.values() for name in row})
+    table = _table(f"{part}: label, then verdict", *verdicts)
+    for label, row in summary.confusion.items():
+        table.add_row(label, *(str(row.get(name, 0)) for name in verdicts))
     return table

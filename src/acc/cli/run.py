@@ -18,7 +18,6 @@ from acc.cli.approval import (
     parse_value,
     prompt_answers,
 )
-from acc.cli.eval_view import print_error
 from acc.cli.event_view import (
     EventPrinter,
     compact,
@@ -27,6 +26,7 @@ from acc.cli.event_view import (
     show_usage,
     write_json,
 )
+from acc.cli.output import print_error
 from acc.cli.session import (
     EXIT_INPUT_REQUIRED,
     AgentReference,

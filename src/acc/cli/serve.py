@@ -27,7 +27,7 @@ from acc.bootstrap.a2a import (
 from acc.bootstrap.a2a_client import check_allow
 from acc.bootstrap.agents import load_agent
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
-from acc.cli.eval_view import console
+from acc.cli.output import console
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.endpoint import check_remote_url
 from acc.ports.outbound.auth_ports import NotificationSignerPort

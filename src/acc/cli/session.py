@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from acc.application.agents.base import BaseAgent
 from acc.bootstrap.agents import Runner, check_models, log_runs
 from acc.cli.approval import answer_commands
-from acc.cli.eval_view import print_error
 from acc.cli.event_view import compact, make_console, safe_text, show_request, write_json
+from acc.cli.output import print_error
 from acc.domain.errors import AccError
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.event import Event, EventKind

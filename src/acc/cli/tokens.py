@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, read_entries, token_hash
-from acc.cli.eval_view import console, print_error, print_json
+from acc.cli.output import console, print_error, print_json
 from acc.domain.errors import InvalidInput
 
 app = App(

@@ -23,7 +23,7 @@ Measures = Mapping[str, Mapping[str, float | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """What became of a gate, in words."""
+    """The result of a gate with an explanation."""
 
     gate: str
     failed: bool
@@ -32,7 +32,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A condition under which a run fails. A side is a number or `agent.metric`."""
+    """A condition that makes a run fail; each side is a number or `agent.metric`."""
 
     text: str
     left: str
@@ -41,44 +41,42 @@ class Gate:
 
     @classmethod
     def parse(cls, text: str) -> "Gate":
-        """Return the gate, or raise InvalidGate saying how one is written."""
+        """Return the gate of a text, or raise InvalidGate."""
         match = _GATE.match(text)
         if match is None:
             raise InvalidGate(
-                f"cannot read the gate {text!r}: write AGENT.METRIC, one of < <= > >= == !=, and a "
-                'number or AGENT.METRIC, as in "acc.drift > 0.05" or "acc.drift > oracle.drift"'
+                f"invalid gate {text!r}: expected AGENT.METRIC, one of < <= > >= == !=, and a "
+                'number or AGENT.METRIC, for example "acc.drift > 0.05"'
             )
         return cls(text=text.strip(), left=match[1], sign=match[2], right=match[3])
 
     def check_names(self, agents: Mapping[str, object], metrics: tuple[str, ...]) -> None:
-        """Raise InvalidGate where the gate speaks of an agent or metric that is not there."""
+        """Raise InvalidGate if the gate refers to an unknown agent or metric."""
         for side in (self.left, self.right):
             if _number(side) is not None:
                 continue
             agent, metric = side.rsplit(".", 1)
             if agent not in agents:
                 known = ", ".join(agents)
-                raise InvalidGate(f"gate {self.text!r}: no agent {agent!r}; there are {known}")
+                raise InvalidGate(f"gate {self.text!r}: unknown agent {agent!r}; agents: {known}")
             if metric not in metrics:
                 raise InvalidGate(
-                    f"gate {self.text!r}: no metric {metric!r}; there are {', '.join(metrics)}"
+                    f"gate {self.text!r}: unknown metric {metric!r}; metrics: {', '.join(metrics)}"
                 )
 
-    def judge(self, measures: Measures) -> GateResult:
-        """Return whether the run fails by this gate. What was not measured fails it."""
+    def evaluate(self, measures: Measures) -> GateResult:
+        """Return the result of the gate; a metric without a value fails it."""
         left, right = _value(self.left, measures), _value(self.right, measures)
         if left is None or right is None:
             missing = self.left if left is None else self.right
-            return GateResult(
-                gate=self.text, failed=True, explanation=f"{missing} was not measured"
-            )
+            return GateResult(gate=self.text, failed=True, explanation=f"{missing} has no value")
         failed = _OPERATORS[self.sign](left, right)
         named = {
             side: f"{side} is {value:.6g}"
             for side, value in ((self.left, left), (self.right, right))
             if _number(side) is None
         }
-        explanation = ", ".join(named.values()) or "names no agent"
+        explanation = ", ".join(named.values()) or "refers to no agent"
         for agent in dict.fromkeys(side.rsplit(".", 1)[0] for side in named):
             counts = [measures[agent].get(status) or 0 for status in ("failed", "unscored")]
             if any(counts):

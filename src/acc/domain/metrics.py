@@ -1,7 +1,7 @@
-"""The formulas of the evaluation.
+"""Metrics of the evaluation.
 
-Hallucination of a turn: U / max(1, S + U). Drift of a turn: (V + O) / max(1, |K|), not defined in
-turn 1, where no rule can have been forgotten yet.
+Hallucination of a turn: U / max(1, S + U). Drift of a turn: (V + O) / max(1, |K|); it is not
+defined in turn 1.
 """
 
 import math
@@ -18,12 +18,12 @@ from acc.domain.value_objects.evaluation import (
 )
 
 METRIC_NAMES = ("outcome", *OUTCOME_NAMES, "hallucination", "drift", "memory_tokens")
-#: Metrics for which less is better.
+#: Metrics for which a lower value is better.
 LOWER_IS_BETTER = frozenset({"hallucination", "drift", "memory_tokens"})
 
 
 def hallucination_rate(audit: HallucinationAudit) -> float:
-    """Return the share of an answer's claims that nothing supports."""
+    """Return the share of unsupported claims."""
     total = audit.supported_claims + audit.unsupported_claims
     return audit.unsupported_claims / max(1, total)
 
@@ -34,7 +34,7 @@ def drift_rate(audit: DriftAudit) -> float:
 
 
 def metric(record: AgentTurnEvaluationRecord, name: str) -> float | None:
-    """Return one metric of a record, or None where it is not defined for that turn."""
+    """Return one metric of a record, or None if it is not defined."""
     if record.outcome is None or record.hallucination is None or record.drift is None:
         return None
     if name == "memory_tokens":
@@ -47,7 +47,7 @@ def metric(record: AgentTurnEvaluationRecord, name: str) -> float | None:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return mean and sample standard deviation, or None of nothing."""
+    """Return mean and sample standard deviation, or None without values."""
     if not values:
         return None
     mean = math.fsum(values) / len(values)
@@ -60,14 +60,14 @@ def spread(values: Sequence[float]) -> Spread | None:
 def summarize(
     agent_name: str, records: Iterable[AgentTurnEvaluationRecord]
 ) -> AgentEvaluationSummary:
-    """Return one agent's summary. Failed and unscored turns are counted, never averaged."""
-    mine = [record for record in records if record.agent_name == agent_name]
-    statuses = [record.status for record in mine]
+    """Return the summary of an agent; failed and unscored turns are counted, not averaged."""
+    own = [record for record in records if record.agent_name == agent_name]
+    statuses = [record.status for record in own]
     spreads = {
-        name: spread([value for record in mine if (value := metric(record, name)) is not None])
+        name: spread([value for record in own if (value := metric(record, name)) is not None])
         for name in METRIC_NAMES
     }
-    tokens = [record.memory_tokens for record in mine if record.memory_tokens is not None]
+    tokens = [record.memory_tokens for record in own if record.memory_tokens is not None]
     return AgentEvaluationSummary(
         agent_name=agent_name,
         scored_turns=statuses.count(TurnStatus.SCORED),

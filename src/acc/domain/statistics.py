@@ -1,4 +1,4 @@
-"""Paired differences between agents, with bootstrap intervals; agreement between judges."""
+"""Paired differences with bootstrap intervals, and agreement of judges."""
 
 import math
 import random
@@ -10,16 +10,16 @@ from operator import itemgetter
 
 CONFIDENCE = 0.95
 RESAMPLES = 2_000
-#: From so many episodes on, an episode is the unit that is resampled; below it, a turn is.
-LEAST_EPISODES = 10
+#: With at least this number of episodes, episodes are resampled instead of turns.
+MIN_EPISODES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """The mean of (one agent minus another) over the same turns, with its interval.
+    """The mean difference of two agents over the same turns, with its interval.
 
-    `unit` says what was resampled. Turns of one episode are not independent, so episodes are used
-    as soon as there are enough of them.
+    `unit` is what was resampled: turn or episode. Turns of one episode are not independent, so
+    episodes are resampled if there are enough.
     """
 
     mean: float
@@ -30,21 +30,21 @@ class PairedDifference:
 
     @property
     def clear(self) -> bool:
-        """Tell whether the interval leaves out zero."""
+        """Return True if the interval does not contain zero."""
         return self.low > 0 or self.high < 0
 
 
 def paired_difference(
     differences: Mapping[str, Sequence[float]], *, seed: int, resamples: int = RESAMPLES
 ) -> PairedDifference | None:
-    """Return the difference over episodes, each with its turns' differences; None of nothing."""
+    """Return the mean difference; `differences` has those of each turn, by episode."""
     episodes = [values for values in differences.values() if values]
     everything = [value for values in episodes for value in values]
     if not everything:
         return None
-    if len(episodes) >= LEAST_EPISODES:
-        # Each episode enters with its sum and its number of turns, so that a resample's mean is
-        # the mean over its turns.
+    if len(episodes) >= MIN_EPISODES:
+        # An episode has its sum and its number of turns, so that the mean of a resample is the
+        # mean over its turns.
         units = [(math.fsum(values), len(values)) for values in episodes]
         unit = "episode"
     else:
@@ -79,29 +79,28 @@ def _bootstrap(
 def _choices(
     units: int, seed: int, resamples: int
 ) -> tuple[Callable[[Sequence[float]], tuple[float, ...]], ...]:
-    """Return the resamples, drawn once for all the metrics and pairs of a run."""
+    """Return the resamples, which all metrics and pairs of a run share."""
     draw = random.Random(seed)  # noqa: S311 - resampling, not secrecy
     places = range(units)
     return tuple(itemgetter(*draw.choices(places, k=units)) for _ in range(resamples))
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of the ordered values lie, interpolated."""
+    """Return the interpolated percentile of ordered values."""
     if not ordered:
-        raise ValueError("no values")
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
+        raise ValueError("ordered must not be empty")
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    # Clamped, because rounding may carry an interpolation past its two ends.
-    value = ordered[below] * (1 - (place - below)) + ordered[above] * (place - below)
+    # Clamped, because rounding can move the result beyond its ends.
+    value = ordered[below] * (1 - (position - below)) + ordered[above] * (position - below)
     return min(max(value, ordered[below]), ordered[above])
 
 
 def nominal_alpha(units: Sequence[Sequence[Hashable]]) -> float | None:
-    """Return Krippendorff's alpha of labels, each unit with those it was given.
+    """Return Krippendorff's alpha of nominal labels, or None if all labels are equal.
 
-    Units with fewer than two labels say nothing about agreement. Where nothing ever differs alpha
-    is not defined, and None: agreement cannot be told from a judge that says one thing always.
+    Units with fewer than two labels are ignored.
     """
     pairable = [unit for unit in units if len(unit) > 1]
     total = sum(map(len, pairable))
@@ -117,7 +116,7 @@ def nominal_alpha(units: Sequence[Sequence[Hashable]]) -> float | None:
 
 
 def interval_alpha(units: Sequence[Sequence[float]]) -> float | None:
-    """Return Krippendorff's alpha of numbers, with the square of a difference as distance."""
+    """Return Krippendorff's alpha of numbers, with squared differences as distance."""
     pairable = [unit for unit in units if len(unit) > 1]
     values = [value for unit in pairable for value in unit]
     expected = _squares(values)
@@ -129,7 +128,7 @@ def interval_alpha(units: Sequence[Sequence[float]]) -> float | None:
 
 def _squares(values: Sequence[float]) -> float:
     """Return the sum of the squared differences of all ordered pairs."""
-    # A mean of equal values can be rounded away from them, and would tell a difference.
+    # Rounding can make the mean of equal values differ from them.
     if not values or min(values) == max(values):
         return 0.0
     mean = math.fsum(values) / len(values)
@@ -137,7 +136,7 @@ def _squares(values: Sequence[float]) -> float:
 
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Return the agreement of two label givers beyond chance; None where chance explains all."""
+    """Return Cohen's kappa of two raters, or None if both use a single label."""
     if not pairs:
         return None
     first = Counter(one for one, _ in pairs)

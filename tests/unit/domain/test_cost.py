@@ -20,19 +20,19 @@ def call(
     agent: str = "acc",
     *,
     cost: float | None = 0.01,
-    kept: bool = False,
+    from_cache: bool = False,
     failed: bool = False,
     model: str = "m",
 ) -> ModelCall:
     return ModelCall(
-        part=part,
+        category=part,
         agent=agent,
         model=model,
         input_tokens=100,
         output_tokens=10,
         cached_tokens=40,
         cost=cost,
-        kept=kept,
+        from_cache=from_cache,
         failed=failed,
     )
 
@@ -66,41 +66,41 @@ def test_calls_are_summed_by_category_and_agent() -> None:
     agents = accounts.of(CostCategory.AGENT)
     assert agents is not None
     assert (agents.calls, agents.input_tokens, agents.models) == (4, 400, ["m", "n"])
-    assert agents.money == "$0.0400"
+    assert agents.cost_text == "$0.0400"
     assert Accounts().of(CostCategory.JUDGE) is None
 
 
-def test_cached_response_costs_nothing_and_is_counted_separately() -> None:
+def test_cached_answer_is_free_and_counted_separately() -> None:
     account = Account()
-    account.add(call(cost=0.0, kept=True))
-    assert (account.calls, account.kept, account.input_tokens) == (0, 1, 0)
-    assert account.money == "$0.0000"
-    assert account.money_known == 0.0
+    account.add(call(cost=0.0, from_cache=True))
+    assert (account.calls, account.from_cache, account.input_tokens) == (0, 1, 0)
+    assert account.cost_text == "$0.0000"
+    assert account.known_cost == 0.0
 
 
 def test_unknown_price_is_not_zero() -> None:
     account = Account()
     account.add(call(cost=None))
     assert account.cost is None
-    assert account.money == "price not known"
-    assert account.money_known == 0.0
+    assert account.cost_text == "price not known"
+    assert account.known_cost == 0.0
     account.add(call(cost=0.25))
-    assert account.money == "$0.2500 and 1 call of unknown price"
+    assert account.cost_text == "$0.2500 and 1 call of unknown price"
     account.add(call(cost=None))
-    assert account.money == "$0.2500 and 2 calls of unknown price"
-    assert account.money_known == 0.25
+    assert account.cost_text == "$0.2500 and 2 calls of unknown price"
+    assert account.known_cost == 0.25
 
 
 def test_unknown_price_of_one_agent_does_not_hide_known_price_of_other() -> None:
     accounts = Accounts([call(agent="a", cost=None), call(agent="b", cost=0.5)])
     found = accounts.of(CostCategory.AGENT)
     assert found is not None
-    assert found.money == "$0.5000 and 1 call of unknown price"
+    assert found.cost_text == "$0.5000 and 1 call of unknown price"
     unknown = Accounts([call(agent="a", cost=None), call(agent="b", cost=None)]).of(
         CostCategory.AGENT
     )
     assert unknown is not None
-    assert unknown.money == "price not known"
+    assert unknown.cost_text == "price not known"
 
 
 def test_failed_call_is_counted_without_tokens_or_price() -> None:
@@ -108,11 +108,11 @@ def test_failed_call_is_counted_without_tokens_or_price() -> None:
     account.add(call(cost=None, failed=True))
     assert (account.calls, account.failed, account.unpriced, account.input_tokens) == (1, 1, 0, 0)
     assert account.cost is None
-    assert account.money == "not known", "a call that failed may have been charged for"
+    assert account.cost_text == "not known", "a call that failed may have been charged for"
     account.add(call(cost=None))
-    assert account.money == "price not known"
+    assert account.cost_text == "price not known"
     account.add(call(cost=0.25))
-    assert account.money == "$0.2500 and 1 call of unknown price"
+    assert account.cost_text == "$0.2500 and 1 call of unknown price"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_price_is_per_million_tokens() -> None:
 @pytest.mark.parametrize(
     "text", ["", "m", "m=1", "m=1/", "=1/2", "m=a/b", "m=-1/2", "m=1/nan", "m=1/inf", "m=1/2/3"]
 )
-def test_invalid_price_is_rejected(text: str) -> None:
+def test_invalid_price_text_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_price(text)
     with pytest.raises(InvalidInput):
@@ -145,7 +145,6 @@ def test_invalid_price_is_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("figures", ["1000000/1000000", "-1/2", "1/nan", "1/inf"])
-def test_invalid_price_error_states_valid_form(figures: str) -> None:
-    message = f"a price of {figures} cannot be: both are from 0 to below 1,000,000 US dollars"
-    with pytest.raises(InvalidInput, match=message):
+def test_price_out_of_range_is_rejected(figures: str) -> None:
+    with pytest.raises(InvalidInput, match=f"invalid price {figures}: both must be at least 0"):
         parse_price(f"m={figures}")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acc.domain.statistics import (
-    LEAST_EPISODES,
+    MIN_EPISODES,
     PairedDifference,
     cohen_kappa,
     interval_alpha,
@@ -37,8 +37,8 @@ def test_percentile_interpolates_between_neighbours(share: float, expected: floa
     assert percentile([1.0, 2.0, 3.0, 4.0, 5.0], share) == expected
 
 
-def test_percentile_of_empty_sample_is_rejected() -> None:
-    with pytest.raises(ValueError, match="no values"):
+def test_percentile_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="must not be empty"):
         percentile([], 0.5)
 
 
@@ -74,10 +74,8 @@ def test_interval_contains_mean() -> None:
     assert found.low < found.mean == 19.5 < found.high
 
 
-@pytest.mark.parametrize(
-    ("count", "unit"), [(LEAST_EPISODES - 1, "turn"), (LEAST_EPISODES, "episode")]
-)
-def test_episodes_are_resampled_if_there_are_enough(count: int, unit: str) -> None:
+@pytest.mark.parametrize(("count", "unit"), [(MIN_EPISODES - 1, "turn"), (MIN_EPISODES, "episode")])
+def test_episodes_are_resampled_as_soon_as_there_are_enough(count: int, unit: str) -> None:
     found = paired_difference({str(n): [1.0, float(n)] for n in range(count)}, seed=0, resamples=9)
     assert found is not None
     assert found.unit == unit

@@ -54,30 +54,30 @@ def _scores(score: float) -> OutcomeScores:
         (lambda: HallucinationAudit(supported_claims=-1, unsupported_claims=0), "negative"),
         (
             lambda: HallucinationAudit(supported_claims=0, unsupported_claims=1, claims=(CLAIM,)),
-            "do not add up",
+            "must add up",
         ),
         (lambda: DriftAudit(active_constraints=1, violations=0, omissions=-1), "negative"),
         (
             lambda: DriftAudit(
                 active_constraints=1, violations=0, omissions=1, findings=(FINDING,)
             ),
-            "do not add up",
+            "must add up",
         ),
-        (lambda: AgentTurnEvaluationRecord(agent_name="a", turn_id=1), "needs outcome"),
-        (lambda: _record(turn_id=0), "turn_id starts at 1"),
-        (lambda: _record(memory_tokens=-1), "memory_tokens cannot be negative"),
-        (lambda: _unjudged(error=""), "has an error and no judgement"),
-        (lambda: _record(status=TurnStatus.FAILED), "has an error and no judgement"),
-        (lambda: EvaluationTurnQuery(turn_id=0, query="x"), "turn_id starts at 1"),
-        (lambda: EvaluationTurnQuery(turn_id=1, query=" \n"), "turn 1 is empty"),
+        (lambda: AgentTurnEvaluationRecord(agent_name="a", turn_id=1), "requires outcome"),
+        (lambda: _record(turn_id=0), "turn_id must be at least 1"),
+        (lambda: _record(memory_tokens=-1), "memory_tokens must not be negative"),
+        (lambda: _unjudged(error=""), "requires an error"),
+        (lambda: _record(status=TurnStatus.FAILED), "requires an error"),
+        (lambda: EvaluationTurnQuery(turn_id=0, query="x"), "turn_id must be at least 1"),
+        (lambda: EvaluationTurnQuery(turn_id=1, query=" \n"), "turn 1 must not be empty"),
         (
             lambda: AgentTurnResponse(agent_name="a", response_text="", memory_tokens=-1),
-            "memory_tokens cannot be negative",
+            "memory_tokens must not be negative",
         ),
         (lambda: FormatRule(kind=RuleKind.MAX_WORDS), ">= 1"),
         (lambda: FormatRule(kind=RuleKind.FORBID, words=(" ",)), "not blank"),
-        (lambda: Expectation(any_of=()), "not blank"),
-        (lambda: Expectation(any_of=("x", " ")), "not blank"),
+        (lambda: Expectation(any_of=()), "any_of must contain"),
+        (lambda: Expectation(any_of=("x", " ")), "any_of must contain"),
     ],
 )
 def test_invalid_value_object_is_rejected(build: Callable[[], object], fault: str) -> None:

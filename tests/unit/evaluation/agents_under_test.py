@@ -59,10 +59,10 @@ class Moody:
     """Answers, unless the query tells it not to."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
-        self.asked += 1
+        self.calls += 1
         if "break" in prompt.query:
             raise ConnectionError("the line is dead")
         if "sleep" in prompt.query:

@@ -34,28 +34,28 @@ def sentences(text: str) -> list[str]:
 
 
 class JudgingModel:
-    """Takes every sentence of a query for a fact, and a claim for supported if it was said so."""
+    """Treats every sentence of a query as a fact, and a stated sentence as supported."""
 
     def __init__(self, *, points: float = 7.0) -> None:
-        self.asked: list[Prompt] = []
+        self.requests: list[Prompt] = []
         self.points = points
 
     async def complete(self, prompt: Prompt) -> ModelAnswer:
-        self.asked.append(prompt)
-        found = getattr(self, wants(prompt))(prompt, parts_of(prompt))
-        return ModelAnswer(text=json.dumps(found, ensure_ascii=False))
+        self.requests.append(prompt)
+        reply = getattr(self, wants(prompt))(prompt, parts_of(prompt))
+        return ModelAnswer(text=json.dumps(reply, ensure_ascii=False))
 
     def read(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
-        said = [
+        statement = [
             sentence
             for title, text in parts.items()
             if "query" in title
             for sentence in sentences(text)
             if not sentence.endswith(("?", "？"))
         ]
-        rules = [sentence for sentence in said if sentence.startswith(("Always", "Never"))]
+        rules = [sentence for sentence in statement if sentence.startswith(("Always", "Never"))]
         return {
-            "facts": [{"text": s, "quote": s} for s in said if s not in rules],
+            "facts": [{"text": s, "quote": s} for s in statement if s not in rules],
             "superseded": [],
             "constraints": [{"text": s, "quote": s, "once": False} for s in rules],
             "lifted": [],
@@ -64,8 +64,8 @@ class JudgingModel:
     def audit(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
         return {
             "claims": [
-                {"claim": said, "said": said, **self.verdict(said, parts)}
-                for said in sentences(parts["answer"])
+                {"claim": statement, "excerpt": statement, **self.verdict(statement, parts)}
+                for statement in sentences(parts["answer"])
             ],
             "constraints": self.rules(parts),
         }
@@ -77,11 +77,11 @@ class JudgingModel:
             "constraints": self.rules(parts),
         }
 
-    def verdict(self, said: str, parts: dict[str, str]) -> dict[str, str]:
-        known = said in parts["canonical memory"] or said in parts["query"]
+    def verdict(self, statement: str, parts: dict[str, str]) -> dict[str, str]:
+        known = statement in parts["canonical memory"] or statement in parts["query"]
         if known:
-            return {"verdict": "supported", "quote": said, "reason": "said"}
-        return {"verdict": "unsupported", "quote": "", "reason": "nobody said so"}
+            return {"verdict": "supported", "quote": statement, "reason": "said"}
+        return {"verdict": "unsupported", "quote": "", "reason": "not stated"}
 
     def rules(self, parts: dict[str, str]) -> list[dict[str, str]]:
         memory = parts["canonical memory"].partition("Constraints:")[2].partition("Superseded:")[0]
@@ -104,3 +104,25 @@ class JudgingModel:
         if "Language: Japanese" in prompt.query:
             return {"query": f"{turn[1]}番目の在庫は{turn[1]}箱です。"}
         return {"query": f"Depot number {turn[1]} holds {turn[1]} crates."}
+
+
+class Bending(JudgingModel):
+    """Changes some answers of a judging model."""
+
+    def __init__(self, which: str, *bends: Any) -> None:
+        super().__init__()
+        self.which = which
+        self.bends = list(bends)
+
+    async def complete(self, prompt: Prompt) -> ModelAnswer:
+        answer = await super().complete(prompt)
+        if wants(prompt) != self.which or not self.bends:
+            return answer
+        bend = self.bends.pop(0) if len(self.bends) > 1 else self.bends[0]
+        if isinstance(bend, BaseException):
+            raise bend
+        if isinstance(bend, str):
+            return ModelAnswer(text=bend)
+        reply = json.loads(answer.text)
+        bend(reply)
+        return ModelAnswer(text=json.dumps(reply, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Agents cannot see what only the judge may know."""
+"""Agents cannot see the annotations of a scenario."""
 
 from dataclasses import replace
 
@@ -7,9 +7,9 @@ import pytest
 from acc.adapters.evaluation.agents import MemoryAgentRunner
 from acc.adapters.evaluation.rubric_judge import RubricJudge
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.bootstrap.evaluation import load_scenario, make_agent
+from acc.bootstrap.evaluation import make_agent, scenario_library
 from acc.bootstrap.memory import make_memory
-from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
+from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
 from acc.domain.value_objects.scenario import AnswerKind, Scenario, StressTopic
 from acc.testing import ScriptedModel
 
@@ -17,7 +17,7 @@ KINDS = ("transcript", "retrieval", "acc")
 
 
 def without_annotations(scenario: Scenario) -> Scenario:
-    """Return the same queries with every annotation gone or turned around."""
+    """Return the same queries with every annotation removed or inverted."""
     return replace(
         scenario,
         turns=tuple(
@@ -42,27 +42,25 @@ def without_annotations(scenario: Scenario) -> Scenario:
 
 
 async def answers(scenario: Scenario) -> list[tuple[str, str, int | None]]:
-    found: list[tuple[str, str, int | None]] = []
-
-    async def keep(result: TurnResult) -> None:
-        found.extend((r.agent_name, r.response_text, r.memory_tokens) for r in result.responses)
-
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=[make_agent(kind, kind) for kind in KINDS],
         judge=RubricJudge(scenario),
     )
     queries = [EvaluationTurnQuery(turn_id=t.turn_id, query=t.query) for t in scenario.turns]
-    await use_case.run_episode(queries, on_turn=keep)
-    return found
+    return [
+        (response.agent_name, response.response_text, response.memory_tokens)
+        async for turn in use_case.turns(queries)
+        for response in turn.responses
+    ]
 
 
 @pytest.mark.parametrize("name", ["it-operations", "it-operations-ja"])
-async def test_turning_every_annotation_around_changes_no_answer(name: str) -> None:
-    scenario = load_scenario(name).render(5)
+async def test_answers_do_not_depend_on_annotations(name: str) -> None:
+    scenario = scenario_library().render(name, 5)
     assert await answers(scenario) == await answers(without_annotations(scenario))
 
 
-async def test_a_model_sees_its_memorys_view_and_the_query_and_nothing_else() -> None:
+async def test_model_sees_only_the_memory_view_and_the_query() -> None:
     model = ScriptedModel("first", "second")
     runner = MemoryAgentRunner(agent_name="a", model=model, memory=make_memory("transcript"))
     secret = {"facts": {"x": {"text": "The judge knows this."}}}

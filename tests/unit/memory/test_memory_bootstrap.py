@@ -11,7 +11,8 @@ from acc.adapters.evaluation.agents import MemoryAgentRunner
 from acc.adapters.reports.page_data import list_warnings
 from acc.adapters.reports.results import record_rows
 from acc.adapters.reports.run_directory import EvaluationDirectory
-from acc.bootstrap import evaluation, models
+from acc.application.evaluation.configuration import run_name
+from acc.bootstrap import evaluation, models, reports
 from acc.bootstrap.agents import make_services
 from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import BudgetExceeded, InvalidInput
@@ -135,7 +136,7 @@ def test_compressor_is_part_of_evaluation_name(monkeypatch: pytest.MonkeyPatch) 
     plain = configure(options(agents="acc"))
     assert plain.compressor == "rules"
     by_option = configure(options(agents="acc", compressor="embedded"))
-    assert evaluation.run_name(plain) != evaluation.run_name(by_option)
+    assert run_name(plain) != run_name(by_option)
     monkeypatch.setenv(COMPRESSOR_VARIABLE, "embedded")
     assert configure(options(agents="acc")) == by_option
     named = configure(options(agents="acc,other=acc:embedded", compressor="rules"))
@@ -190,10 +191,8 @@ def test_fallback_turns_are_counted_in_results(
     configuration = configure(options(agents="acc,model=acc:writer"))
     run = EvaluationDirectory.create(tmp_path / "run", configuration)
     with run.locked():
-        evaluation.run_evaluation(
-            run, jobs_of(configuration), workers=1, on_turn=lambda name, result: None
-        )
-        results = evaluation.write_results(run)
+        list(evaluation.make_evaluation(run).run(jobs_of(configuration)))
+        results = reports.write_results(run)
     agents = results.summary["agents"]
     assert (agents["acc"]["fallbacks"], agents["model"]["fallbacks"]) == (0, count)
     fallbacks = [row["fallback"] for row in record_rows(run) if row["agent"] == "model"]

@@ -3,7 +3,9 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from acc.bootstrap.models import EpisodeModels, make_model
+from acc.application.evaluation.cost import CostTracker, ModelResources
+from acc.bootstrap.evaluation import make_pool
+from acc.bootstrap.models import make_model
 from acc.ports.outbound.model_ports import LanguageModelPort, Prompt
 from acc.testing.providers import ProviderServer, fail, say
 
@@ -22,9 +24,9 @@ async def by_name(name: str, cache: Path) -> str:
 
 
 async def in_an_episode(name: str, cache: Path) -> str:
-    models = EpisodeModels("one", cache=cache, prices={}, on_call=lambda call: None)
+    models = make_pool("one", ModelResources(cache=cache), CostTracker())
     try:
-        return (await models.of("ours")(name).complete(PROMPT)).text
+        return (await models.model(name, agent="ours").complete(PROMPT)).text
     finally:
         await models.aclose()
 

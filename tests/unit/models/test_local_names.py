@@ -7,7 +7,7 @@ import pytest
 from acc import Agent, InvalidInput, ModelFailed, Runner
 from acc.adapters.models import names
 from acc.adapters.models.names import LocalModelName, is_local_name, parse_local_name
-from acc.bootstrap.judges import reason_not_to_judge
+from acc.bootstrap.evaluation import make_configurator
 from acc.bootstrap.models import make_model
 
 
@@ -70,7 +70,7 @@ def test_directory_is_not_a_model_file(tmp_path: Path) -> None:
 def test_local_models_are_not_accepted_as_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_JUDGE", "local")
     for name in ("local", "local?threads=2", "openai:gpt-5.2|local", "env:MY_JUDGE"):
-        assert "no better than chance" in (reason_not_to_judge(name) or "")
-    assert "nobody has measured" in (reason_not_to_judge("local:/m/x.gguf") or "")
-    assert reason_not_to_judge("embedded")
-    assert reason_not_to_judge("openai:gpt-5.2") is None
+        assert "no better than chance" in (make_configurator().judge_objection(name))
+    assert "never measured" in make_configurator().judge_objection("local:/m/x.gguf")
+    assert make_configurator().judge_objection("embedded")
+    assert not make_configurator().judge_objection("openai:gpt-5.2")

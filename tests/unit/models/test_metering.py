@@ -32,7 +32,7 @@ class FixedModel:
 
 def metered(model: LanguageModelPort) -> tuple[MeteredModel, list[ModelCall]]:
     calls: list[ModelCall] = []
-    asked = ModelCall(part=CostCategory.COMPRESSOR, agent="acc", model="m")
+    asked = ModelCall(category=CostCategory.COMPRESSOR, agent="acc", model="m")
     made = MeteredModel(model, asked, on_call=calls.append)
     return made, calls
 
@@ -44,7 +44,7 @@ async def test_call_is_reported_with_tokens_and_cost() -> None:
     pieces = [piece async for piece in model.stream(PROMPT)]
     assert isinstance(pieces[-1], ModelAnswer)
     expected = ModelCall(
-        part=CostCategory.COMPRESSOR,
+        category=CostCategory.COMPRESSOR,
         agent="acc",
         model="m",
         input_tokens=1_000,
@@ -61,7 +61,7 @@ async def test_cached_response_is_reported_as_cached() -> None:
     kept = ModelAnswer(text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), kept=True)
     model, calls = metered(FixedModel(kept))
     await model.complete(PROMPT)
-    assert (calls[0].kept, calls[0].cost) == (True, 0.0)
+    assert (calls[0].from_cache, calls[0].cost) == (True, 0.0)
 
 
 @pytest.mark.parametrize("fault", [ModelFailed("no"), asyncio.CancelledError()])

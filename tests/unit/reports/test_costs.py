@@ -10,7 +10,7 @@ from acc.adapters.reports.page_data import cost_rows, unmetered
 from acc.domain.cost import Accounts, CostCategory, ModelCall
 from acc.domain.errors import RunDamaged, StorageFailed
 
-CALL = ModelCall(part=CostCategory.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
+CALL = ModelCall(category=CostCategory.AGENT, agent="acc", model="m", input_tokens=3, cost=0.5)
 
 
 def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
@@ -21,10 +21,10 @@ def test_a_file_is_made_by_the_first_call_and_read_back(tmp_path: Path) -> None:
     assert file.read() == []
     with file.appending() as record:
         record.append(CALL)
-        record.append(ModelCall(part=CostCategory.JUDGE, failed=True))
+        record.append(ModelCall(category=CostCategory.JUDGE, failed=True))
     with file.appending() as record:
         record.append(CALL)
-    assert file.read() == [CALL, ModelCall(part=CostCategory.JUDGE, failed=True), CALL]
+    assert file.read() == [CALL, ModelCall(category=CostCategory.JUDGE, failed=True), CALL]
 
 
 def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) -> None:
@@ -32,12 +32,12 @@ def test_a_torn_line_is_cut_off_and_anything_else_is_reported(tmp_path: Path) ->
     with file.appending() as record:
         record.append(CALL)
     whole = file.path.read_bytes()
-    file.path.write_bytes(whole + b'{"part":"agent","cost":99')
+    file.path.write_bytes(whole + b'{"category":"agent","cost":99')
     assert file.read() == [CALL]
     with file.appending() as record:
         record.append(CALL)
     assert file.path.read_bytes() == whole * 2
-    file.path.write_bytes(b'{"part":"nobody"}\n' + whole)
+    file.path.write_bytes(b'{"category":"nobody"}\n' + whole)
     with pytest.raises(RunDamaged, match="line 1"):
         file.read()
 
@@ -61,12 +61,12 @@ def summary(*calls: ModelCall) -> dict[str, Any]:
 def test_the_page_splits_the_cost_and_states_unknown_prices() -> None:
     found = summary(
         CALL,
-        ModelCall(part=CostCategory.COMPRESSOR, agent="acc", model="writer", cost=0.25),
-        ModelCall(part=CostCategory.JUDGE, model="j", input_tokens=1_234),
-        ModelCall(part=CostCategory.AGENT, agent="gone", cost=0.0, kept=True),
+        ModelCall(category=CostCategory.COMPRESSOR, agent="acc", model="writer", cost=0.25),
+        ModelCall(category=CostCategory.JUDGE, model="j", input_tokens=1_234),
+        ModelCall(category=CostCategory.AGENT, agent="gone", cost=0.0, from_cache=True),
     )
     rows = cost_rows(found)
-    assert [(row.part, row.agent, row.account.money) for row in rows] == [
+    assert [(row.category, row.agent, row.account.cost_text) for row in rows] == [
         (CostCategory.AGENT, "acc", "$0.5000"),
         (CostCategory.COMPRESSOR, "acc", "$0.2500"),
         (CostCategory.AGENT, "gone", "$0.0000"),
@@ -74,7 +74,7 @@ def test_the_page_splits_the_cost_and_states_unknown_prices() -> None:
     ]
     assert unmetered(found) == ["<b>theirs"]
     total = account_from_fields(found["cost"]["total"])
-    assert total.money == "$0.7500 and 1 call of unknown price"
+    assert total.cost_text == "$0.7500 and 1 call of unknown price"
 
 
 def test_an_evaluation_without_model_calls_has_no_cost_rows() -> None:
@@ -82,7 +82,7 @@ def test_an_evaluation_without_model_calls_has_no_cost_rows() -> None:
 
 
 def test_an_account_survives_the_summary() -> None:
-    accounts = Accounts([CALL, ModelCall(part=CostCategory.JUDGE, input_tokens=7)])
+    accounts = Accounts([CALL, ModelCall(category=CostCategory.JUDGE, input_tokens=7)])
     fields = cost_fields(accounts, [])
     assert account_from_fields(fields["total"]) == accounts.total
     assert account_from_fields(fields["spent"][1]) == accounts.by_spender[CostCategory.JUDGE, ""]

@@ -28,7 +28,7 @@ def test_agreement_is_measured_over_all_answers() -> None:
     assert agreement.measured() == {}
     for claims in (("supported", "supported"), ("unsupported", "unsupported")):
         agreement.add(JudgeVotes(claims=(claims,), scores=(scores(5), scores(5))))
-    agreement.add(JudgeVotes(scores=(scores(8), scores(9)), turned=(scores(6), scores(6))))
+    agreement.add(JudgeVotes(scores=(scores(8), scores(9)), reversed_scores=(scores(6), scores(6))))
     found = agreement.measured()
     assert found["alpha"]["claims"] == {"value": 1.0, "units": 2}
     assert found["alpha"]["constraints"] == {"value": None, "units": 0}
@@ -46,7 +46,9 @@ def test_agreement_is_measured_over_all_answers() -> None:
 
 def test_votes_in_both_orders_alone_show_no_alpha() -> None:
     agreement = Agreement()
-    agreement.add(JudgeVotes(claims=(("supported",),), scores=(scores(8),), turned=(scores(8),)))
+    agreement.add(
+        JudgeVotes(claims=(("supported",),), scores=(scores(8),), reversed_scores=(scores(8),))
+    )
     found = agreement.measured()
     assert "alpha" not in found
     assert found["order"]["relevance"]["changed"] == 0
@@ -82,12 +84,12 @@ def test_a_gate_says_how_many_turns_have_no_score() -> None:
     measures: dict[str, dict[str, float | None]] = {
         "acc": {"drift": 0.1, "scored": 12, "failed": 1, "unscored": 7}
     }
-    found = Gate.parse("acc.drift > 0.05").judge(measures)
+    found = Gate.parse("acc.drift > 0.05").evaluate(measures)
     assert found.failed
     assert found.explanation == "acc.drift is 0.1; 8 of 20 turns of acc have no score"
     measures["acc"] |= {"failed": 0, "unscored": 0}
-    assert Gate.parse("acc.drift > 0.05").judge(measures).explanation == "acc.drift is 0.1"
-    assert Gate.parse("1 > 2").judge(measures).explanation == "names no agent"
+    assert Gate.parse("acc.drift > 0.05").evaluate(measures).explanation == "acc.drift is 0.1"
+    assert Gate.parse("1 > 2").evaluate(measures).explanation == "refers to no agent"
 
 
 def test_unscored_turns_are_warnings_in_the_page_and_skipped_in_junit() -> None:

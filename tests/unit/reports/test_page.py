@@ -26,7 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> EvaluationDirectory:
         scenario="it-operations", episodes=1, turns=2, agents="baseline,acc"
     )
     directory = EvaluationDirectory.create(tmp_path_factory.mktemp("run"), configure(options))
-    bootstrap.run_evaluation(directory, directory.jobs(), workers=1, on_turn=lambda *_: None)
+    list(bootstrap.make_evaluation(directory).run(directory.jobs()))
     return directory
 
 
@@ -63,10 +63,10 @@ def test_costs_are_a_table_and_name_what_is_not_included(
     run: EvaluationDirectory, summary: dict[str, Any]
 ) -> None:
     calls = [
-        ModelCall(part=CostCategory.AGENT, agent="acc", model="<i>m", cost=0.5),
-        ModelCall(part=CostCategory.COMPRESSOR, agent="acc", model="w", cost=0.25),
-        ModelCall(part=CostCategory.JUDGE, model="j", input_tokens=1_234),
-        ModelCall(part=CostCategory.AGENT, agent="gone", cost=0.0, kept=True),
+        ModelCall(category=CostCategory.AGENT, agent="acc", model="<i>m", cost=0.5),
+        ModelCall(category=CostCategory.COMPRESSOR, agent="acc", model="w", cost=0.25),
+        ModelCall(category=CostCategory.JUDGE, model="j", input_tokens=1_234),
+        ModelCall(category=CostCategory.AGENT, agent="gone", cost=0.0, from_cache=True),
     ]
     assert 'id="cost"' not in render(run, summary)
     summary["cost"] = cost_fields(Accounts(calls), ["acc"])

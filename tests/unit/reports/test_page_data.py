@@ -12,7 +12,8 @@ from acc.adapters.reports.page_data import (
     list_comparisons,
     result_rows,
 )
-from acc.cli.eval_view import console, result_table
+from acc.cli.eval_view import result_table
+from acc.cli.output import console
 from acc.domain.metrics import METRIC_NAMES
 
 TOKENS = {"mean": 412.0, "deviation": 0.0, "count": 1}

@@ -23,6 +23,7 @@ from acc.adapters.reports.turn_records import (
 from acc.bootstrap import evaluation as bootstrap
 from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, RunDamaged, StorageFailed
+from acc.domain.value_objects.evaluation_run import EpisodeEnd
 from acc.domain.value_objects.live_evaluation import TurnResult
 
 KEYS = st.text(max_size=4)
@@ -46,8 +47,9 @@ def test_changes_lead_from_any_memory_to_any_other(
 def run_all(folder: Path, *, turns: int = 5) -> EvaluationDirectory:
     options = EvaluationOptions(scenario="it-operations", episodes=1, turns=turns)
     run = EvaluationDirectory.create(folder, configure(options))
-    outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
-    assert outcome.errors == {}
+    evaluation = bootstrap.make_evaluation(run)
+    list(evaluation.run(run.jobs()))
+    assert evaluation.outcome.errors == {}
     return run
 
 
@@ -85,9 +87,8 @@ def test_a_line_reads_back_as_it_was_written() -> None:
 
 def test_a_finished_evaluation_calls_no_agent_again(tmp_path: Path) -> None:
     run = run_all(tmp_path / "run")
-    seen: list[str] = []
-    bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda name, _: seen.append(name))
-    assert seen == []
+    events = list(bootstrap.make_evaluation(run).run(run.jobs()))
+    assert [type(event) for event in events] == [EpisodeEnd]
 
 
 def test_a_turn_out_of_order_is_damage(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Agents under evaluation: one model, one memory."""
+"""Runners of agents under evaluation: built-in, agent tree, remote, Python object."""
 
 import asyncio
 import inspect
@@ -26,7 +26,11 @@ from acc.domain.ccs import parse_text, to_payload
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import EventKind
-from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
+from acc.domain.value_objects.live_evaluation import (
+    TIMEOUT_ERROR,
+    AgentTurnResponse,
+    EvaluationTurnQuery,
+)
 from acc.domain.value_objects.memory import Decision, TurnSignal
 from acc.domain.value_objects.run import RunConfig, RunStatus
 from acc.domain.value_objects.task import INTERRUPTED, Message, Role, Task, TaskState
@@ -43,7 +47,7 @@ from acc.ports.outbound.system_ports import IdsPort
 
 
 class MemoryAgentRunner:
-    """Answers with a model that sees what a memory shows it; the memory is the only difference."""
+    """A built-in agent: a model that answers from the view of a memory."""
 
     def __init__(
         self,
@@ -60,7 +64,7 @@ class MemoryAgentRunner:
 
     @property
     def agent_name(self) -> str:
-        """Return the name under which its answers are recorded."""
+        """Return the name under which the answers are recorded."""
         return self._agent_name
 
     async def run_turn(
@@ -84,9 +88,9 @@ class MemoryAgentRunner:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Bring the memory to where it was after a recorded turn; the model is not asked.
+        """Restore the memory after a recorded turn without calling the model.
 
-        A state that is on record is taken up; only where a turn failed is it worked out again.
+        A recorded state is restored; after a failed turn the state is computed again.
         """
         signal = TurnSignal(turn_id=query.turn_id, text=query.query)
         recorded = response.trace.get("ccs")
@@ -108,28 +112,25 @@ class MemoryAgentRunner:
         return signal, await self._memory.view(signal)
 
 
-_USER = "evaluation"
-_SESSION = "episode"
-#: How the evaluation words it.
-_TIMED_OUT = "no answer within"
-_NOT_TRACED = ("tokens", "snapshot")
-_MOST_STEPS = 16
-_MOST_ARGUMENTS = 200
+_USER_ID = "evaluation"
+_SESSION_ID = "episode"
+_UNTRACED_FIELDS = ("tokens", "snapshot")
+_MAX_TRACED_STEPS = 16
+_MAX_ARGUMENTS_LENGTH = 200
 
 
 class RuntimeAgentRunner:
-    """Holds an episode's conversation with a tree of agents.
+    """Runs an agent tree in one session per episode; the tree sees only the queries.
 
-    A run that fails, rejects the query or would wait for a person is a failed turn; the next turn
-    goes on. The tree sees the queries and nothing else.
+    A run that fails, rejects the query or requires input is a failed turn, and the next turn
+    continues.
 
-    A recorded turn is replayed without asking the model where the tree is a lone LlmAgent without
-    tools and callbacks: a stand-in for its model gives the recorded answer, so its memory becomes
-    what it was, unless it had to answer twice because its first answer did not fit its schema, or a
-    model that answers otherwise the second time writes that memory. Any
-    other tree runs the turn again, for what its parts said to each other is not in the record: it
-    continues to the same bytes only as far as it answers the same twice, and its tools are called
-    again. A turn that had run out of time is not tried again but put down as failed.
+    Replay depends on the tree. A single LlmAgent without tools and callbacks is replayed without
+    calling its model: the recorded answer is used, which restores its memory unless the turn took
+    two model calls or a model writes the memory. Any other tree runs the turn again, because the
+    messages between its agents are not recorded: tools are called again, and the records are
+    identical only if the tree is deterministic. A turn that timed out is recorded as failed without
+    running it again.
     """
 
     def __init__(self, *, agent_name: str, runner: SessionRunner) -> None:
@@ -139,7 +140,7 @@ class RuntimeAgentRunner:
 
     @property
     def agent_name(self) -> str:
-        """Return the name under which its answers are recorded."""
+        """Return the name under which the answers are recorded."""
         return self._agent_name
 
     async def run_turn(
@@ -154,16 +155,16 @@ class RuntimeAgentRunner:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Bring the session to where it was after a recorded turn."""
+        """Restore the session after a recorded turn."""
         runner, agent = self._runner, self._runner.agent
         config = runner.config
         if type(agent) is LlmAgent and _is_plain(agent):
             recorded = replace(agent, model=_RecordedModel(response))
-            services = replace(runner.services, watched=None)  # nothing is asked
+            services = replace(runner.services, watched=None)  # no model is called
             runner = SessionRunner(
                 recorded, app_name=runner.app_name, services=services, config=config
             )
-        elif response.error.startswith(_TIMED_OUT):
+        elif response.error.startswith(TIMEOUT_ERROR):
             config = replace(
                 config, stubs=dict.fromkeys((one.name for one in agent.walk_all()), _fail)
             )
@@ -174,7 +175,7 @@ class RuntimeAgentRunner:
     ) -> AgentTurnResponse:
         try:
             result = await runner.run(
-                user_id=_USER, session_id=_SESSION, message=query.query, config=config
+                user_id=_USER_ID, session_id=_SESSION_ID, message=query.query, config=config
             )
         except AccError as error:
             return self._failed(f"{error.code}: {error}")
@@ -187,16 +188,18 @@ class RuntimeAgentRunner:
             )
         if result.status is not RunStatus.INPUT_REQUIRED:
             return self._failed(result.text)
-        asked = "; ".join(request.message for request in result.requests)
-        await runner.abandon(user_id=_USER, session_id=_SESSION, reason="nobody is there")
-        return self._failed(f"{result.status.value}: it waits for a person: {asked}")
+        messages = "; ".join(request.message for request in result.requests)
+        await runner.abandon(
+            user_id=_USER_ID, session_id=_SESSION_ID, reason="evaluations have no user input"
+        )
+        return self._failed(f"{result.status.value}: the agent requires input: {messages}")
 
     def _failed(self, error: str) -> AgentTurnResponse:
         return AgentTurnResponse(agent_name=self._agent_name, response_text="", error=error)
 
 
 class _RecordedModel:
-    """Says what was said before."""
+    """Returns the recorded answer."""
 
     def __init__(self, response: AgentTurnResponse) -> None:
         self._response = response
@@ -208,11 +211,11 @@ class _RecordedModel:
 
 
 def _fail(context: object) -> str:
-    raise ModelFailed("it had run out of time")
+    raise ModelFailed("the recorded turn timed out")
 
 
 def _is_plain(agent: LlmAgent) -> bool:
-    """Tell whether a model's answer is all that an agent's turn depends on."""
+    """Return True if the turns of an agent depend only on the answers of its model."""
     return not (
         agent.sub_agents
         or agent.own_tools
@@ -225,50 +228,49 @@ def _is_plain(agent: LlmAgent) -> bool:
     )
 
 
-def check_is_fresh(agent: BaseAgent, reference: str) -> None:
-    """Refuse a tree that is used by several episodes and holds a memory that serves but one."""
+def check_no_shared_memory(agent: BaseAgent, reference: str) -> None:
+    """Raise InvalidInput if a tree has a memory object that episodes would share."""
     for one in agent.walk_all():
         memory = one.memory if isinstance(one, LlmAgent) else None
         if isinstance(memory, MemoryPort) and not isinstance(memory, str):
             raise InvalidInput(
-                f"{reference}: {one.name!r} holds a memory that would go from episode to episode; "
-                "give it a function that makes one, or name a function that makes the agent"
+                f"{reference}: the memory of {one.name!r} would be shared by all episodes; use a "
+                "function that creates the memory, or refer to a function that creates the agent"
             )
 
 
 def _trace(result: RunResult) -> dict[str, object]:
-    """Return what the newest commit of a memory shows, and who answered and called what."""
+    """Return the newest state of the memory, the answering agents and the tool calls."""
     trace: dict[str, object] = {}
     agents: list[str] = []
     tools: list[str] = []
     for event in result.events:
         if event.kind is EventKind.MEMORY:
-            trace = {key: v for key, v in event.detail.items() if key not in _NOT_TRACED}
+            trace = {key: v for key, v in event.detail.items() if key not in _UNTRACED_FIELDS}
         elif event.kind is EventKind.MESSAGE and event.author != "user":
             agents.append(event.author)
         for call in event.calls:
-            arguments = msgspec.json.encode(call.arguments).decode()[:_MOST_ARGUMENTS]
+            arguments = msgspec.json.encode(call.arguments).decode()[:_MAX_ARGUMENTS_LENGTH]
             tools.append(f"{event.author}: {call.name} {arguments}")
-    trace["agents"] = agents[:_MOST_STEPS]
+    trace["agents"] = agents[:_MAX_TRACED_STEPS]
     if tools:
-        trace["tools"] = tools[:_MOST_STEPS]
+        trace["tools"] = tools[:_MAX_TRACED_STEPS]
     return trace
 
 
-_CONTEXT = "context"
-#: What is above that is no count of tokens that anybody was shown.
-_MOST_TOKENS = 10**9
+_CONTEXT_FIELD = "context"
+#: Larger numbers of tokens are not plausible.
+_MAX_MEMORY_TOKENS = 10**9
 
 
 class RemoteAgentRunner:
-    """Holds an episode's conversation with a remote agent, which sees the queries and no more.
+    """Runs a remote agent in one context per episode; the agent sees only the queries.
 
-    Its server makes the context with the first turn, so that no two episodes share one. The context
-    is kept in the trace of each turn: an episode that was cut off goes on in it, and what its turns
-    left there is there still, as long as the server keeps it. A turn that was under way is sent
-    again with the same message id.
+    The server creates the context in the first turn. The context id is recorded in the trace of
+    each turn, so that an interrupted episode continues in the same context, as long as the server
+    stores it. An interrupted turn is sent again with the same message id.
 
-    A task that fails, or that would wait for a person, is a failed turn; the next turn goes on.
+    A task that fails or requires input is a failed turn, and the next turn continues.
     """
 
     def __init__(self, *, agent_name: str, remote: RemoteAgentPort, ids: IdsPort) -> None:
@@ -279,7 +281,7 @@ class RemoteAgentRunner:
 
     @property
     def agent_name(self) -> str:
-        """Return the name under which its answers are recorded."""
+        """Return the name under which the answers are recorded."""
         return self._agent_name
 
     async def run_turn(
@@ -293,13 +295,13 @@ class RemoteAgentRunner:
             context_id=self._context,
         )
         try:
-            found = await self._remote.send(message, hear=self._note)
+            result = await self._remote.send(message, hear=self._note)
         except AccError as error:
             return self._response(error=f"{error.code}: {error}")
-        self._context = found.context_id or self._context
-        if isinstance(found, Message):
-            return self._response(parts_text(found.parts))
-        return await self._of_task(found)
+        self._context = result.context_id or self._context
+        if isinstance(result, Message):
+            return self._response(parts_text(result.parts))
+        return await self._task_response(result)
 
     async def replay_turn(
         self,
@@ -307,22 +309,26 @@ class RemoteAgentRunner:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Take up the context of a recorded turn; its server remembers the rest."""
-        context = response.trace.get(_CONTEXT)
+        """Restore the context id of a recorded turn; the server has the history."""
+        context = response.trace.get(_CONTEXT_FIELD)
         if isinstance(context, str) and context:
             self._context = context
 
-    async def _of_task(self, task: Task) -> AgentTurnResponse:
+    async def _task_response(self, task: Task) -> AgentTurnResponse:
         if task.state in INTERRUPTED:
-            with suppress(AccError):  # it is over for us, whatever becomes of it there
+            with suppress(
+                AccError
+            ):  # the turn has failed whether or not the server cancels the task
                 await self._remote.cancel(task.id)
-            return self._response(error=f"{task.state}: it waits: {status_text(task)}")
+            return self._response(
+                error=f"{task.state}: the agent requires input: {status_text(task)}"
+            )
         if task.state is not TaskState.COMPLETED:
             return self._response(error=f"{task.state}: {status_text(task)}")
         return self._response(answer_text(task, answer_artifact(task)), footprint(task))
 
     async def _note(self, task: Task, update: object) -> None:
-        # Should the turn run out of time, the next one belongs to the same conversation.
+        # If the turn times out, the next turn continues the same context.
         self._context = task.context_id or self._context
 
     def _message_id(self, query: EvaluationTurnQuery) -> str:
@@ -337,55 +343,65 @@ class RemoteAgentRunner:
             agent_name=self._agent_name,
             response_text=text,
             memory_tokens=memory_tokens,
-            trace={_CONTEXT: self._context} if self._context else {},
+            trace={_CONTEXT_FIELD: self._context} if self._context else {},
             error=error,
         )
 
 
 def footprint(task: Task) -> int | None:
-    """Return how many tokens of memory a server says its agent was shown, None if it does not."""
-    told = task.metadata.get(MEMORY_FOOTPRINT)
-    tokens = told.get("tokens") if isinstance(told, Mapping) else None
+    """Return the memory tokens that a server reports, or None."""
+    reported = task.metadata.get(MEMORY_FOOTPRINT)
+    tokens = reported.get("tokens") if isinstance(reported, Mapping) else None
     is_number = isinstance(tokens, int) and not isinstance(tokens, bool)
-    return tokens if is_number and tokens is not None and 0 <= tokens <= _MOST_TOKENS else None
+    return (
+        tokens if is_number and tokens is not None and 0 <= tokens <= _MAX_MEMORY_TOKENS else None
+    )
+
+
+def load_tree(reference: str) -> BaseAgent | None:
+    """Return the agent that `MODULE:NAME` refers to, or None for other objects."""
+    target = load_object(reference)
+    if _creates_agents(target):
+        target = target()
+    return target if isinstance(target, BaseAgent) else None
 
 
 def make_runner(
     agent_name: str, reference: str, *, run_agent: Callable[[str, BaseAgent], AgentRunnerPort]
 ) -> AgentRunnerPort:
-    """Return a runner for an agent of acc, a class with `run_turn`, or a function to an answer.
+    """Return a runner for the agent, class or function that `MODULE:NAME` refers to.
 
-    A class is made anew for every episode, and so is what a function without arguments returns. A
-    function from query to answer is called as it is, and may be async. `run_agent` takes agents.
+    Classes with `run_turn`, and functions without parameters that create an agent, are called for
+    every episode. A function from query to answer may be async. `run_agent` returns the runner of
+    an agent tree.
     """
     target = load_object(reference)
     if isinstance(target, BaseAgent):
-        check_is_fresh(target, reference)
-    elif inspect.isclass(target) or _makes_agents(target):
+        check_no_shared_memory(target, reference)
+    elif inspect.isclass(target) or _creates_agents(target):
         try:
             target = target()
         except Exception as error:
-            fault = f"{type(error).__name__}: {error}"
-            raise InvalidInput(f"cannot make {reference}: {fault}") from error
+            raise InvalidInput(
+                f"cannot create {reference}: {type(error).__name__}: {error}"
+            ) from error
     if isinstance(target, BaseAgent):
         return run_agent(agent_name, target)
     answer = getattr(target, "run_turn", None)
     if answer is None and not callable(target):
-        raise InvalidInput(
-            f"{reference!r} is neither an agent of acc, nor a function, nor a class with run_turn"
-        )
+        raise InvalidInput(f"{reference!r} must be an agent, a function, or a class with run_turn")
     return PythonAgentRunner(agent_name, target, takes_turn=answer is not None)
 
 
-def _makes_agents(target: object) -> bool:
-    """Tell whether an object is a function that takes nothing, so that it can answer nothing."""
+def _creates_agents(target: object) -> bool:
+    """Return True if an object is a function without parameters."""
     if not inspect.isfunction(target) or inspect.iscoroutinefunction(target):
         return False
     return not inspect.signature(target).parameters
 
 
 class PythonAgentRunner:
-    """Gives anyone's object the name it has in the run."""
+    """Runs a user's object with `run_turn`, or a function from query to answer."""
 
     def __init__(self, agent_name: str, target: Any, *, takes_turn: bool) -> None:
         self._agent_name = agent_name
@@ -395,26 +411,26 @@ class PythonAgentRunner:
 
     @property
     def agent_name(self) -> str:
-        """Return the name under which its answers are recorded."""
+        """Return the name under which the answers are recorded."""
         return self._agent_name
 
     async def run_turn(
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
     ) -> AgentTurnResponse:
-        """Ask the object."""
+        """Call the object."""
         arguments = (query, canonical_memory) if self._takes_turn else (query.query,)
         if inspect.iscoroutinefunction(self._call):
-            found = await self._call(*arguments)
+            result = await self._call(*arguments)
         else:
-            # A plain function may block; in a thread it holds up neither the others nor the clock.
-            found = await asyncio.to_thread(self._call, *arguments)
-            if inspect.isawaitable(found):
-                found = await found
-        if isinstance(found, AgentTurnResponse):
-            return replace(found, agent_name=self._agent_name)
-        if not isinstance(found, str):
-            raise TypeError(f"returned {type(found).__name__}, not text")
-        return AgentTurnResponse(agent_name=self._agent_name, response_text=found)
+            # A plain function may block, so it runs in a thread.
+            result = await asyncio.to_thread(self._call, *arguments)
+            if inspect.isawaitable(result):
+                result = await result
+        if isinstance(result, AgentTurnResponse):
+            return replace(result, agent_name=self._agent_name)
+        if not isinstance(result, str):
+            raise TypeError(f"returned {type(result).__name__}, expected str")
+        return AgentTurnResponse(agent_name=self._agent_name, response_text=result)
 
     async def replay_turn(
         self,
@@ -422,7 +438,7 @@ class PythonAgentRunner:
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Let the object replay the turn; one that cannot is asked again, so that it remembers."""
+        """Let the object replay the turn; without `replay_turn` it is called again."""
         if self._replay is not None:
             await self._replay(query, canonical_memory, response)
         elif not response.error:

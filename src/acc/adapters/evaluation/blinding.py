@@ -1,4 +1,4 @@
-"""Hiding from a judge whose answer it reads."""
+"""Hide the identity of the agents from a judge."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ DEFAULT_VISIBLE_CHARACTERS = 8_000
 
 
 class BlindedJudge:
-    """Passes answers on under letters, shuffled anew each turn by a seed, without traces.
+    """Passes answers to a judge under letters, in a seeded random order, without traces.
 
-    Of a long answer the judge is shown the beginning; `flags_of` returns what is to be noted of all
-    of it, where the judge itself notes such things.
+    The judge sees the first `visible_characters` of an answer. `flag_answer` returns the flags of a
+    whole answer that was cut; it is None if the judge sets no flags.
     """
 
     def __init__(
@@ -28,12 +28,12 @@ class BlindedJudge:
         *,
         seed: int,
         visible_characters: int = DEFAULT_VISIBLE_CHARACTERS,
-        flags_of: Callable[[str], tuple[str, ...]] = lambda answer: (),
+        flag_answer: Callable[[str], tuple[str, ...]] | None = None,
     ) -> None:
         self._judge = judge
         self._seed = seed
         self._visible = visible_characters
-        self._flags_of = flags_of
+        self._flag_answer = flag_answer
 
     async def evaluate_turn(
         self,
@@ -41,7 +41,7 @@ class BlindedJudge:
         canonical_memory: Mapping[str, object],
         responses: tuple[AgentTurnResponse, ...],
     ) -> JudgeTurnResult:
-        """Return the inner judge's verdicts under the agents' own names."""
+        """Return the verdicts of the inner judge under the names of the agents."""
         order = list(responses)
         random.Random(f"{self._seed}:{query.turn_id}").shuffle(order)  # noqa: S311 - a shuffle
         labels = {f"Answer {chr(65 + n)}": response for n, response in enumerate(order)}
@@ -71,15 +71,15 @@ class BlindedJudge:
                 for response in responses
                 if response.agent_name in verdicts
             ),
-            unscored={names[label]: why for label, why in result.unscored.items()},
-            flags={names[label]: found for label, found in flags.items() if found},
+            unscored={names[label]: reason for label, reason in result.unscored.items()},
+            flags={names[label]: some for label, some in flags.items() if some},
         )
 
     def _flags(
         self, result: JudgeTurnResult, label: str, response: AgentTurnResponse
     ) -> tuple[str, ...]:
-        """Return the judge's flags, and those of what it was not shown."""
+        """Return the flags of the judge and those of text that the judge did not see."""
         flags = tuple(result.flags.get(label, ()))
-        if len(response.response_text) <= self._visible:
+        if self._flag_answer is None or len(response.response_text) <= self._visible:
             return flags
-        return tuple(dict.fromkeys([*flags, *self._flags_of(response.response_text)]))
+        return tuple(dict.fromkeys([*flags, *self._flag_answer(response.response_text)]))

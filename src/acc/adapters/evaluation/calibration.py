@@ -1,4 +1,4 @@
-"""Labelled examples in TOML: one language and domain a file, several answers a case."""
+"""Load labelled examples from TOML files."""
 
 import tomllib
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:
-    """Return the cases of a file or of all .toml files of a folder; without a path, ours."""
+    """Return the cases of a file or folder; without a path, the shipped cases."""
     if path is None:
         shipped = files("acc.calibration")
         texts = {
@@ -53,19 +53,19 @@ def load_cases(path: Path | None = None) -> tuple[CalibrationCase, ...]:
     else:
         texts = {str(file): _text(file) for file in _files(path)}
     cases = [case for name, text in texts.items() for case in _cases(name, text)]
-    seen: set[str] = set()
+    ids: set[str] = set()
     for case in cases:
-        if case.id in seen:
-            raise InvalidInput(f"two cases have the id {case.id!r}")
-        seen.add(case.id)
+        if case.id in ids:
+            raise InvalidInput(f"case ids must be unique, got {case.id!r} twice")
+        ids.add(case.id)
     return tuple(cases)
 
 
 def _files(path: Path) -> list[Path]:
-    found = sorted(path.glob("*.toml")) if path.is_dir() else [path]
-    if not found:
-        raise InvalidInput(f"{path} holds no .toml file")
-    return found
+    paths = sorted(path.glob("*.toml")) if path.is_dir() else [path]
+    if not paths:
+        raise InvalidInput(f"{path} contains no .toml file")
+    return paths
 
 
 def _text(file: Path) -> str:
@@ -79,12 +79,11 @@ def _text(file: Path) -> str:
 
 def _cases(name: str, text: str) -> Iterable[CalibrationCase]:
     try:
-        found = msgspec.convert(tomllib.loads(text), _File)
-        return [_case(found, case) for case in found.case]
+        file = msgspec.convert(tomllib.loads(text), _File)
+        return [_case(file, case) for case in file.case]
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(
-            f"{name} cannot be read: {error}; labelled examples are TOML, as docs/calibration.md "
-            "shows"
+            f"{name} is not valid TOML: {error}; docs/calibration.md describes the format"
         ) from error
     except (msgspec.ValidationError, ValueError) as error:
         raise InvalidInput(f"{name}: {error}") from error
@@ -107,7 +106,7 @@ def _item(name: str, item: _Item, is_claim: bool) -> CalibrationItem:
     allowed = CLAIM_LABELS if is_claim else RULE_LABELS
     if item.verdict not in allowed:
         raise ValueError(
-            f"{name}: verdict must be one of {', '.join(allowed)}, not {item.verdict!r}"
+            f"{name}: verdict must be one of {', '.join(allowed)}, got {item.verdict!r}"
         )
     return CalibrationItem(
         id=name,

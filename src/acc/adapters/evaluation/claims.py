@@ -233,7 +233,7 @@ def claims_of(answer: str, formal: Sequence[str]) -> list[str]:
 
 
 def _claims_something(text: str) -> bool:
-    """Tell whether a piece of an answer can be true or false; a heading or a courtesy cannot."""
+    """Return True if a piece of an answer can be true or false, unlike a heading."""
     if not terms(text) or _is_courtesy(text):
         return False
     return frame(text) is not None or bool(values(text)) or len(terms(text)) > 2

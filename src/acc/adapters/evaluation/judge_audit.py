@@ -1,26 +1,26 @@
-"""Auditing one answer: claims with quoted evidence, constraints, and several votes on both."""
+"""Audit one answer: claims with quoted evidence, constraints, and votes on both."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from acc.adapters.evaluation.judge_memory import QuotedMemory, occurs, told
+from acc.adapters.evaluation.judge_memory import QuotedCanonicalMemory, is_quoted, join_errors
 from acc.adapters.evaluation.judge_prompts import (
-    AUDIT,
-    AUDIT_AGAIN,
-    LONGEST_TEXT,
-    MOST_CLAIMS,
+    AUDIT_AGAIN_INSTRUCTION,
+    AUDIT_INSTRUCTION,
+    MAX_CLAIMS,
+    MAX_TEXT_LENGTH,
     Audit,
     AuditVote,
     ClaimFinding,
+    ClaimLabel,
     ClaimVote,
-    Fence,
-    Kept,
+    ConstraintLabel,
     Question,
     RuleFinding,
     SchemaAsker,
-    Verdict,
-    readings,
+    UntrustedBlock,
+    quotable_texts,
 )
 from acc.domain.errors import AccError
 from acc.domain.value_objects.evaluation import (
@@ -30,14 +30,14 @@ from acc.domain.value_objects.evaluation import (
     HallucinationAudit,
 )
 
-#: Of verdicts that are equally frequent the first stands; a good one needs more than half.
-_SEVERITY = (Verdict.CONTRADICTED, Verdict.OUTDATED, Verdict.UNSUPPORTED)
-_RULE_SEVERITY = (Kept.VIOLATED, Kept.OMITTED)
+#: If verdicts are equally frequent, the first one wins; a good one needs a majority.
+_CLAIM_SEVERITY = (ClaimLabel.CONTRADICTED, ClaimLabel.OUTDATED, ClaimLabel.UNSUPPORTED)
+_CONSTRAINT_SEVERITY = (ConstraintLabel.VIOLATED, ConstraintLabel.OMITTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerAudit:
-    """What the votes on one answer came to."""
+    """The result of all votes on one answer."""
 
     hallucination: HallucinationAudit
     drift: DriftAudit
@@ -53,151 +53,161 @@ class Auditor:
         self._votes = votes
         self._salt = salt
 
-    async def audit(self, answer: str, query: str, memory: QuotedMemory) -> AnswerAudit:
-        """Return the audit, or raise where too few votes could be had."""
-        bench = _Bench(answer, query, memory)
+    async def audit(self, answer: str, query: str, memory: QuotedCanonicalMemory) -> AnswerAudit:
+        """Return the audit, or raise the first error if at least half of the votes failed."""
+        audited = _AuditedAnswer(answer, query, memory)
         first = await self._asker.ask(
-            Question(instruction=AUDIT, text=bench.text(f"{self._salt}:1"), name="the judge"),
+            Question(
+                instruction=AUDIT_INSTRUCTION,
+                text=audited.prompt(f"{self._salt}:1"),
+                name="the judge",
+            ),
             Audit,
-            bench.fault_of,
+            audited.audit_error,
         )
-        votes = [AuditVote(claims=_as_votes(first.claims), constraints=first.constraints)]
-        faults: list[AccError] = []
+        votes = [AuditVote(claims=_to_votes(first.claims), constraints=first.constraints)]
+        errors: list[AccError] = []
         for number in range(2, self._votes + 1):
-            text = bench.text(f"{self._salt}:{number}", [claim.claim for claim in first.claims])
-            question = Question(instruction=AUDIT_AGAIN, text=text, name="the judge")
+            text = audited.prompt(f"{self._salt}:{number}", [claim.claim for claim in first.claims])
+            question = Question(instruction=AUDIT_AGAIN_INSTRUCTION, text=text, name="the judge")
             try:
                 votes.append(
                     await self._asker.ask(
                         question,
                         AuditVote,
-                        lambda vote: bench.fault_of_vote(vote, len(first.claims)),
+                        lambda vote: audited.vote_error(vote, len(first.claims)),
                     )
                 )
-            except AccError as fault:
-                faults.append(fault)
+            except AccError as error:
+                errors.append(error)
         if 2 * len(votes) <= self._votes:
-            raise faults[0]
-        return _settled(first, votes, memory.rules())
+            raise errors[0]
+        return _combine(first, votes, memory.constraints())
 
 
-class _Bench:
-    """One answer, and everything that its audit may quote."""
+class _AuditedAnswer:
+    """One answer and the texts that its audit may quote."""
 
-    def __init__(self, answer: str, query: str, memory: QuotedMemory) -> None:
+    def __init__(self, answer: str, query: str, memory: QuotedCanonicalMemory) -> None:
         self._answer = answer
         self._query = query
         self._memory = memory
-        self._holding = readings([*memory.holding(), query])
-        self._fallen = readings(memory.fallen())
-        self._said = readings([answer])
+        self._active = quotable_texts([*memory.active_texts(), query])
+        self._superseded = quotable_texts(memory.superseded_texts())
+        self._own_texts = quotable_texts([answer])
 
-    def text(self, salt: str, claims: Sequence[str] = ()) -> str:
-        """Return what the model reads."""
-        shown = self._memory.shown()
+    def prompt(self, salt: str, claims: Sequence[str] = ()) -> str:
+        """Return the data of the request."""
+        memory = self._memory.render()
         listed = "\n".join(f"{number}: {claim}" for number, claim in enumerate(claims, start=1))
-        fence = Fence(salt, (shown, self._query, self._answer, listed))
+        block = UntrustedBlock(salt, (memory, self._query, self._answer, listed))
         parts = [
-            fence.rule,
-            fence.around("canonical memory", shown),
-            fence.around("query", self._query),
-            fence.around("answer", self._answer),
+            block.rule,
+            block.wrap("canonical memory", memory),
+            block.wrap("query", self._query),
+            block.wrap("answer", self._answer),
         ]
         if listed:
-            parts.append(fence.around("claims", listed))
+            parts.append(block.wrap("claims", listed))
         return "\n\n".join(parts)
 
-    def fault_of(self, audit: Audit) -> str:
-        """Return what is wrong with an audit, empty if nothing is."""
-        if len(audit.claims) > MOST_CLAIMS:
-            return f"more than {MOST_CLAIMS} claims"
-        faults = [
-            f"claim {number}: said is not copied from the answer: {claim.said[:80]!r}"
+    def audit_error(self, audit: Audit) -> str:
+        """Return why an audit is invalid, or an empty text."""
+        if len(audit.claims) > MAX_CLAIMS:
+            return f"more than {MAX_CLAIMS} claims"
+        errors = [
+            f"claim {number}: excerpt is not copied from the answer: {claim.excerpt[:80]!r}"
             for number, claim in enumerate(audit.claims, start=1)
-            if not occurs(claim.said, self._said) and claim.said.strip() not in self._answer
+            if not is_quoted(claim.excerpt, self._own_texts)
+            and claim.excerpt.strip() not in self._answer
         ]
-        faults += [
+        errors += [
             f"claim {number} is empty or too long"
             for number, claim in enumerate(audit.claims, start=1)
-            if not claim.claim.strip() or len(claim.claim) > LONGEST_TEXT or not claim.said.strip()
+            if not claim.claim.strip()
+            or len(claim.claim) > MAX_TEXT_LENGTH
+            or not claim.excerpt.strip()
         ]
-        return told(
-            [*faults, *self._quote_faults(_as_votes(audit.claims)), *self._rule_faults(audit)]
+        return join_errors(
+            [*errors, *self._quote_errors(_to_votes(audit.claims)), *self._constraint_errors(audit)]
         )
 
-    def fault_of_vote(self, vote: AuditVote, claims: int) -> str:
-        """Return what is wrong with a vote on listed claims, empty if nothing is."""
+    def vote_error(self, vote: AuditVote, claims: int) -> str:
+        """Return why a vote on listed claims is invalid, or an empty text."""
         numbers = sorted(claim.number for claim in vote.claims)
         if numbers != list(range(1, claims + 1)):
-            return f"claims must have each number from 1 to {claims} once, not {numbers[:20]}"
-        return told([*self._quote_faults(vote.claims), *self._rule_faults(vote)])
+            return f"claims must have each number from 1 to {claims} once, got {numbers[:20]}"
+        return join_errors([*self._quote_errors(vote.claims), *self._constraint_errors(vote)])
 
-    def _quote_faults(self, claims: Iterable[ClaimVote]) -> list[str]:
-        faults = []
+    def _quote_errors(self, claims: Iterable[ClaimVote]) -> list[str]:
+        errors = []
         for claim in claims:
-            if claim.verdict is Verdict.UNSUPPORTED:
+            if claim.verdict is ClaimLabel.UNSUPPORTED:
                 continue
-            texts, place = self._holding, "the facts, the constraints and the query"
-            if claim.verdict is Verdict.OUTDATED:
-                texts, place = self._fallen, "what was superseded"
-            if not occurs(claim.quote, texts):
-                faults.append(
+            texts, source = self._active, "the facts, the constraints and the query"
+            if claim.verdict is ClaimLabel.OUTDATED:
+                texts, source = self._superseded, "the superseded entries"
+            if not is_quoted(claim.quote, texts):
+                errors.append(
                     f"claim {claim.number} is called {claim.verdict}, but its quote "
-                    f"{claim.quote[:80]!r} does not occur in {place}"
+                    f"{claim.quote[:80]!r} does not occur in {source}"
                 )
-        return faults
+        return errors
 
-    def _rule_faults(self, audit: Audit | AuditVote) -> list[str]:
-        wanted = sorted(self._memory.rules())
-        found = sorted(rule.id for rule in audit.constraints)
-        if wanted == found:
+    def _constraint_errors(self, audit: Audit | AuditVote) -> list[str]:
+        expected = sorted(self._memory.constraints())
+        listed = sorted(finding.id for finding in audit.constraints)
+        if expected == listed:
             return []
-        return [f"constraints must list each of {wanted} once, not {[n[:20] for n in found[:20]]}"]
+        names = [name[:20] for name in listed[:20]]
+        return [f"constraints must list each of {expected} once, got {names}"]
 
 
-def _as_votes(claims: Sequence[ClaimFinding]) -> tuple[ClaimVote, ...]:
+def _to_votes(claims: Sequence[ClaimFinding]) -> tuple[ClaimVote, ...]:
     return tuple(
         ClaimVote(number=number, verdict=claim.verdict, quote=claim.quote, reason=claim.reason)
         for number, claim in enumerate(claims, start=1)
     )
 
 
-def settled_claim(votes: Sequence[Verdict]) -> Verdict:
-    """Return the verdict of several votes; supported needs more than half of them."""
+def claim_majority(votes: Sequence[ClaimLabel]) -> ClaimLabel:
+    """Return the verdict of several votes; `supported` needs a majority."""
     counts = Counter(votes)
-    if 2 * counts[Verdict.SUPPORTED] > len(votes):
-        return Verdict.SUPPORTED
-    return max(_SEVERITY, key=lambda verdict: counts[verdict])
+    if 2 * counts[ClaimLabel.SUPPORTED] > len(votes):
+        return ClaimLabel.SUPPORTED
+    return max(_CLAIM_SEVERITY, key=lambda verdict: counts[verdict])
 
 
-def settled_rule(votes: Sequence[Kept]) -> Kept:
-    """Return what became of a constraint by several votes; kept needs more than half of them."""
+def constraint_majority(votes: Sequence[ConstraintLabel]) -> ConstraintLabel:
+    """Return the verdict of several votes; `satisfied` needs a majority."""
     counts = Counter(votes)
-    if 2 * counts[Kept.KEPT] > len(votes):
-        return Kept.KEPT
-    return max(_RULE_SEVERITY, key=lambda verdict: counts[verdict])
+    if 2 * counts[ConstraintLabel.SATISFIED] > len(votes):
+        return ConstraintLabel.SATISFIED
+    return max(_CONSTRAINT_SEVERITY, key=lambda verdict: counts[verdict])
 
 
-def _settled(first: Audit, votes: Sequence[AuditVote], rules: Mapping[str, str]) -> AnswerAudit:
+def _combine(
+    first: Audit, votes: Sequence[AuditVote], constraints: Mapping[str, str]
+) -> AnswerAudit:
     by_number = [{claim.number: claim for claim in vote.claims} for vote in votes]
     claims: list[ClaimVerdict] = []
     claim_votes: list[tuple[str, ...]] = []
     for number, claim in enumerate(first.claims, start=1):
         cast = [vote[number] for vote in by_number]
         claim_votes.append(tuple(vote.verdict.value for vote in cast))
-        verdict = settled_claim([vote.verdict for vote in cast])
+        verdict = claim_majority([vote.verdict for vote in cast])
         reason = next(vote for vote in cast if vote.verdict is verdict)
         claims.append(
             ClaimVerdict(
                 claim=claim.claim,
-                supported=verdict is Verdict.SUPPORTED,
-                reason=reason.reason[:LONGEST_TEXT],
-                evidence=reason.quote[:LONGEST_TEXT],
+                supported=verdict is ClaimLabel.SUPPORTED,
+                reason=reason.reason[:MAX_TEXT_LENGTH],
+                evidence=reason.quote[:MAX_TEXT_LENGTH],
                 verdict=verdict.value,
             )
         )
     supported = sum(claim.supported for claim in claims)
-    drift, constraint_votes = _drift(votes, rules)
+    drift, constraint_votes = _combine_drift(votes, constraints)
     return AnswerAudit(
         hallucination=HallucinationAudit(
             supported_claims=supported,
@@ -210,30 +220,30 @@ def _settled(first: Audit, votes: Sequence[AuditVote], rules: Mapping[str, str])
     )
 
 
-def _drift(
-    votes: Sequence[AuditVote], rules: Mapping[str, str]
+def _combine_drift(
+    votes: Sequence[AuditVote], constraints: Mapping[str, str]
 ) -> tuple[DriftAudit, tuple[tuple[str, ...], ...]]:
     by_id: list[dict[str, RuleFinding]] = [
-        {rule.id: rule for rule in vote.constraints} for vote in votes
+        {finding.id: finding for finding in vote.constraints} for vote in votes
     ]
     findings: list[ConstraintFinding] = []
     listed: list[tuple[str, ...]] = []
-    for name, text in rules.items():
+    for name, text in constraints.items():
         cast = [vote[name] for vote in by_id]
         listed.append(tuple(vote.verdict.value for vote in cast))
-        verdict = settled_rule([vote.verdict for vote in cast])
-        if verdict is not Kept.KEPT:
+        verdict = constraint_majority([vote.verdict for vote in cast])
+        if verdict is not ConstraintLabel.SATISFIED:
             reason = next(vote for vote in cast if vote.verdict is verdict).reason
             findings.append(
                 ConstraintFinding(
                     constraint=text,
-                    omission=verdict is Kept.OMITTED,
-                    reason=reason[:LONGEST_TEXT],
+                    omission=verdict is ConstraintLabel.OMITTED,
+                    reason=reason[:MAX_TEXT_LENGTH],
                 )
             )
     omissions = sum(finding.omission for finding in findings)
     drift = DriftAudit(
-        active_constraints=len(rules),
+        active_constraints=len(constraints),
         violations=len(findings) - omissions,
         omissions=omissions,
         findings=tuple(findings),

@@ -273,7 +273,7 @@ _SPACED_JAPANESE = re.compile(
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 
 
-def steering_flags(answer: str) -> tuple[str, ...]:
+def injection_flags(answer: str) -> tuple[str, ...]:
     """Return the ways in which a text tries to steer who judges it, none for plain answers."""
     text = answer
     if len(answer) > 2 * _LONGEST_END:

@@ -1,4 +1,4 @@
-"""A language model as judge: schema-bound, quoted, fenced, and unscored where it fails.
+"""A language model as judge, and as writer of queries.
 
 A turn takes one call that reads the query into the canonical memory, one audit for each answer and
 vote, and one call for each vote and order that scores all answers together.
@@ -9,25 +9,25 @@ import re
 from collections.abc import Mapping, Sequence
 
 from acc.adapters.evaluation.judge_audit import AnswerAudit, Auditor
-from acc.adapters.evaluation.judge_injection import steering_flags
-from acc.adapters.evaluation.judge_memory import QuotedMemory
+from acc.adapters.evaluation.judge_injection import injection_flags
+from acc.adapters.evaluation.judge_memory import QuotedCanonicalMemory
 from acc.adapters.evaluation.judge_prompts import (
-    DRIVE,
-    READ,
+    QUERY_INSTRUCTION,
+    READ_INSTRUCTION,
     SCHEMA_VERSION,
-    SCORE,
-    Fence,
+    SCORE_INSTRUCTION,
     MemoryUpdate,
     NextQuery,
     Question,
     SchemaAsker,
     ScoreSheet,
+    UntrustedBlock,
     prompts_digest,
 )
 from acc.domain.errors import AccError, InvalidInput
 from acc.domain.language import is_japanese
 from acc.domain.value_objects.evaluation import OUTCOME_NAMES, JudgeVotes, OutcomeScores
-from acc.domain.value_objects.evaluation_run import JudgeConfiguration
+from acc.domain.value_objects.evaluation_run import JudgeConfig
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -41,45 +41,45 @@ Sheets = list[Mapping[str, OutcomeScores]]
 
 
 class Scorer:
-    """Asks for the four scores as often as there are votes, in each order that is wanted."""
+    """Scores all answers of a turn, once for each vote and order."""
 
     def __init__(self, asker: SchemaAsker, *, votes: int, both_orders: bool, salt: str) -> None:
         self._asker = asker
         self._votes = votes
-        self._both = both_orders
+        self._both_orders = both_orders
         self._salt = salt
 
     async def score(
-        self, responses: Sequence[AgentTurnResponse], query: str, memory: QuotedMemory
+        self, responses: Sequence[AgentTurnResponse], query: str, memory: QuotedCanonicalMemory
     ) -> tuple[Sheets, Sheets]:
-        """Return the sheets of the given order and of the opposite one, or raise."""
-        given = await self._sheets(responses, query, memory, "given")
-        if not self._both or len(responses) < 2:
-            return given, []
-        return given, await self._sheets(tuple(reversed(responses)), query, memory, "turned")
+        """Return the sheets of the forward order and of the reversed one, or raise."""
+        forward = await self._sheets(responses, query, memory, "given")
+        if not self._both_orders or len(responses) < 2:
+            return forward, []
+        return forward, await self._sheets(tuple(reversed(responses)), query, memory, "turned")
 
     async def _sheets(
         self,
         responses: Sequence[AgentTurnResponse],
         query: str,
-        memory: QuotedMemory,
+        memory: QuotedCanonicalMemory,
         order: str,
     ) -> Sheets:
         sheets: Sheets = []
-        faults: list[AccError] = []
+        errors: list[AccError] = []
         for vote in range(1, self._votes + 1):
-            text = _text(responses, query, memory, f"{self._salt}:{order}:{vote}")
-            question = Question(instruction=SCORE, text=text, name="the judge")
+            text = _score_prompt(responses, query, memory, f"{self._salt}:{order}:{vote}")
+            question = Question(instruction=SCORE_INSTRUCTION, text=text, name="the judge")
             try:
                 sheet = await self._asker.ask(
-                    question, ScoreSheet, lambda found: _fault_of(found, responses)
+                    question, ScoreSheet, lambda sheet: _sheet_error(sheet, responses)
                 )
-            except AccError as fault:
-                faults.append(fault)
+            except AccError as error:
+                errors.append(error)
                 continue
             sheets.append(_scores(sheet))
         if 2 * len(sheets) <= self._votes:
-            raise faults[0]
+            raise errors[0]
         return sheets
 
 
@@ -93,30 +93,31 @@ def mean_scores(sheets: Sequence[OutcomeScores]) -> OutcomeScores:
     )
 
 
-def _text(
-    responses: Sequence[AgentTurnResponse], query: str, memory: QuotedMemory, salt: str
+def _score_prompt(
+    responses: Sequence[AgentTurnResponse], query: str, memory: QuotedCanonicalMemory, salt: str
 ) -> str:
-    shown = memory.shown()
-    fence = Fence(salt, (shown, query, *(response.response_text for response in responses)))
+    text = memory.render()
+    block = UntrustedBlock(salt, (text, query, *(response.response_text for response in responses)))
     parts = [
-        fence.rule,
-        fence.around("canonical memory", shown),
-        fence.around("query", query),
-        *(fence.around(response.agent_name, response.response_text) for response in responses),
+        block.rule,
+        block.wrap("canonical memory", text),
+        block.wrap("query", query),
+        *(block.wrap(response.agent_name, response.response_text) for response in responses),
     ]
     return "\n\n".join(parts)
 
 
-def _fault_of(sheet: ScoreSheet, responses: Sequence[AgentTurnResponse]) -> str:
-    wanted = [response.agent_name for response in responses]
-    found = [scores.answer for scores in sheet.scores]
-    if sorted(found) != sorted(wanted):
-        return f"scores must list each of {wanted} once, not {[name[:40] for name in found[:20]]}"
+def _sheet_error(sheet: ScoreSheet, responses: Sequence[AgentTurnResponse]) -> str:
+    expected = [response.agent_name for response in responses]
+    listed = [scores.answer for scores in sheet.scores]
+    if sorted(listed) != sorted(expected):
+        names = [name[:40] for name in listed[:20]]
+        return f"scores must list each of {expected} once, got {names}"
     for scores in sheet.scores:
         for name in OUTCOME_NAMES:
             value = getattr(scores, name)
             if not 0 <= value <= 10:
-                return f"{name} of {scores.answer} must be a number from 0 to 10, not {value}"
+                return f"{name} of {scores.answer} must be a number from 0 to 10, got {value}"
     return ""
 
 
@@ -134,11 +135,11 @@ def judge_configuration(
     votes: int = 1,
     both_orders: bool = False,
     drives: bool = False,
-) -> JudgeConfiguration:
-    """Return the configuration of a model judge as this version of acc would run it."""
+) -> JudgeConfig:
+    """Return the configuration of a model judge with the prompts of this version."""
     if votes < 1:
-        raise InvalidInput(f"a judge needs at least 1 vote, not {votes}")
-    return JudgeConfiguration(
+        raise InvalidInput(f"votes must be at least 1, got {votes}")
+    return JudgeConfig(
         model=model,
         temperature=temperature,
         votes=votes,
@@ -152,10 +153,10 @@ def judge_configuration(
 
 
 class ModelJudge:
-    """Judges with any model; give it blinded answers, for it believes the names it is given."""
+    """Judges with any model; the answers must be blinded."""
 
     def __init__(
-        self, model: LanguageModelPort, *, configuration: JudgeConfiguration, seed: int = 0
+        self, model: LanguageModelPort, *, configuration: JudgeConfig, seed: int = 0
     ) -> None:
         self._configuration = configuration
         self._seed = seed
@@ -169,23 +170,23 @@ class ModelJudge:
         canonical_memory: Mapping[str, object],
         responses: tuple[AgentTurnResponse, ...],
     ) -> JudgeTurnResult:
-        """Return what could be scored, and for the rest why not; the memory is from the query."""
-        memory = QuotedMemory(canonical_memory)
+        """Return verdicts, reasons for unscored answers, and the memory updated from the query."""
+        memory = QuotedCanonicalMemory(canonical_memory)
         flags = {
-            response.agent_name: found
+            response.agent_name: some
             for response in responses
-            if (found := steering_flags(response.response_text))
+            if (some := injection_flags(response.response_text))
         }
         try:
             await self._read(query, memory)
-        except AccError as fault:
-            memory.leave_unread(query)
-            why = f"judge: the query could not be read: {fault}"
-            unscored = {response.agent_name: why for response in responses}
+        except AccError as error:
+            memory.add_unread(query)
+            reason = f"judge: the query could not be read: {error}"
+            unscored = {response.agent_name: reason for response in responses}
             return JudgeTurnResult(
                 canonical_memory=memory.data, evaluations=(), unscored=unscored, flags=flags
             )
-        evaluations, unscored = await self._judged(query, memory, responses)
+        evaluations, unscored = await self._evaluate(query, memory, responses)
         return JudgeTurnResult(
             canonical_memory=memory.data,
             evaluations=evaluations,
@@ -193,27 +194,27 @@ class ModelJudge:
             flags=flags,
         )
 
-    async def _read(self, query: EvaluationTurnQuery, memory: QuotedMemory) -> None:
-        """Read the query, and those before it that could not be read, into the memory."""
-        shown = memory.shown()
+    async def _read(self, query: EvaluationTurnQuery, memory: QuotedCanonicalMemory) -> None:
+        """Read the query and earlier unread queries into the memory."""
+        text = memory.render()
         unread = memory.unread()
-        fence = Fence(
+        block = UntrustedBlock(
             f"read:{self._seed}:{query.turn_id}",
-            (shown, query.query, *(text for _, text in unread)),
+            (text, query.query, *(earlier for _, earlier in unread)),
         )
-        parts = [fence.rule, fence.around("canonical memory", shown)]
-        parts += [fence.around(f"earlier query of turn {turn}", text) for turn, text in unread]
-        parts.append(fence.around("query", query.query))
-        question = Question(instruction=READ, text="\n\n".join(parts), name="the judge")
+        parts = [block.rule, block.wrap("canonical memory", text)]
+        parts += [block.wrap(f"earlier query of turn {turn}", earlier) for turn, earlier in unread]
+        parts.append(block.wrap("query", query.query))
+        question = Question(instruction=READ_INSTRUCTION, text="\n\n".join(parts), name="the judge")
         update = await self._asker.ask(
-            question, MemoryUpdate, lambda found: memory.fault_of(found, query)
+            question, MemoryUpdate, lambda update: memory.update_error(update, query)
         )
-        memory.take(update, query)
+        memory.apply(update, query)
 
-    async def _judged(
+    async def _evaluate(
         self,
         query: EvaluationTurnQuery,
-        memory: QuotedMemory,
+        memory: QuotedCanonicalMemory,
         responses: tuple[AgentTurnResponse, ...],
     ) -> tuple[tuple[JudgeAgentEvaluation, ...], dict[str, str]]:
         if not responses:
@@ -242,42 +243,42 @@ class ModelJudge:
         self,
         response: AgentTurnResponse,
         query: EvaluationTurnQuery,
-        memory: QuotedMemory,
+        memory: QuotedCanonicalMemory,
         salt: str,
     ) -> AnswerAudit | str:
         auditor = Auditor(self._asker, votes=self._configuration.votes, salt=salt)
         try:
             return await auditor.audit(response.response_text, query.query, memory)
-        except AccError as fault:
-            return str(fault)
+        except AccError as error:
+            return str(error)
 
     async def _score(
         self,
         responses: tuple[AgentTurnResponse, ...],
         query: EvaluationTurnQuery,
-        memory: QuotedMemory,
+        memory: QuotedCanonicalMemory,
         salt: str,
     ) -> tuple[Sheets, Sheets] | str:
-        wanted = self._configuration
-        scorer = Scorer(self._asker, votes=wanted.votes, both_orders=wanted.both_orders, salt=salt)
+        config = self._configuration
+        scorer = Scorer(self._asker, votes=config.votes, both_orders=config.both_orders, salt=salt)
         try:
             return await scorer.score(responses, query.query, memory)
-        except AccError as fault:
-            return str(fault)
+        except AccError as error:
+            return str(error)
 
     def _verdict(
         self, name: str, audit: AnswerAudit, scored: tuple[Sheets, Sheets]
     ) -> JudgeAgentEvaluation:
-        given, turned = ([sheet[name] for sheet in sheets] for sheets in scored)
-        # Each order counts the same, whatever the votes that failed in one of them.
-        sides = [mean_scores(side) for side in (given, turned) if side]
+        forward, backward = ([sheet[name] for sheet in sheets] for sheets in scored)
+        # Both orders have the same weight, even if votes failed in one of them.
+        sides = [mean_scores(side) for side in (forward, backward) if side]
         votes = None
-        if self._configuration.votes > 1 or turned:
+        if self._configuration.votes > 1 or backward:
             votes = JudgeVotes(
                 claims=audit.claim_votes,
                 constraints=audit.constraint_votes,
-                scores=tuple(given),
-                turned=tuple(turned),
+                scores=tuple(forward),
+                reversed_scores=tuple(backward),
             )
         return JudgeAgentEvaluation(
             agent_name=name,
@@ -288,7 +289,7 @@ class ModelJudge:
         )
 
 
-LONGEST_QUERY = 2_000
+MAX_QUERY_LENGTH = 2_000
 _LANGUAGES = {"en": "English", "ja": "Japanese"}
 _LATIN = re.compile(r"[A-Za-z]")
 TOPICS = {
@@ -308,8 +309,8 @@ TOPICS = {
 }
 
 
-class ModelExaminer:
-    """Writes the queries of an episode; a scenario gives title, domain, language and topics."""
+class ModelQueryWriter:
+    """Writes the queries of an episode from the title and the topics of a scenario."""
 
     def __init__(self, asker: SchemaAsker, scenario: Scenario, *, turns: int | None = None) -> None:
         self._asker = asker
@@ -319,11 +320,11 @@ class ModelExaminer:
     async def next_query(
         self, turn_id: int, canonical_memory: Mapping[str, object]
     ) -> EvaluationTurnQuery | None:
-        """Return the next query, or None after the scenario's last turn."""
+        """Return the next query, or None after the last turn of the scenario."""
         if turn_id > len(self._topics):
             return None
-        memory = QuotedMemory(canonical_memory).shown()
-        fence = Fence(f"drive:{self._scenario.seed}:{turn_id}", (memory,))
+        memory = QuotedCanonicalMemory(canonical_memory).render()
+        block = UntrustedBlock(f"drive:{self._scenario.seed}:{turn_id}", (memory,))
         language = _LANGUAGES.get(self._scenario.language, self._scenario.language)
         topic = TOPICS[self._topics[turn_id - 1]]
         text = "\n".join(
@@ -332,21 +333,21 @@ class ModelExaminer:
                 f"Domain: {self._scenario.domain.replace('_', ' ')}",
                 f"Language: {language}",
                 f"Turn {turn_id} of {len(self._topics)}. Topic: {topic}.",
-                fence.rule,
-                fence.around("canonical memory", memory),
+                block.rule,
+                block.wrap("canonical memory", memory),
             )
         )
-        instruction = DRIVE.format(longest=LONGEST_QUERY)
+        instruction = QUERY_INSTRUCTION.format(longest=MAX_QUERY_LENGTH)
         question = Question(instruction=instruction, text=text, name="the judge that drives")
-        found = await self._asker.ask(question, NextQuery, self._fault_of)
-        return EvaluationTurnQuery(turn_id=turn_id, query=found.query.strip())
+        result = await self._asker.ask(question, NextQuery, self._query_error)
+        return EvaluationTurnQuery(turn_id=turn_id, query=result.query.strip())
 
-    def _fault_of(self, found: NextQuery) -> str:
-        query = found.query.strip()
+    def _query_error(self, result: NextQuery) -> str:
+        query = result.query.strip()
         if not query:
             return "the query is empty"
-        if len(query) > LONGEST_QUERY:
-            return f"the query has {len(query)} characters; at most {LONGEST_QUERY} are allowed"
+        if len(query) > MAX_QUERY_LENGTH:
+            return f"the query has {len(query)} characters, more than {MAX_QUERY_LENGTH}"
         if self._scenario.language == "ja" and not is_japanese(query):
             return "the query must be in Japanese"
         if self._scenario.language == "en" and (is_japanese(query) or not _LATIN.search(query)):

@@ -1,7 +1,7 @@
-"""The rubric judge: deterministic, explainable, and blind to who answered.
+"""The rubric judge: deterministic rules instead of a model.
 
-Its canonical memory comes from the queries alone. With a scenario it reads the turn's annotations;
-without one it reads the query's own sentences.
+Its canonical memory is built from the queries alone: from the annotations of a scenario, or without
+one from the sentences of the query.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,89 +35,89 @@ from acc.domain.value_objects.live_evaluation import (
 )
 from acc.domain.value_objects.scenario import AnswerKind, Constraint, Fact, Scenario, ScenarioTurn
 
-#: Sentences of one query that are read; nobody says more in a turn, but anybody can paste more.
-MOST_SENTENCES = 500
+#: Sentences of one query that are read; a pasted text can be of any length.
+MAX_SENTENCES = 500
 
 
-class CanonicalLedger:
-    """The canonical memory while one query is being read into it."""
+class CanonicalMemory:
+    """The canonical memory of the rubric judge; reads one query into it."""
 
     def __init__(self, memory: Mapping[str, object]) -> None:
-        self.memory: dict[str, Any] = {
+        self.data: dict[str, Any] = {
             name: dict(value) if isinstance(value := memory.get(name), Mapping) else {}
-            for name in ("facts", "superseded", "constraints", "said", "injected")
+            for name in ("facts", "superseded", "constraints", "context", "injected")
         }
 
-    def take_annotated(self, turn: ScenarioTurn) -> None:
-        """Read the turn's annotations, and keep what else the user said as context."""
+    def read_annotated(self, turn: ScenarioTurn) -> None:
+        """Read the annotations of a turn, and its other sentences as context."""
         for fact in turn.updates:
             self._supersede(fact.id, turn.turn_id, fact.text)
         for key in turn.retracts:
-            self._supersede(key, turn.turn_id, "it was retracted")
+            self._supersede(key, turn.turn_id, "retracted")
         for constraint in turn.amends:
             self._end_constraint(constraint.id, turn.turn_id, constraint.text)
         for key in turn.lifts:
-            self._end_constraint(key, turn.turn_id, "it was lifted")
-        fresh = turn.facts + turn.updates
-        for fact in fresh:
-            self.memory["facts"][fact.id] = {
+            self._end_constraint(key, turn.turn_id, "lifted")
+        facts = turn.facts + turn.updates
+        for fact in facts:
+            self.data["facts"][fact.id] = {
                 "text": fact.text,
                 "values": list(fact.values),
                 "turn": turn.turn_id,
-                "said": [],
+                "sentences": [],
             }
         for constraint in turn.constraints + turn.amends:
             self._set_constraint(constraint.id, constraint, turn.turn_id)
-        self._keep_sentences(turn.turn_id, sentences(turn.stated), fresh)
+        self._add_sentences(turn.turn_id, sentences(turn.stated), facts)
         if turn.injected:
-            self.memory["injected"][str(turn.turn_id)] = turn.injected
+            self.data["injected"][str(turn.turn_id)] = turn.injected
 
-    def take_plain(self, query: EvaluationTurnQuery) -> None:
-        """Read a query without annotations: newer sentences replace older ones."""
-        for place, sentence in enumerate(direct_sentences(query.query)[:MOST_SENTENCES], start=1):
-            key = f"{query.turn_id}.{place}"
+    def read_plain(self, query: EvaluationTurnQuery) -> None:
+        """Read a query without annotations: newer sentences supersede older ones."""
+        for number, sentence in enumerate(direct_sentences(query.query)[:MAX_SENTENCES], start=1):
+            key = f"{query.turn_id}.{number}"
             if is_revocation(sentence) and self._lift(sentence, query.turn_id):
                 continue
             read = read_rule(sentence)
             if read is not None and not read.once:
-                self._take_rule(key, read, query.turn_id)
+                self._add_rule(key, read, query.turn_id)
             elif not is_question(sentence):
-                self._take_statement(key, sentence, query.turn_id)
+                self._add_statement(key, sentence, query.turn_id)
 
     def _lift(self, sentence: str, turn_id: int) -> bool:
-        meant = [
+        lifted = [
             key
-            for key, entry in self.memory["constraints"].items()
+            for key, entry in self.data["constraints"].items()
             if revokes(sentence, entry["text"])
         ]
-        for key in meant:
-            self._end_constraint(key, turn_id, "it was lifted")
-        return bool(meant)
+        for key in lifted:
+            self._end_constraint(key, turn_id, "lifted")
+        return bool(lifted)
 
-    def _take_rule(self, key: str, read: StatedRule, turn_id: int) -> None:
+    def _add_rule(self, key: str, read: StatedRule, turn_id: int) -> None:
         if read.rule.kind in EXCLUSIVE_KINDS:
-            for other, entry in list(self.memory["constraints"].items()):
+            for other, entry in list(self.data["constraints"].items()):
                 if entry["rule"]["kind"] == read.rule.kind:
                     self._end_constraint(other, turn_id, read.text)
         self._set_constraint(key, Constraint(id=key, text=read.text, rule=read.rule), turn_id)
 
-    def _take_statement(self, key: str, sentence: str, turn_id: int) -> None:
-        for other, entry in list(self.memory["facts"].items()):
+    def _add_statement(self, key: str, sentence: str, turn_id: int) -> None:
+        for other, entry in list(self.data["facts"].items()):
             if supersedes(sentence, entry["text"]):
                 self._supersede(other, turn_id, sentence)
-        self.memory["facts"][key] = {"text": sentence, "values": [], "turn": turn_id, "said": []}
+        self.data["facts"][key] = {"text": sentence, "values": [], "turn": turn_id, "sentences": []}
 
     def _supersede(self, key: str, turn_id: int, by: str) -> None:
-        fact = self.memory["facts"].pop(key, None)
+        fact = self.data["facts"].pop(key, None)
         if fact is not None:
-            self.memory["superseded"][f"{key}@{fact['turn']}"] = {
+            self.data["superseded"][f"{key}@{fact['turn']}"] = {
                 **fact,
                 "until": turn_id,
                 "by": by,
             }
 
     def _end_constraint(self, key: str, turn_id: int, by: str) -> None:
-        constraint = self.memory["constraints"].pop(key, None)
+        constraint = self.data["constraints"].pop(key, None)
         if constraint is not None:
             ended = {
                 "text": constraint["text"],
@@ -125,26 +125,26 @@ class CanonicalLedger:
                 "until": turn_id,
                 "by": by,
             }
-            self.memory["superseded"][f"{key}@{constraint['turn']}"] = {**ended, "said": []}
+            self.data["superseded"][f"{key}@{constraint['turn']}"] = {**ended, "sentences": []}
 
     def _set_constraint(self, key: str, constraint: Constraint, turn_id: int) -> None:
         rule = constraint.rule
-        self.memory["constraints"][key] = {
+        self.data["constraints"][key] = {
             "text": constraint.text,
             "turn": turn_id,
             "rule": {"kind": rule.kind.value, "number": rule.number, "words": list(rule.words)},
         }
 
-    def _keep_sentences(self, turn_id: int, spoken: Sequence[str], fresh: Sequence[Fact]) -> None:
-        for place, sentence in enumerate(spoken[:MOST_SENTENCES], start=1):
-            owners = [fact for fact in fresh if states(sentence, fact)]
+    def _add_sentences(self, turn_id: int, texts: Sequence[str], facts: Sequence[Fact]) -> None:
+        for number, sentence in enumerate(texts[:MAX_SENTENCES], start=1):
+            owners = [fact for fact in facts if states(sentence, fact)]
             for fact in owners:
-                self.memory["facts"][fact.id]["said"].append(sentence)
+                self.data["facts"][fact.id]["sentences"].append(sentence)
             if not owners and not is_question(sentence):
-                self.memory["said"][f"{turn_id}.{place}"] = sentence
+                self.data["context"][f"{turn_id}.{number}"] = sentence
 
     def rules(self) -> list[tuple[str, FormatRule]]:
-        """Return the constraints in force, each with its checkable form."""
+        """Return the text and the rule of each active constraint."""
         return [
             (
                 entry["text"],
@@ -154,38 +154,44 @@ class CanonicalLedger:
                     words=tuple(entry["rule"]["words"]),
                 ),
             )
-            for entry in self.memory["constraints"].values()
+            for entry in self.data["constraints"].values()
         ]
 
     def evidence(self) -> list[Evidence]:
-        """Return all that claims are held against, what no longer counts included."""
-        found: list[Evidence] = []
-        for fact in self.memory["facts"].values():
-            found += [Evidence(text) for text in (fact["text"], *fact["said"])]
-        found += [Evidence(entry["text"]) for entry in self.memory["constraints"].values()]
-        found += [Evidence(text) for text in self.memory["said"].values()]
-        for fact in self.memory["superseded"].values():
-            fault = f"superseded in turn {fact['until']}: {fact['by']}"
-            found += [Evidence(text, fault) for text in (fact["text"], *fact["said"])]
-        for turn_id, text in self.memory["injected"].items():
-            fault = f"stands only in injected content of turn {turn_id}"
-            found += [Evidence(sentence, fault) for sentence in sentences(text)]
-        return found
+        """Return the texts that claims are compared with, superseded ones included."""
+        evidence: list[Evidence] = []
+        for fact in self.data["facts"].values():
+            evidence += [Evidence(text) for text in (fact["text"], *fact["sentences"])]
+        evidence += [Evidence(entry["text"]) for entry in self.data["constraints"].values()]
+        evidence += [Evidence(text) for text in self.data["context"].values()]
+        for fact in self.data["superseded"].values():
+            reason = f"superseded in turn {fact['until']}: {fact['by']}"
+            evidence += [Evidence(text, reason) for text in (fact["text"], *fact["sentences"])]
+        for turn_id, text in self.data["injected"].items():
+            reason = f"occurs only in injected content of turn {turn_id}"
+            evidence += [Evidence(sentence, reason) for sentence in sentences(text)]
+        return evidence
 
 
 def states(sentence: str, fact: Fact) -> bool:
-    """Tell whether a sentence of the query is the one that establishes the fact."""
+    """Return True if a sentence of the query establishes the fact."""
     shared = terms(sentence) & terms(fact.text)
     return len(shared) * 2 >= len(terms(fact.text)) and all(
         contains_text(sentence, value) for value in fact.values
     )
 
 
-_WORDED = (RuleKind.ENDS_WITH, RuleKind.STARTS_WITH, RuleKind.HEADINGS, RuleKind.REQUIRE)
+#: Rules whose words are part of a correct answer's form, not claims.
+_RULES_WITH_FIXED_WORDS = (
+    RuleKind.ENDS_WITH,
+    RuleKind.STARTS_WITH,
+    RuleKind.HEADINGS,
+    RuleKind.REQUIRE,
+)
 
 
 class RubricJudge:
-    """Scores answers by rules that the documentation states."""
+    """Scores answers by fixed rules; see docs/evaluation.md."""
 
     def __init__(self, scenario: Scenario | None = None) -> None:
         self._turns: dict[int, ScenarioTurn] = {}
@@ -200,47 +206,49 @@ class RubricJudge:
     ) -> JudgeTurnResult:
         """Return a verdict for each response, and the memory updated from the query."""
         turn = self._turns.get(query.turn_id)
-        ledger = CanonicalLedger(canonical_memory)
+        memory = CanonicalMemory(canonical_memory)
         if turn is not None:
-            ledger.take_annotated(turn)
+            memory.read_annotated(turn)
         else:
-            ledger.take_plain(query)
-        bench = _Bench(query, turn, ledger)
+            memory.read_plain(query)
+        scorer = TurnScorer(query, turn, memory)
         return JudgeTurnResult(
-            canonical_memory=ledger.memory,
+            canonical_memory=memory.data,
             evaluations=tuple(
-                bench.evaluate(response.agent_name, response.response_text)
+                scorer.evaluate(response.agent_name, response.response_text)
                 for response in responses
             ),
         )
 
 
-class _Bench:
-    """One turn's evidence and rules, applied to each answer in the same way."""
+class TurnScorer:
+    """Scores the answers of one turn by its evidence and rules."""
 
     def __init__(
-        self, query: EvaluationTurnQuery, turn: ScenarioTurn | None, ledger: CanonicalLedger
+        self, query: EvaluationTurnQuery, turn: ScenarioTurn | None, memory: CanonicalMemory
     ) -> None:
         self._turn = turn
-        self._rules = ledger.rules()
+        self._rules = memory.rules()
         if turn is not None:
             self._rules += [(f"for this answer: {rule.kind.value}", rule) for rule in turn.once]
         else:
             reads = [read_rule(sentence) for sentence in direct_sentences(query.query)]
             self._rules += [(read.text, read.rule) for read in reads if read and read.once]
-        evidence = ledger.evidence()
+        evidence = memory.evidence()
         if turn is None:
-            shown_only = "was shown in this turn, not said"
-            evidence += [Evidence(text, shown_only) for text in quoted_sentences(query.query)]
+            reason = "was quoted in this turn, not stated by the user"
+            evidence += [Evidence(text, reason) for text in quoted_sentences(query.query)]
         self._pool = EvidencePool(evidence)
         stated = turn.stated if turn else query.query
         questions = [s for s in sentences(stated) if is_question(s)]
-        self._asked = terms(" ".join(questions) or stated)
-        self._formal = [w for _, rule in self._rules if rule.kind in _WORDED for w in rule.words]
+        self._question_terms = terms(" ".join(questions) or stated)
+        self._form_words = [
+            w for _, rule in self._rules if rule.kind in _RULES_WITH_FIXED_WORDS for w in rule.words
+        ]
 
     def evaluate(self, agent_name: str, answer: str) -> JudgeAgentEvaluation:
         """Return the verdict on one answer."""
-        claims = tuple(self._pool.judge(claim) for claim in claims_of(answer, self._formal))
+        claims = tuple(self._pool.judge(claim) for claim in claims_of(answer, self._form_words))
         supported = sum(claim.supported for claim in claims)
         hallucination = HallucinationAudit(
             supported_claims=supported,
@@ -276,7 +284,7 @@ class _Bench:
         texts = [claim.claim for claim in hallucination.claims]
         on_topic = covered
         if texts:
-            on_topic = sum(bool(terms(text) & self._asked) for text in texts) / len(texts)
+            on_topic = sum(bool(terms(text) & self._question_terms) for text in texts) / len(texts)
         avoided = self._turn.avoids if self._turn else ()
         planted = sum(contains_text(answer, text) for text in avoided) / max(1, len(avoided))
         quality = covered * (1 - hallucination_rate(hallucination)) * (1 - planted / 2)
@@ -289,23 +297,23 @@ class _Bench:
 
     def _coverage(self, answer: str) -> float:
         if self._turn is None:
-            return 1.0 if terms(answer) & self._asked else 0.0
-        marks = [
+            return 1.0 if terms(answer) & self._question_terms else 0.0
+        scores = [
             float(any(contains_text(answer, text) for text in expected.any_of))
             for expected in self._turn.expects
         ]
         if self._turn.answer is AnswerKind.UNKNOWN:
-            marks.append(float(UNKNOWN.search(answer) is not None))
+            scores.append(float(UNKNOWN.search(answer) is not None))
         elif self._turn.answer is AnswerKind.REFUSAL:
-            marks.append(float(REFUSAL.search(answer) is not None))
-        return sum(marks) / len(marks) if marks else 1.0
+            scores.append(float(REFUSAL.search(answer) is not None))
+        return sum(scores) / len(scores) if scores else 1.0
 
 
 def _coherence(claims: Sequence[str]) -> float:
-    """Return 1 less half for each share of claims that contradict or repeat another one."""
+    """Return 1 minus half the shares of claims that contradict or repeat another one."""
     if len(claims) < 2:
         return 1.0
-    clashing = sum(
+    contradicting = sum(
         any(
             supersedes(claim, other) or supersedes(other, claim)
             for other in claims
@@ -314,4 +322,4 @@ def _coherence(claims: Sequence[str]) -> float:
         for claim in claims
     )
     repeated = len(claims) - len({" ".join(sorted(terms(claim))) for claim in claims})
-    return max(0.0, 1 - 0.5 * clashing / len(claims) - 0.5 * repeated / len(claims))
+    return max(0.0, 1 - 0.5 * contradicting / len(claims) - 0.5 * repeated / len(claims))

@@ -1,4 +1,4 @@
-"""A scenario file as it is written, and what makes one impossible to render."""
+"""The TOML schema of a scenario file, and checks of its structure."""
 
 import re
 from typing import Any, Literal
@@ -10,11 +10,11 @@ from acc.domain.value_objects.scenario import AnswerKind, StressTopic
 
 PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)(:,)?\}")
 _IDENTIFIER = re.compile(r"^[a-z0-9][a-z0-9-]*$")
-_RESERVED = frozenset({"injected", "distractors"})
+_RESERVED_NAMES = frozenset({"injected", "distractors"})
 
 
 class RuleEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A rule as the file writes it."""
+    """A rule in a file."""
 
     kind: RuleKind
     number: int | str = 0
@@ -22,7 +22,7 @@ class RuleEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class FactEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A fact as the file writes it."""
+    """A fact in a file."""
 
     id: str
     text: str
@@ -30,7 +30,7 @@ class FactEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class ConstraintEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A constraint as the file writes it."""
+    """A constraint in a file."""
 
     id: str
     text: str
@@ -38,7 +38,7 @@ class ConstraintEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class VariableEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where a variable's value is drawn from: a named pool, or a range of whole numbers."""
+    """The source of a variable's value: a named pool or a range of integers."""
 
     pool: str = ""
     min: int = 0
@@ -47,7 +47,7 @@ class VariableEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class TurnEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A turn as the file writes it."""
+    """A turn in a file."""
 
     turn: int
     topic: StressTopic
@@ -66,16 +66,16 @@ class TurnEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     once: list[RuleEntry] = []
 
     def phrasings(self) -> list[str]:
-        """Return the ways in which the query may be put."""
+        """Return the alternative phrasings of the query."""
         return [self.query] if isinstance(self.query, str) else self.query
 
     def injections(self) -> list[str]:
-        """Return the ways in which the injected content may be put."""
+        """Return the alternative injected contents."""
         return [self.injected] if isinstance(self.injected, str) else self.injected
 
 
 class ScenarioEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A whole file; its turns are decoded one by one, so that an error can name the turn."""
+    """A whole file; turns are decoded one by one, so that an error names the turn."""
 
     id: str
     title: str
@@ -87,94 +87,96 @@ class ScenarioEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     variables: dict[str, VariableEntry] = {}
 
 
-def structure_faults(entry: ScenarioEntry, turns: list[TurnEntry]) -> list[str]:
-    """Return what makes the file impossible to render, each with its place."""
-    faults: list[str] = []
+def structure_errors(entry: ScenarioEntry, turns: list[TurnEntry]) -> list[str]:
+    """Return the errors that make rendering impossible, each with its location."""
+    errors: list[str] = []
     if not _IDENTIFIER.match(entry.id):
-        faults.append(f"id: {entry.id!r} must be lower-case letters, digits and hyphens")
+        errors.append(f"id: {entry.id!r} must be lower-case letters, digits and hyphens")
     if not entry.domain.strip():
-        faults.append("domain: is empty")
+        errors.append("domain: must not be empty")
     if not entry.turns:
-        faults.append("turns: there are none")
-    faults += variable_faults(entry)
+        errors.append("turns: at least one is required")
+    errors += variable_errors(entry)
     names = set(entry.variables)
     used: set[str] = set()
     for expected, turn in enumerate(turns, start=1):
         if len(turns) == len(entry.turns) and turn.turn != expected:
-            faults.append(f"turn {turn.turn}: turn: expected {expected}; turns run 1..T, no gap")
+            errors.append(
+                f"turn {turn.turn}: turn: must be {expected}; turns are numbered 1..T without gaps"
+            )
             break
     for turn in turns:
-        faults += turn_faults(turn, names, used)
+        errors += turn_errors(turn, names, used)
     if len(turns) == len(entry.turns):
-        faults += [f"variables.{name}: never used" for name in sorted(names - used)]
-    return faults
+        errors += [f"variables.{name}: never used" for name in sorted(names - used)]
+    return errors
 
 
-def variable_faults(entry: ScenarioEntry) -> list[str]:
-    """Return the variables that cannot be drawn."""
-    faults = [
-        f"pools.{name}: has duplicates"
+def variable_errors(entry: ScenarioEntry) -> list[str]:
+    """Return the errors of variables and pools."""
+    errors = [
+        f"pools.{name}: values must be unique"
         for name, pool in entry.pools.items()
         if len(set(pool)) < len(pool)
     ]
-    wanted: dict[str, int] = {}
+    users: dict[str, int] = {}
     for name, variable in entry.variables.items():
-        if name in _RESERVED:
-            faults.append(f"variables.{name}: the name is reserved")
+        if name in _RESERVED_NAMES:
+            errors.append(f"variables.{name}: the name is reserved")
         if not variable.pool:
             if variable.min >= variable.max or variable.step < 1:
-                faults.append(f"variables.{name}: needs a pool, or min < max and step ≥ 1")
+                errors.append(f"variables.{name}: requires a pool, or min < max and step >= 1")
         elif variable.pool not in entry.pools:
-            faults.append(f"variables.{name}: no pool {variable.pool!r}")
+            errors.append(f"variables.{name}: unknown pool {variable.pool!r}")
         else:
-            wanted[variable.pool] = wanted.get(variable.pool, 0) + 1
-    for pool, count in wanted.items():
+            users[variable.pool] = users.get(variable.pool, 0) + 1
+    for pool, count in users.items():
         if count > len(entry.pools[pool]):
-            faults.append(
+            errors.append(
                 f"pools.{pool}: {count} variables draw from {len(entry.pools[pool])} values"
             )
-    return faults
+    return errors
 
 
-def turn_faults(turn: TurnEntry, names: set[str], used: set[str]) -> list[str]:
-    """Return what is wrong with one turn by itself, and note the variables it uses."""
+def turn_errors(turn: TurnEntry, names: set[str], used: set[str]) -> list[str]:
+    """Return the errors of one turn, and add its variables to `used`."""
     where = f"turn {turn.turn}: "
-    faults: list[str] = []
+    errors: list[str] = []
     if not turn.phrasings() or not all(text.strip() for text in turn.phrasings()):
-        faults.append(f"{where}query: is empty")
+        errors.append(f"{where}query: must not be empty")
     for field, text in texts_of(turn):
         for match in PLACEHOLDER.finditer(text):
             used.add(match[1])
-            allowed = names | (_RESERVED if field == "query" else set())
+            allowed = names | (_RESERVED_NAMES if field == "query" else set())
             if match[1] not in allowed:
-                faults.append(f"{where}{field}: no variable {{{match[1]}}}")
-    faults += [f"{where}{fault}" for fault in _repeats(turn)]
+                errors.append(f"{where}{field}: unknown variable {{{match[1]}}}")
+    errors += [f"{where}{error}" for error in _duplicates(turn)]
     for slot, content in (("injected", turn.injections()), ("distractors", turn.distractors)):
         for text in turn.phrasings():
             if (f"{{{slot}}}" in text) != bool(content):
-                faults.append(f"{where}query: {{{slot}}} and the field {slot} go together")
+                errors.append(f"{where}query: {{{slot}}} requires the field {slot}, and vice versa")
     for field, rules in (
         ("constraints", [c.rule for c in turn.constraints]),
         ("amends", [c.rule for c in turn.amends]),
         ("once", turn.once),
     ):
-        faults += [f"{where}{field}: {fault}" for rule in rules for fault in rule_faults(rule)]
-    return faults
+        errors += [f"{where}{field}: {error}" for rule in rules for error in rule_errors(rule)]
+    return errors
 
 
-def _repeats(turn: TurnEntry) -> list[str]:
+def _duplicates(turn: TurnEntry) -> list[str]:
     facts = [item.id for item in turn.facts + turn.updates]
     constraints = [item.id for item in turn.constraints + turn.amends]
     return [
-        f"{field}: {key!r} stands twice"
+        f"{field}: {key!r} occurs twice"
         for field, ids in (("facts", facts), ("constraints", constraints))
         for key in dict.fromkeys(ids)
         if ids.count(key) > 1
     ]
 
 
-def rule_faults(entry: RuleEntry) -> list[str]:
-    """Return why the rule cannot be checked, if so."""
+def rule_errors(entry: RuleEntry) -> list[str]:
+    """Return the error of a rule that cannot be checked."""
     number = entry.number if isinstance(entry.number, int) else 1
     try:
         FormatRule(kind=entry.kind, number=number, words=tuple(entry.words))
@@ -184,7 +186,7 @@ def rule_faults(entry: RuleEntry) -> list[str]:
 
 
 def texts_of(turn: TurnEntry) -> list[tuple[str, str]]:
-    """Return every text of a turn that may hold placeholders, with its field."""
+    """Return every text of a turn that may contain placeholders, with its field."""
     texts = [("query", text) for text in turn.phrasings()]
     texts += [("injected", text) for text in turn.injections()]
     texts += [("distractors", text) for text in turn.distractors]

@@ -1,5 +1,6 @@
-"""Scenario files: TOML in, a checked template out, one rendered episode per seed."""
+"""Scenario files: load, validate, and render one episode per seed."""
 
+import hashlib
 import random
 import re
 import tomllib
@@ -16,10 +17,11 @@ from acc.adapters.evaluation.scenario_schema import (
     RuleEntry,
     ScenarioEntry,
     TurnEntry,
-    structure_faults,
+    structure_errors,
 )
 from acc.domain.errors import InvalidInput, InvalidScenario
 from acc.domain.language import contains_text
+from acc.domain.value_objects.evaluation_run import ScenarioChoice
 from acc.domain.value_objects.format_rule import FormatRule
 from acc.domain.value_objects.scenario import (
     AnswerKind,
@@ -33,13 +35,45 @@ from acc.domain.value_objects.scenario import (
 
 
 class UnknownFact(InvalidInput):
-    """Report an expectation of a fact that nothing has established."""
+    """An expectation refers to a fact that no turn has established."""
 
     code = "unknown_fact"
 
 
+class ScenarioLibrary:
+    """Validated scenarios by id or path, loaded once."""
+
+    def __init__(self) -> None:
+        self._templates: dict[str, ScenarioTemplate] = {}
+
+    def template(self, reference: str) -> "ScenarioTemplate":
+        """Return a validated scenario, or raise InvalidScenario."""
+        if reference not in self._templates:
+            template = load_template(reference)
+            errors = scenario_errors(template)
+            if errors:
+                raise InvalidScenario(template.source, errors)
+            self._templates[reference] = template
+        return self._templates[reference]
+
+    def render(self, reference: str, seed: int) -> Scenario:
+        """Return the episode of a scenario for a seed."""
+        return self.template(reference).render(seed)
+
+    def choice(self, reference: str) -> ScenarioChoice:
+        """Return the description of a scenario for a configuration."""
+        template = self.template(reference)
+        return ScenarioChoice(
+            reference=reference,
+            id=template.id,
+            domain=template.entry.domain,
+            language=template.entry.language,
+            digest=hashlib.sha256(template.text.encode()).hexdigest(),
+        )
+
+
 class ScenarioTemplate:
-    """A scenario file whose structure is sound, ready to be rendered for any seed."""
+    """A scenario file with a valid structure, which can be rendered for any seed."""
 
     def __init__(
         self, source: str, text: str, entry: ScenarioEntry, turns: tuple[TurnEntry, ...]
@@ -55,8 +89,8 @@ class ScenarioTemplate:
         return self.entry.id
 
     def render(self, seed: int, *, phrasing: int | None = None) -> Scenario:
-        """Return the episode of `seed`; `phrasing` forces one way of putting every query."""
-        # A string seeds the generator through SHA-512, so neighbours such as 1 and 2 differ widely.
+        """Return the episode of `seed`; `phrasing` selects one phrasing of every query."""
+        # A string seed is hashed, so that neighbouring seeds give unrelated values.
         draw = random.Random(f"{self.entry.id}:{seed}")  # noqa: S311 - variety, not secrecy
         values = self._draw_values(draw)
         turns: list[ScenarioTurn] = []
@@ -65,8 +99,8 @@ class ScenarioTemplate:
             try:
                 turns.append(self._render_turn(entry, values, draw, phrasing, known))
             except UnknownFact as error:
-                fault = f"turn {entry.turn}: expect: no fact {str(error)!r} is established by then"
-                raise InvalidScenario(self.source, [fault]) from error
+                message = f"turn {entry.turn}: expect: no earlier turn establishes {str(error)!r}"
+                raise InvalidScenario(self.source, [message]) from error
         return Scenario(
             id=self.entry.id,
             title=self.entry.title,
@@ -132,11 +166,11 @@ class ScenarioTemplate:
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Replace `{name}` by its value, and `{name:,}` by the number with separators."""
 
-    def one(match: re.Match[str]) -> str:
+    def value_of(match: re.Match[str]) -> str:
         value = values[match[1]]
         return f"{int(value):,}" if match[2] else value
 
-    return PLACEHOLDER.sub(one, text)
+    return PLACEHOLDER.sub(value_of, text)
 
 
 def render_rule(entry: RuleEntry, values: Mapping[str, str]) -> FormatRule:
@@ -166,7 +200,7 @@ def render_constraint(entry: ConstraintEntry, values: Mapping[str, str]) -> Cons
 def render_expectations(
     item: str | list[str], values: Mapping[str, str], known: Mapping[str, Fact]
 ) -> list[Expectation]:
-    """Return what an `expect` item asks for; `@id` stands for each value of that fact now."""
+    """Return the expectations of an `expect` item; `@id` means each value of that fact."""
     if isinstance(item, list):
         return [Expectation(any_of=tuple(fill(text, values) for text in item))]
     if item.startswith("@"):
@@ -177,8 +211,8 @@ def render_expectations(
     return [Expectation(any_of=(fill(item, values),))]
 
 
-def parse(text: str, source: str) -> ScenarioTemplate:
-    """Return the template in `text`, or raise InvalidScenario naming file, turn and field."""
+def parse_scenario(text: str, source: str) -> ScenarioTemplate:
+    """Return the template in `text`, or raise InvalidScenario with file, turn and field."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -186,22 +220,24 @@ def parse(text: str, source: str) -> ScenarioTemplate:
     try:
         entry = msgspec.convert(raw, ScenarioEntry)
     except msgspec.ValidationError as error:
-        raise InvalidScenario(source, [readable(error)]) from error
-    faults: list[str] = []
+        raise InvalidScenario(source, [_format_error(error)]) from error
+    errors: list[str] = []
     turns: list[TurnEntry] = []
     for position, raw_turn in enumerate(entry.turns, start=1):
         try:
             turns.append(msgspec.convert(raw_turn, TurnEntry))
         except msgspec.ValidationError as error:
-            faults.append(f"turn {raw_turn.get('turn', f'at place {position}')}: {readable(error)}")
-    faults += structure_faults(entry, turns)
-    if faults:
-        raise InvalidScenario(source, faults)
+            errors.append(
+                f"turn {raw_turn.get('turn', f'at position {position}')}: {_format_error(error)}"
+            )
+    errors += structure_errors(entry, turns)
+    if errors:
+        raise InvalidScenario(source, errors)
     return ScenarioTemplate(source, text, entry, tuple(turns))
 
 
-def readable(error: msgspec.ValidationError) -> str:
-    """Return msgspec's message with the field first and no `$.` notation."""
+def _format_error(error: msgspec.ValidationError) -> str:
+    """Return the message of msgspec with the field first and without `$.`."""
     message = str(error)
     if " - at `" in message:
         message, _, path = message.partition(" - at `")
@@ -211,17 +247,16 @@ def readable(error: msgspec.ValidationError) -> str:
     return message
 
 
-def read(path: Path) -> ScenarioTemplate:
-    """Return the template in a file."""
+def _read_scenario(path: Path) -> ScenarioTemplate:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidScenario(str(path), [f"cannot be read: {error}"]) from error
-    return parse(text, str(path))
+    return parse_scenario(text, str(path))
 
 
 def shipped_ids() -> tuple[str, ...]:
-    """Return the identifiers of the scenarios we ship, sorted."""
+    """Return the ids of the shipped scenarios, sorted."""
     folder = resources.files("acc.scenarios")
     return tuple(
         sorted(
@@ -232,113 +267,116 @@ def shipped_ids() -> tuple[str, ...]:
     )
 
 
-def load(reference: str) -> ScenarioTemplate:
-    """Return a shipped scenario by its id, or the one in the file at that path."""
+def load_template(reference: str) -> ScenarioTemplate:
+    """Return a scenario by its id or path; its contents are not validated."""
     if reference in shipped_ids():
         item = resources.files("acc.scenarios") / f"{reference}.toml"
-        return parse(item.read_text(encoding="utf-8"), f"{reference}.toml")
+        return parse_scenario(item.read_text(encoding="utf-8"), f"{reference}.toml")
     if reference.endswith(".toml") or Path(reference).exists():
-        return read(Path(reference))
+        return _read_scenario(Path(reference))
     known = ", ".join(shipped_ids())
-    raise InvalidInput(f"no scenario {reference!r}: give a path to a .toml file, or one of {known}")
+    raise InvalidInput(
+        f"unknown scenario {reference!r}: expected a path of a .toml file, or one of {known}"
+    )
 
 
-def starter(name: str) -> str:
-    """Return the text of a small scenario to start from."""
+def starter_text(name: str) -> str:
+    """Return the text of a small example scenario."""
     text = (resources.files("acc.scenarios") / "starter.txt").read_text(encoding="utf-8")
     text = text.replace("NAME", name)
-    parse(text, f"{name}.toml")
+    parse_scenario(text, f"{name}.toml")
     return text
 
 
-_PROBES = 3
+_CHECKED_SEEDS = 3
 _INJECTION_TOPICS = frozenset({StressTopic.POISONED_RUNBOOK, StressTopic.PROMPT_INJECTION})
 
 
-def check(template: ScenarioTemplate) -> tuple[str, ...]:
-    """Return the faults found by rendering the scenario in every phrasing, with their turns."""
+def scenario_errors(template: ScenarioTemplate) -> tuple[str, ...]:
+    """Return the errors of all phrasings for several seeds, with their turns."""
     phrasings = max(len(turn.phrasings()) for turn in template.turns)
-    faults: dict[str, None] = {}
-    for seed in range(_PROBES):
+    errors: dict[str, None] = {}
+    for seed in range(_CHECKED_SEEDS):
         for phrasing in range(phrasings):
             try:
                 scenario = template.render(seed, phrasing=phrasing)
             except InvalidScenario as error:
                 return error.faults
-            ledger = _Ledger()
+            check = _EpisodeCheck()
             for turn in scenario.turns:
-                faults.update(dict.fromkeys(ledger.check(turn)))
-    return tuple(faults)
+                errors.update(dict.fromkeys(check.turn_errors(turn)))
+    return tuple(errors)
 
 
-class _Ledger:
-    """Follows facts and constraints through an episode, as the judge will."""
+class _EpisodeCheck:
+    """Follows facts and constraints through an episode, as the judge does."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Fact] = {}
         self.constraints: dict[str, Constraint] = {}
 
-    def check(self, turn: ScenarioTurn) -> list[str]:
-        """Return the turn's faults and take over what it establishes."""
-        where = f"turn {turn.turn_id}: "
+    def turn_errors(self, turn: ScenarioTurn) -> list[str]:
+        """Return the errors of a turn, and apply its facts and constraints."""
         stated = turn.stated
-        faults = self._fact_faults(turn, stated) + self._constraint_faults(turn, stated)
-        faults += self._answer_faults(turn, stated)
+        errors = self._fact_errors(turn, stated) + self._constraint_errors(turn, stated)
+        errors += self._answer_errors(turn, stated)
         if turn.topic in _INJECTION_TOPICS and not turn.injected:
-            faults.append(f"injected: a {turn.topic} turn needs it")
-        return [where + fault for fault in faults]
+            errors.append(f"injected: required in a {turn.topic} turn")
+        return [f"turn {turn.turn_id}: {error}" for error in errors]
 
-    def _fact_faults(self, turn: ScenarioTurn, stated: str) -> list[str]:
-        faults = [
-            f"facts: {f.id!r} exists already; use updates" for f in turn.facts if f.id in self.facts
+    def _fact_errors(self, turn: ScenarioTurn, stated: str) -> list[str]:
+        errors = [
+            f"facts: {f.id!r} already exists; use updates" for f in turn.facts if f.id in self.facts
         ]
-        faults += [f"updates: no fact {f.id!r} yet" for f in turn.updates if f.id not in self.facts]
-        faults += [f"retracts: no fact {key!r}" for key in turn.retracts if key not in self.facts]
+        errors += [f"updates: no fact {f.id!r} yet" for f in turn.updates if f.id not in self.facts]
+        errors += [f"retracts: no fact {key!r}" for key in turn.retracts if key not in self.facts]
         for fact in turn.facts + turn.updates:
             for value in fact.values:
                 if not contains_text(fact.text, value):
-                    faults.append(f"facts: {fact.id!r} has value {value!r} that its text lacks")
+                    errors.append(f"facts: {fact.id!r} value {value!r} is missing in its text")
                 if not contains_text(stated, value):
-                    faults.append(f"facts: {fact.id!r} has value {value!r} that the query lacks")
+                    errors.append(f"facts: {fact.id!r} value {value!r} is missing in the query")
             self.facts[fact.id] = fact
         for key in turn.retracts:
             self.facts.pop(key, None)
-        return faults
+        return errors
 
-    def _constraint_faults(self, turn: ScenarioTurn, stated: str) -> list[str]:
-        held = self.constraints
-        faults = [
-            f"constraints: {c.id!r} exists already; use amends"
+    def _constraint_errors(self, turn: ScenarioTurn, stated: str) -> list[str]:
+        active = self.constraints
+        errors = [
+            f"constraints: {c.id!r} already exists; use amends"
             for c in turn.constraints
-            if c.id in held
+            if c.id in active
         ]
-        faults += [
-            f"amends: no constraint {c.id!r} in force" for c in turn.amends if c.id not in held
+        errors += [
+            f"amends: no constraint {c.id!r} in force" for c in turn.amends if c.id not in active
         ]
-        faults += [
-            f"lifts: no constraint {key!r} in force" for key in turn.lifts if key not in held
+        errors += [
+            f"lifts: no constraint {key!r} in force" for key in turn.lifts if key not in active
         ]
         for constraint in turn.constraints + turn.amends:
             for word in constraint.rule.words:
                 if not contains_text(stated, word):
-                    faults.append(
-                        f"constraints: {constraint.id!r} needs {word!r} that the query lacks"
+                    errors.append(
+                        f"constraints: {constraint.id!r} word {word!r} is missing in the query"
                     )
-            held[constraint.id] = constraint
+            active[constraint.id] = constraint
         for key in turn.lifts:
-            held.pop(key, None)
-        return faults
+            active.pop(key, None)
+        return errors
 
-    def _answer_faults(self, turn: ScenarioTurn, stated: str) -> list[str]:
-        faults: list[str] = []
+    def _answer_errors(self, turn: ScenarioTurn, stated: str) -> list[str]:
+        errors: list[str] = []
         if turn.answer is AnswerKind.ANSWER and not turn.expects:
-            faults.append("expect: an answer needs at least one element")
+            errors.append("expect: at least one element is required for an answer")
         known = [stated, *(fact.text for fact in self.facts.values())]
         known += [constraint.text for constraint in self.constraints.values()]
         for expectation in turn.expects:
             if not any(contains_text(text, word) for word in expectation.any_of for text in known):
-                faults.append(f"expect: nothing said so far holds {list(expectation.any_of)}")
+                errors.append(
+                    f"expect: no fact or constraint so far contains {list(expectation.any_of)}"
+                )
             for avoided in turn.avoids:
                 if any(contains_text(word, avoided) for word in expectation.any_of):
-                    faults.append(f"avoid: {avoided!r} is part of what is expected")
-        return faults
+                    errors.append(f"avoid: {avoided!r} is part of an expected text")
+        return errors

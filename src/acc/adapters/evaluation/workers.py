@@ -1,86 +1,135 @@
-"""Spreading jobs over processes that end with us.
+"""Worker processes for episodes.
 
-Each worker talks over its own pipe. If we are killed, the pipe closes and the worker ends by
-itself; a process pool would leave its workers waiting for ever.
+Each worker has its own pipe. If the parent is killed, the pipe closes and the worker exits; the
+workers of a process pool would wait forever.
 """
 
+import gc
 import multiprocessing
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
+from acc.application.evaluation.episode import EpisodeRunner
+from acc.domain.cost import ModelCall
 from acc.domain.errors import AccError
+from acc.domain.value_objects.evaluation_run import EpisodeEnd, EpisodeJob, TurnCompleted
+from acc.domain.value_objects.live_evaluation import TurnResult
+from acc.ports.outbound.live_evaluation_ports import EpisodeEvent
 
 _STOP = "stop"
+SHUTDOWN_GRACE_SECONDS = 5.0
 
 
 class WorkerDied(AccError):
-    """Report a worker process that ended before its job did."""
+    """A worker process ended before its episode did."""
 
     code = "worker_died"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFault:
-    """An error of ours on its way from a worker, in a form that any pickle survives."""
+class _WorkerFailure:
+    """An error of a worker in a form that can be pickled."""
 
-    error_code: str
-    text: str
+    code: str
+    message: str
 
-    def as_error(self) -> AccError:
-        """Return the error to raise here."""
-        error = AccError(self.text)
-        error.code = self.error_code
+    def to_error(self) -> AccError:
+        error = AccError(self.message)
+        error.code = self.code
         return error
 
 
-class WorkerSeat:
-    """A worker's side of the pipe."""
+class WorkerChannel:
+    """The worker's end of the pipe: jobs in, events out."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._told_to_stop = False
-        #: Whether the other side is gone, so that nobody hears what we tell.
-        self._is_alone = False
+        self._stop_requested = False
+        self._disconnected = False
 
-    def jobs(self) -> Any:
-        """Yield jobs until there are no more, or the other side is gone."""
+    def jobs(self) -> Iterator[EpisodeJob]:
+        """Yield jobs until the parent sends no more or is gone."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            while not self._told_to_stop and (job := self._connection.recv()) != _STOP:
+            while not self._stop_requested and (job := self._connection.recv()) != _STOP:
                 yield job
         except (EOFError, OSError):
             return
 
-    def tell(self, message: object) -> None:
-        """Report progress or a result, if anyone listens."""
+    def send(self, message: object) -> None:
+        """Send an event to the parent, if it still exists."""
         try:
             self._connection.send(message)
         except OSError:
-            self._is_alone = True
+            self._disconnected = True
 
-    def is_alone(self) -> bool:
-        """Tell whether nobody listens any more."""
+    def record(self, call: ModelCall) -> None:
+        """Send a model call to the parent."""
+        self.send(call)
+
+    @property
+    def disconnected(self) -> bool:
+        """Return True if the parent process is gone."""
         try:
-            while not self._is_alone and self._connection.poll():
-                self._told_to_stop |= self._connection.recv() == _STOP
+            while not self._disconnected and self._connection.poll():
+                self._stop_requested |= self._connection.recv() == _STOP
         except (EOFError, OSError):
-            self._is_alone = True
-        return self._is_alone
+            self._disconnected = True
+        return self._disconnected
 
-    def should_stop(self) -> bool:
-        """Tell whether we were asked to stop, or nobody is listening any more."""
-        return self.is_alone() or self._told_to_stop
+    @property
+    def stop_requested(self) -> bool:
+        """Return True if the parent asked to stop or is gone."""
+        return self.disconnected or self._stop_requested
+
+
+def serve_episodes(channel: WorkerChannel, new_runner: Callable[[], EpisodeRunner]) -> None:
+    """Run jobs of the parent until there are no more; called in a worker process."""
+    # Few objects are cyclic, so collecting them less often saves time.
+    gc.set_threshold(50_000, 20, 20)
+    sys.stdout = sys.stderr  # the output of agents is not the output of the command
+    try:
+        runner = new_runner()
+        for job in channel.jobs():
+            for event in runner.events(job, channel):
+                if isinstance(event, TurnCompleted):
+                    channel.send(replace(event, turn=_progress_only(event.turn)))
+                    continue
+                channel.send(event)
+                if event.stopped or event.aborted:
+                    return
+    except AccError as error:
+        channel.send(_WorkerFailure(error.code, str(error)))
+
+
+def _progress_only(turn: TurnResult) -> TurnResult:
+    """Return a turn without the parts that progress does not show."""
+    return replace(
+        turn,
+        responses=(),
+        canonical_memory={},
+        records=tuple(
+            replace(
+                record,
+                hallucination=replace(record.hallucination, claims=())
+                if record.hallucination
+                else None,
+                drift=replace(record.drift, findings=()) if record.drift else None,
+            )
+            for record in turn.records
+        ),
+    )
 
 
 class WorkerPool:
-    """Runs `entry(seat, *arguments)` in several processes and hands out jobs."""
+    """Runs episodes in several processes; implements EpisodeExecutorPort."""
 
     def __init__(
         self,
@@ -90,83 +139,104 @@ class WorkerPool:
         workers: int,
         preload: tuple[str, ...] = (),
     ) -> None:
-        """Start the workers; modules in `preload` are imported once and shared by all."""
-        # Workers are forked from a clean process that has the preloaded modules in memory already.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(preload))
-        self._seats: dict[Connection, BaseProcess] = {}
-        self._halted = False
-        for _ in range(workers):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=entry, args=(theirs, *arguments), daemon=True)
-            process.start()
-            theirs.close()
-            self._seats[ours] = process
+        """Prepare workers that call `entry(connection, *arguments)`.
 
-    def run(self, jobs: Sequence[object], on_message: Callable[[Any], bool]) -> None:
-        """Work off the jobs; `on_message` returns whether a message ends its job."""
-        waiting = list(jobs)
+        Modules in `preload` are imported once, and their memory is shared by all workers.
+        """
+        self._entry = entry
+        self._arguments = arguments
+        self._workers = workers
+        self._preload = preload
+        self._processes: dict[Connection, BaseProcess] = {}
+        self._stopped = False
+
+    def run(self, jobs: Sequence[EpisodeJob]) -> Generator[EpisodeEvent, None, None]:
+        """Start the workers, distribute the jobs and yield the events."""
+        try:
+            self._start(min(self._workers, len(jobs)))
+            yield from self._events(list(jobs))
+        finally:
+            self._shut_down()
+
+    def stop(self) -> None:
+        """Distribute no more jobs, and ask the workers to stop after their turn."""
+        if not self._stopped:
+            self._stopped = True
+            self._send_stop()
+
+    def _start(self, count: int) -> None:
+        # Workers are forked from a clean process that has imported the preloaded modules.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(self._preload))
+        for _ in range(count):
+            own_end, worker_end = context.Pipe()
+            process = context.Process(
+                target=self._entry, args=(worker_end, *self._arguments), daemon=True
+            )
+            process.start()
+            worker_end.close()
+            self._processes[own_end] = process
+
+    def _events(self, waiting: list[EpisodeJob]) -> Iterator[EpisodeEvent]:
         busy: set[Connection] = set()
-        for connection in list(self._seats)[: len(waiting)]:
+        for connection in self._processes:
             connection.send(waiting.pop(0))
             busy.add(connection)
         while busy:
             for ready in wait(list(busy)):
-                connection = next(seat for seat in busy if seat is ready)
-                try:
-                    message = connection.recv()
-                except (EOFError, OSError):
-                    code = self._exit_code(connection)
-                    raise WorkerDied(
-                        f"a worker process ended early (exit status {code}); what it recorded is "
-                        "safe: repeat the command to continue"
-                    ) from None
-                if not on_message(message):
+                connection = next(one for one in busy if one is ready)
+                message = self._receive(connection)
+                yield message
+                if not isinstance(message, EpisodeEnd):
                     continue
                 busy.discard(connection)
-                if waiting and not self._halted:
+                if waiting and not self._stopped:
                     connection.send(waiting.pop(0))
                     busy.add(connection)
 
-    def halt(self) -> None:
-        """Hand out no more jobs, and ask the workers to stop after their turn."""
-        if not self._halted:
-            self._halted = True
-            self._tell_all()
+    def _receive(self, connection: Connection) -> EpisodeEvent:
+        try:
+            message: EpisodeEvent | _WorkerFailure = connection.recv()
+        except (EOFError, OSError):
+            process = self._processes[connection]
+            process.join(timeout=SHUTDOWN_GRACE_SECONDS)
+            raise WorkerDied(
+                f"a worker process ended with exit status {process.exitcode}; recorded turns are "
+                "safe: repeat the command to continue"
+            ) from None
+        if isinstance(message, _WorkerFailure):
+            raise message.to_error()
+        return message
 
-    def _tell_all(self) -> None:
-        for connection in self._seats:
+    def _send_stop(self) -> None:
+        for connection in self._processes:
             with suppress(OSError):
                 connection.send(_STOP)
 
-    def _exit_code(self, connection: Connection) -> int | None:
-        process = self._seats[connection]
-        process.join(timeout=5)
-        return process.exitcode
-
-    def stop(self, *, patience: float = 5.0) -> None:
-        """Ask the workers to stop after their turn, then end those that do not."""
-        self._tell_all()
-        # All of them may stand in line for a model, and nobody is to wait for one after the other.
-        until = time.monotonic() + patience
-        for process in self._seats.values():
-            process.join(timeout=max(0.0, until - time.monotonic()))
-        for process in self._seats.values():
+    def _shut_down(self) -> None:
+        """Ask the workers to stop after their turn, then terminate those that do not."""
+        self._send_stop()
+        # One deadline for all: every worker may be waiting for a model.
+        deadline = time.monotonic() + SHUTDOWN_GRACE_SECONDS
+        for process in self._processes.values():
+            process.join(timeout=max(0.0, deadline - time.monotonic()))
+        for process in self._processes.values():
             if process.is_alive():
                 process.terminate()
-                process.join(timeout=patience)
-        for connection in self._seats:
+                process.join(timeout=SHUTDOWN_GRACE_SECONDS)
+        for connection in self._processes:
             connection.close()
+        self._processes.clear()
 
 
 @contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Take SIGTERM for Ctrl-C, so that whoever ends us loses no more than a person would."""
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Handle SIGTERM as Ctrl-C, so that terminating the process loses no recorded turn."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    previous = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        signal.signal(signal.SIGTERM, previous)

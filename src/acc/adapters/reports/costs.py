@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from acc.adapters.reports.run_directory import EvaluationDirectory, JsonLinesFile
+from acc.adapters.reports.run_directory import EvaluationDirectory, JsonLinesFile, LineAppender
 from acc.domain.cost import Account, Accounts, ModelCall
 from acc.domain.value_objects.evaluation_run import EpisodeJob
+from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
 
 _FOLDER = "spending"
 _ENCODER = msgspec.json.Encoder()
@@ -25,6 +26,19 @@ class CostFile(JsonLinesFile[ModelCall]):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, encode=_encode, decode=_DECODER.decode)
+
+
+class StoredCalls:
+    """Stores each call in the file of its episode, then forwards it."""
+
+    def __init__(self, file: LineAppender[ModelCall], forward: CallRecorderPort) -> None:
+        self._file = file
+        self._forward = forward
+
+    def record(self, call: ModelCall) -> None:
+        """Store a call and forward it."""
+        self._file.append(call)
+        self._forward.record(call)
 
 
 def _encode(call: ModelCall) -> bytes:
@@ -44,8 +58,8 @@ def load_costs(run: EvaluationDirectory) -> Accounts:
 def cost_fields(accounts: Accounts, agents: Sequence[str]) -> dict[str, Any]:
     """Return the costs as plain data, per category and in total; `agents` gives the order."""
     rows = [
-        {"part": part.value, "agent": agent, **_account_fields(account)}
-        for part, agent, account in accounts.rows(agents)
+        {"category": category.value, "agent": agent, **_account_fields(account)}
+        for category, agent, account in accounts.rows(agents)
     ]
     return {"currency": "USD", "spent": rows, "total": _account_fields(accounts.total)}
 
@@ -58,5 +72,6 @@ def _account_fields(account: Account) -> dict[str, Any]:
 def account_from_fields(fields: Mapping[str, Any]) -> Account:
     """Return the account of a row or total made by `cost_fields`."""
     return msgspec.convert(
-        {name: value for name, value in fields.items() if name not in ("part", "agent")}, Account
+        {name: value for name, value in fields.items() if name not in ("category", "agent")},
+        Account,
     )

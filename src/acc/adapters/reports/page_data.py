@@ -122,7 +122,7 @@ class WorstTurn:
 class CostRow:
     """Cost of one agent, compressor or judge; `agent` is empty for the judge."""
 
-    part: CostCategory
+    category: CostCategory
     agent: str
     account: Account
 
@@ -322,7 +322,9 @@ def cost_rows(summary: Mapping[str, Any]) -> list[CostRow]:
     """Return the costs per agent, compressor and judge; empty if no model was called."""
     return [
         CostRow(
-            part=CostCategory(row["part"]), agent=row["agent"], account=account_from_fields(row)
+            category=CostCategory(row["category"]),
+            agent=row["agent"],
+            account=account_from_fields(row),
         )
         for row in summary.get("cost", {}).get("spent", ())
     ]

@@ -385,12 +385,12 @@ class Agreement:
         self._claims += votes.claims
         self._constraints += votes.constraints
         for name in OUTCOME_NAMES:
-            for sheets in (votes.scores, votes.turned):
+            for sheets in (votes.scores, votes.reversed_scores):
                 self._scores[name].append(tuple(getattr(sheet, name) for sheet in sheets))
-            if votes.scores and votes.turned:
+            if votes.scores and votes.reversed_scores:
                 given, reversed_order = (
                     sum(getattr(sheet, name) for sheet in sheets) / len(sheets)
-                    for sheets in (votes.scores, votes.turned)
+                    for sheets in (votes.scores, votes.reversed_scores)
                 )
                 self._order_differences[name].append(given - reversed_order)
 

@@ -260,8 +260,8 @@ class RecordedEpisode:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def earlier(self) -> tuple[TurnResult, ...]:
-        """Return the turns that are recorded already."""
+    def read(self) -> tuple[TurnResult, ...]:
+        """Return the recorded turns."""
         results: list[TurnResult] = []
         for record in self._journal.read():
             result = result_from_record(record, self._canonical)
@@ -269,7 +269,7 @@ class RecordedEpisode:
             results.append(result)
         return tuple(results)
 
-    async def append(self, result: TurnResult) -> None:
+    def append(self, result: TurnResult) -> None:
         """Record a turn."""
         turn = self._turns.get(result.query.turn_id)
         if turn is not None and self._driven:

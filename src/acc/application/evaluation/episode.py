@@ -1,15 +1,21 @@
-"""Episodes, recorded turn by turn, so that a run can be cut off anywhere and continued."""
+"""Recorded episodes, which can be interrupted at any point and continued."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
-from functools import partial
+from typing import Protocol
 
+from acc.application.evaluation.model_pool import ModelPool
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
 from acc.domain.errors import AccError
-from acc.domain.value_objects.evaluation_run import EpisodeJob
-from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery, TurnResult
+from acc.domain.value_objects.evaluation_run import EpisodeEnd, EpisodeJob, TurnCompleted
+from acc.domain.value_objects.live_evaluation import EvaluationTurnQuery
 from acc.ports.outbound.live_evaluation_ports import (
     AgentRunnerPort,
+    CallRecorderPort,
+    EpisodeControlPort,
+    EpisodeEvent,
     EpisodeJournalPort,
     JudgeEvaluatorPort,
     QuerySourcePort,
@@ -18,102 +24,118 @@ from acc.ports.outbound.live_evaluation_ports import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """The parts of one episode, made anew for it."""
+    """The objects of one episode; none is shared with another episode."""
 
     agents: Sequence[AgentRunnerPort]
     judge: JudgeEvaluatorPort
     queries: Sequence[EvaluationTurnQuery] | QuerySourcePort
     journal: EpisodeJournalPort
+    models: ModelPool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeEnd:
-    """How an episode ended: with how many turns on record, and with what error, if any.
+class EpisodeFactory(Protocol):
+    """Creates the objects of an episode."""
 
-    One that is `spoilt` ended for a reason that other episodes would meet as well.
-    """
-
-    job: EpisodeJob
-    turns: int
-    error: str = ""
-    stopped: bool = False
-    spoilt: bool = False
-
-
-class _Stopped(Exception):
-    """Ends an episode between two turns."""
-
-
-class _Spoilt(Exception):
-    """Ends an episode within a turn, of which nothing goes on record."""
+    def open(
+        self, job: EpisodeJob, calls: CallRecorderPort
+    ) -> AbstractAsyncContextManager[Episode]:
+        """Return an episode whose files and connections are closed at the end of the context."""
+        ...
 
 
 class EpisodeRunner:
-    """Runs the episodes of an evaluation one after the other, continuing what was begun."""
+    """Runs episodes and records their turns; recorded turns are replayed, not repeated."""
 
     def __init__(
         self,
         *,
-        compose: Callable[[EpisodeJob], Episode],
+        factory: EpisodeFactory,
+        calls: CallRecorderPort,
         agent_timeout: float | None = None,
         judge_attempts: int = 3,
     ) -> None:
-        self._compose = compose
+        self._factory = factory
+        self._calls = calls
         self._agent_timeout = agent_timeout
         self._judge_attempts = judge_attempts
 
     async def run(
-        self,
-        job: EpisodeJob,
-        *,
-        on_turn: Callable[[EpisodeJob, TurnResult], None] | None = None,
-        should_stop: Callable[[], bool] = lambda: False,
-        why_spoilt: Callable[[], str] = lambda: "",
-    ) -> EpisodeEnd:
-        """Run an episode to its end, or until `should_stop` says so between two turns.
+        self, job: EpisodeJob, control: EpisodeControlPort
+    ) -> AsyncGenerator[TurnCompleted | EpisodeEnd, None]:
+        """Yield each recorded turn, and then how the episode ended.
 
-        `why_spoilt` tells why a turn under way says nothing about its agents, empty where it does:
-        such a turn is not recorded, and the episode ends before it.
+        A turn is not recorded if a model has a configuration error, or if the parent process is
+        gone: it says nothing about the agents.
         """
-        episode = self._compose(job)
-        earlier = episode.journal.earlier()
-        turns = len(earlier)
-        live = LiveMultiAgentEvaluationUseCase(
-            agents=episode.agents,
-            judge=episode.judge,
-            agent_timeout=self._agent_timeout,
-            judge_attempts=self._judge_attempts,
-            check=partial(_check, why_spoilt),
-        )
+        async with self._factory.open(job, self._calls) as episode:
+            live = LiveMultiAgentEvaluationUseCase(
+                agents=episode.agents,
+                judge=episode.judge,
+                agent_timeout=self._agent_timeout,
+                judge_attempts=self._judge_attempts,
+            )
+            earlier = episode.journal.read()
+            count = len(earlier)
+            length = len(episode.queries) if isinstance(episode.queries, Sequence) else None
+            if count == length:
+                yield EpisodeEnd(job=job, turns=count)
+                return
+            error = ""
+            try:
+                async with aclosing(live.turns(episode.queries, earlier=earlier)) as turns:
+                    async for turn in turns:
+                        if episode.models.configuration_error or control.disconnected:
+                            break
+                        episode.journal.append(turn)
+                        count += 1
+                        yield TurnCompleted(episode=job.name, turn=turn)
+                        if control.stop_requested and count != length:
+                            yield EpisodeEnd(job=job, turns=count, stopped=True)
+                            return
+            except AccError as failure:
+                error = f"{failure.code}: {failure}"
+            reason = episode.models.configuration_error
+            if not reason and control.disconnected:
+                reason = "the parent process is gone"
+            yield EpisodeEnd(job=job, turns=count, error=reason or error, aborted=bool(reason))
 
-        async def record(result: TurnResult) -> None:
-            nonlocal turns
-            await episode.journal.append(result)
-            turns += 1
-            if on_turn is not None:
-                on_turn(job, result)
-            if not is_over() and should_stop():
-                raise _Stopped
+    def events(
+        self, job: EpisodeJob, control: EpisodeControlPort
+    ) -> Generator[TurnCompleted | EpisodeEnd, None, None]:
+        """Yield the events of an episode from an event loop of its own."""
+        with asyncio.Runner() as loop:
+            events = self.run(job, control)
 
-        def is_over() -> bool:
-            return isinstance(episode.queries, Sequence) and turns >= len(episode.queries)
+            async def advance() -> TurnCompleted | EpisodeEnd | None:
+                return await anext(events, None)
 
-        if is_over():
-            return EpisodeEnd(job=job, turns=turns)
-        try:
-            await live.run_episode(episode.queries, on_turn=record, earlier=earlier)
-        except _Stopped:
-            return EpisodeEnd(job=job, turns=turns, stopped=True)
-        except _Spoilt:
-            fault = ""
-        except AccError as error:
-            fault = f"{error.code}: {error}"
-        else:
-            return EpisodeEnd(job=job, turns=turns)
-        why = why_spoilt()
-        return EpisodeEnd(job=job, turns=turns, error=why or fault, spoilt=bool(why))
+            try:
+                while (event := loop.run(advance())) is not None:
+                    yield event
+            finally:
+                loop.run(events.aclose())
 
 
-def _check(why_spoilt: Callable[[], str]) -> None:
-    if why_spoilt():
-        raise _Spoilt
+class InProcessExecutor:
+    """Runs episodes one after the other in this process."""
+
+    def __init__(self, runner: EpisodeRunner) -> None:
+        self._runner = runner
+        self._control = _StopFlag()
+
+    def run(self, jobs: Sequence[EpisodeJob]) -> Generator[EpisodeEvent, None, None]:
+        """Run the episodes and yield their events."""
+        for job in jobs:
+            yield from self._runner.events(job, self._control)
+            if self._control.stop_requested:
+                return
+
+    def stop(self) -> None:
+        """Start no further turn."""
+        self._control.stop_requested = True
+
+
+class _StopFlag:
+    def __init__(self) -> None:
+        self.stop_requested = False
+        self.disconnected = False

@@ -1,54 +1,73 @@
-"""How many tokens an evaluation may take: from the sizes of its texts, before anything is asked.
+"""The plan of an evaluation: calls, tokens and cost, estimated before anything is called.
 
-A range, and a rough one. Its low end takes short answers, and every answer of compressor and judge
-to be of use at once; its high end takes long answers, full memories, and each of those answers to
-be asked for twice.
+An estimate is a rough range. The low end assumes short answers and no repeated call. The high end
+assumes long answers, full memories, and one repeated call for each answer of compressor and judge.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from acc.application.evaluation.cost import (
+    ModelCatalog,
+    UsedModel,
+    plain_name,
+    unmetered_participants,
+    used_models,
+)
+from acc.domain.cost import CostCategory, Price, spender
+from acc.domain.value_objects.evaluation_run import (
+    AgentChoice,
+    EvaluationConfig,
+    jobs_of,
+)
+from acc.domain.value_objects.scenario import Scenario
+from acc.ports.outbound.model_ports import TokenCounterPort
 
 
 class Span(NamedTuple):
-    """From the least to the most that is expected."""
+    """A range from the lowest to the highest expected number."""
 
     low: int
     high: int
 
     def plus(self, *others: "Span") -> "Span":
-        """Return the sum."""
+        """Return the sum of ranges."""
         spans = (self, *others)
         return Span(sum(span.low for span in spans), sum(span.high for span in spans))
 
     def times(self, count: int) -> "Span":
-        """Return this many of it."""
+        """Return the range multiplied by a count."""
         return Span(self.low * count, self.high * count)
 
+    def __str__(self) -> str:
+        return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
 
-NOTHING = Span(0, 0)
+
+_ZERO = Span(0, 0)
 #: Tokens of an agent's answer.
-ANSWER = Span(30, 250)
-#: What a provider's wire, and the words around a memory, add to a prompt.
-_FRAME = Span(10, 70)
-#: The marks around what a judge reads.
-_FENCES = Span(60, 260)
-_EMPTY_STATE = Span(80, 220)
-_RECALLED = 5
-_EVIDENCE = 16 * 80
-_QUERY_OF_A_JUDGE = Span(30, 500)
+ANSWER_TOKENS = Span(30, 250)
+#: Tokens that a provider's API and the text around a memory add to a prompt.
+_OVERHEAD_TOKENS = Span(10, 70)
+#: Tokens of the delimiters around untrusted text in a judge's prompt.
+_DELIMITER_TOKENS = Span(60, 260)
+_EMPTY_STATE_TOKENS = Span(80, 220)
+_DRIVEN_QUERY_TOKENS = Span(30, 500)
+_RECALLED_TURNS = 5
+_MAX_EVIDENCE_TOKENS = 16 * 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What one part of an episode takes: calls, and tokens read and written."""
+    """Expected calls and tokens."""
 
-    calls: Span = NOTHING
-    input: Span = NOTHING
-    output: Span = NOTHING
+    calls: Span = _ZERO
+    input: Span = _ZERO
+    output: Span = _ZERO
 
     def plus(self, other: "Estimate") -> "Estimate":
-        """Return the sum."""
+        """Return the sum of two estimates."""
         return Estimate(
             calls=self.calls.plus(other.calls),
             input=self.input.plus(other.input),
@@ -56,15 +75,15 @@ class Estimate:
         )
 
     def times(self, count: int) -> "Estimate":
-        """Return this many of it."""
+        """Return the estimate multiplied by a count."""
         return Estimate(
             calls=self.calls.times(count),
             input=self.input.times(count),
             output=self.output.times(count),
         )
 
-    def repairable(self) -> "Estimate":
-        """Return it with every answer asked for again at the high end."""
+    def with_repairs(self) -> "Estimate":
+        """Return the estimate with each call repeated once at the high end."""
         return Estimate(
             calls=Span(self.calls.low, 2 * self.calls.high),
             input=Span(self.input.low, 2 * self.input.high + self.output.high),
@@ -73,8 +92,8 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
-    """Tokens of what is sent with every prompt, schemas included, and of the memories."""
+class PromptSizes:
+    """Tokens of each prompt's fixed part, including its schema, and of the memories."""
 
     instruction: int
     compressor: int
@@ -88,8 +107,8 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
-    """How a model judges: how many answers, votes and orders, and whether it writes the queries."""
+class JudgeWorkload:
+    """What a model judge does in a turn: answers, votes, orders, and writing the query."""
 
     answers: int
     votes: int
@@ -97,75 +116,321 @@ class Judging:
     drives: bool
 
 
-def agent_take(kind: str, queries: Sequence[int], done: int, sizes: Sizes) -> Estimate:
-    """Return what an agent with a memory takes for the turns of an episode after `done`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRun:
+    """What is on disk of a run: turns by episode, and the known cost in US dollars."""
+
+    turns: Mapping[str, int]
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCost:
+    """The estimate for one agent, compressor or judge.
+
+    `estimate` is None if the code of an agent decides. `cost` is a range in US dollars, None if the
+    estimate or a price is unknown.
+    """
+
+    category: CostCategory
+    agent: str
+    models: tuple[str, ...]
+    estimate: Estimate | None
+    cost: tuple[float, float] | None
+
+    @property
+    def name(self) -> str:
+        """Return the agent, compressor or judge that causes the cost."""
+        return spender(self.category, self.agent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What an evaluation would run, and its estimated cost.
+
+    `recorded` is the number of turns that will not be repeated, `spent` their known cost in US
+    dollars. `unmetered` lists participants whose cost is not part of the plan.
+    """
+
+    configuration: EvaluationConfig
+    episodes: int
+    turns: int
+    recorded: int
+    spent: float
+    parts: tuple[PlannedCost, ...]
+    unmetered: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def cost(self) -> tuple[float, float] | None:
+        """Return the total cost, or None if the cost of a part is unknown."""
+        known = [part.cost for part in self.parts if part.cost is not None]
+        if len(known) < len(self.parts):
+            return None
+        return sum(low for low, _ in known), sum(high for _, high in known)
+
+    @property
+    def total(self) -> Estimate:
+        """Return the sum of all known estimates."""
+        total = Estimate()
+        for part in self.parts:
+            total = total.plus(part.estimate or Estimate())
+        return total
+
+
+class ScenarioSource(Protocol):
+    """Renders scenarios."""
+
+    def render(self, reference: str, seed: int) -> Scenario:
+        """Return the episode of a scenario for a seed."""
+        ...
+
+
+class _EpisodeGroup(NamedTuple):
+    """Episodes of one scenario with the same number of recorded turns."""
+
+    query_tokens: tuple[int, ...]
+    recorded: int
+    episodes: int
+
+
+class EvaluationPlanner:
+    """Estimates the calls, tokens and cost of an evaluation."""
+
+    def __init__(
+        self,
+        *,
+        catalog: ModelCatalog,
+        scenarios: ScenarioSource,
+        tokens: TokenCounterPort,
+        sizes: PromptSizes,
+    ) -> None:
+        self._catalog = catalog
+        self._scenarios = scenarios
+        self._tokens = tokens
+        self._sizes = sizes
+
+    def plan(
+        self,
+        configuration: EvaluationConfig,
+        *,
+        recorded: RecordedRun,
+        prices: Mapping[str, Price],
+    ) -> Plan:
+        """Return the plan of a run, or of the rest of a run that has begun."""
+        groups = self._groups(configuration, recorded)
+        used = used_models(configuration, self._catalog)
+        parts = [
+            self._planned_cost(category, agent, configuration, groups, used, prices)
+            for category, agent in dict.fromkeys((one.category, one.agent) for one in used)
+        ]
+        return Plan(
+            configuration=configuration,
+            episodes=sum(group.episodes for group in groups),
+            turns=sum(len(group.query_tokens) * group.episodes for group in groups),
+            recorded=sum(recorded.turns.values()),
+            spent=recorded.cost,
+            parts=tuple(parts),
+            unmetered=unmetered_participants(configuration, self._catalog),
+            assumptions=_assumptions(configuration),
+        )
+
+    def _groups(
+        self, configuration: EvaluationConfig, recorded: RecordedRun
+    ) -> list[_EpisodeGroup]:
+        """Return the episodes; all of a scenario are assumed to be as long as its first one."""
+        query_tokens: dict[str, tuple[int, ...]] = {}
+        counts: Counter[tuple[str, int]] = Counter()
+        for job in jobs_of(configuration):
+            reference = job.scenario.reference
+            if reference not in query_tokens:
+                turns = self._scenarios.render(reference, job.seed).turns[: configuration.turns]
+                query_tokens[reference] = tuple(self._tokens.count(turn.query) for turn in turns)
+            counts[reference, recorded.turns.get(job.name, 0)] += 1
+        return [
+            _EpisodeGroup(query_tokens[reference], turns, count)
+            for (reference, turns), count in counts.items()
+        ]
+
+    def _planned_cost(
+        self,
+        category: CostCategory,
+        agent: str,
+        configuration: EvaluationConfig,
+        groups: Sequence[_EpisodeGroup],
+        used: Sequence[UsedModel],
+        prices: Mapping[str, Price],
+    ) -> PlannedCost:
+        names = tuple(one.name for one in used if (one.category, one.agent) == (category, agent))
+        choice = next((one for one in configuration.agents if one.name == agent), None)
+        estimate: Estimate | None = None
+        if choice is None or not choice.kind.startswith("python:"):
+            estimate = Estimate()
+            for group in groups:
+                episode = self._episode_estimate(category, choice, group, configuration)
+                estimate = estimate.plus(episode.times(group.episodes))
+        return PlannedCost(
+            category=category,
+            agent=agent,
+            models=tuple(dict.fromkeys(map(plain_name, names))),
+            estimate=estimate,
+            cost=None if estimate is None else self._cost(names, estimate, prices),
+        )
+
+    def _episode_estimate(
+        self,
+        category: CostCategory,
+        agent: AgentChoice | None,
+        group: _EpisodeGroup,
+        configuration: EvaluationConfig,
+    ) -> Estimate:
+        if category is CostCategory.COMPRESSOR:
+            return estimate_compressor(group.query_tokens, group.recorded, self._sizes)
+        if agent is not None:
+            kind = agent.kind.partition(":")[0]
+            return estimate_agent(kind, group.query_tokens, group.recorded, self._sizes)
+        judge, answers = configuration.judging, len(configuration.agents)
+        workload = JudgeWorkload(
+            answers=answers,
+            votes=judge.votes if judge else 1,
+            orders=2 if judge and judge.both_orders and answers > 1 else 1,
+            drives=bool(judge and judge.drives),
+        )
+        return estimate_judge(group.query_tokens, group.recorded, self._sizes, workload)
+
+    def _cost(
+        self, names: Sequence[str], estimate: Estimate, prices: Mapping[str, Price]
+    ) -> tuple[float, float] | None:
+        """Return the cost with the cheapest and with the most expensive alternative."""
+        lows: list[float] = []
+        highs: list[float] = []
+        for name in names:
+            ends = (
+                self._cost_of_calls(name, prices, calls, input_tokens, output_tokens)
+                for calls, input_tokens, output_tokens in zip(
+                    estimate.calls, estimate.input, estimate.output, strict=True
+                )
+            )
+            low, high = ends
+            if low is None or high is None:
+                return None
+            lows.append(low)
+            highs.append(high)
+        return min(lows), max(highs)
+
+    def _cost_of_calls(
+        self,
+        name: str,
+        prices: Mapping[str, Price],
+        calls: int,
+        input_tokens: int,
+        output_tokens: int,
+    ) -> float | None:
+        """Return the cost of calls of equal size; long prompts can have another price."""
+        if not calls:
+            return 0.0
+        cost = self._catalog.cost(
+            name,
+            prices,
+            input_tokens=round(input_tokens / calls),
+            output_tokens=round(output_tokens / calls),
+        )
+        return None if cost is None else cost * calls
+
+
+def estimate_agent(
+    kind: str, query_tokens: Sequence[int], recorded: int, sizes: PromptSizes
+) -> Estimate:
+    """Return the estimate of an agent with a memory for the turns after `recorded`."""
     total = Estimate()
-    for turn in range(done, len(queries)):
-        memory = _memory(kind, queries, turn, sizes)
-        fixed = queries[turn] + sizes.instruction
-        heard = Span(fixed, fixed).plus(memory, _FRAME)
-        total = total.plus(Estimate(calls=Span(1, 1), input=heard, output=ANSWER))
+    for turn in range(recorded, len(query_tokens)):
+        memory = _memory_tokens(kind, query_tokens, turn, sizes)
+        fixed = query_tokens[turn] + sizes.instruction
+        prompt = Span(fixed, fixed).plus(memory, _OVERHEAD_TOKENS)
+        total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=ANSWER_TOKENS))
     return total
 
 
-def compressor_take(queries: Sequence[int], done: int, sizes: Sizes) -> Estimate:
-    """Return what the model that writes an ACC state takes for the turns after `done`."""
+def estimate_compressor(query_tokens: Sequence[int], recorded: int, sizes: PromptSizes) -> Estimate:
+    """Return the estimate of the model that writes an ACC state for the turns after `recorded`."""
     total = Estimate()
-    for turn in range(done, len(queries)):
-        state = _memory("acc", queries, turn, sizes)
-        written = _EMPTY_STATE.plus(Span(state.low, 2 * state.high))
-        said = sum(queries[:turn])
-        turned = Span(queries[turn], 2 * queries[turn] + 60)
+    for turn in range(recorded, len(query_tokens)):
+        state = _memory_tokens("acc", query_tokens, turn, sizes)
+        written = _EMPTY_STATE_TOKENS.plus(Span(state.low, 2 * state.high))
+        query = Span(query_tokens[turn], 2 * query_tokens[turn] + 60)
         fixed = Span(sizes.compressor, sizes.compressor)
-        evidence = Span(0, min(2 * said, _EVIDENCE))
-        heard = fixed.plus(written, turned, evidence, _FRAME)
-        total = total.plus(Estimate(calls=Span(1, 1), input=heard, output=written))
-    return total.repairable()
+        evidence = Span(0, min(2 * sum(query_tokens[:turn]), _MAX_EVIDENCE_TOKENS))
+        prompt = fixed.plus(written, query, evidence, _OVERHEAD_TOKENS)
+        total = total.plus(Estimate(calls=Span(1, 1), input=prompt, output=written))
+    return total.with_repairs()
 
 
-def judge_take(queries: Sequence[int], done: int, sizes: Sizes, judging: Judging) -> Estimate:
-    """Return what a model that judges takes for the turns after `done`."""
+def estimate_judge(
+    query_tokens: Sequence[int], recorded: int, sizes: PromptSizes, workload: JudgeWorkload
+) -> Estimate:
+    """Return the estimate of a model judge for the turns after `recorded`."""
     total = Estimate()
-    for turn in range(done, len(queries)):
-        query = Span(queries[turn], queries[turn])
-        known = _canonical(queries, turn).plus(query, _FENCES)
-        read = _asked(sizes.read, known, Span(30, 80 + 3 * queries[turn]))
-        audit = _asked(sizes.audit, known.plus(ANSWER), Span(40, 200 + 3 * ANSWER.high))
-        again = _asked(sizes.audit_again, known.plus(ANSWER, ANSWER), Span(40, 200 + ANSWER.high))
-        answers = judging.answers
-        score = _asked(
-            sizes.score, known.plus(ANSWER.times(answers)), Span(30 * answers, 90 * answers)
+    answers = workload.answers
+    for turn in range(recorded, len(query_tokens)):
+        tokens = query_tokens[turn]
+        before = sum(query_tokens[: turn + 1])
+        canonical = Span(before // 4, 3 * before // 2 + 20)
+        context = canonical.plus(Span(tokens, tokens), _DELIMITER_TOKENS)
+        read = _call(sizes.read, context, Span(30, 80 + 3 * tokens))
+        audit = _call(
+            sizes.audit, context.plus(ANSWER_TOKENS), Span(40, 200 + 3 * ANSWER_TOKENS.high)
         )
-        total = total.plus(read)
-        total = total.plus(audit.times(answers)).plus(again.times(answers * (judging.votes - 1)))
-        total = total.plus(score.times(judging.votes * judging.orders))
-        if judging.drives:
-            total = total.plus(_asked(sizes.drive, known, _QUERY_OF_A_JUDGE))
-    return total.repairable()
+        again = _call(
+            sizes.audit_again,
+            context.plus(ANSWER_TOKENS, ANSWER_TOKENS),
+            Span(40, 200 + ANSWER_TOKENS.high),
+        )
+        score = _call(
+            sizes.score,
+            context.plus(ANSWER_TOKENS.times(answers)),
+            Span(30 * answers, 90 * answers),
+        )
+        total = total.plus(read).plus(audit.times(answers))
+        total = total.plus(again.times(answers * (workload.votes - 1)))
+        total = total.plus(score.times(workload.votes * workload.orders))
+        if workload.drives:
+            total = total.plus(_call(sizes.drive, context, _DRIVEN_QUERY_TOKENS))
+    return total.with_repairs()
 
 
-def _asked(fixed: int, heard: Span, said: Span) -> Estimate:
-    return Estimate(calls=Span(1, 1), input=Span(fixed, fixed).plus(heard, _FRAME), output=said)
+def _call(fixed: int, context: Span, output: Span) -> Estimate:
+    prompt = Span(fixed, fixed).plus(context, _OVERHEAD_TOKENS)
+    return Estimate(calls=Span(1, 1), input=prompt, output=output)
 
 
-def _canonical(queries: Sequence[int], turn: int) -> Span:
-    """Return the size of what the judge remembers when it reads a turn."""
-    said = sum(queries[: turn + 1])
-    return Span(said // 4, 3 * said // 2 + 20)
-
-
-def _memory(kind: str, queries: Sequence[int], turn: int, sizes: Sizes) -> Span:
-    """Return the size of what a memory shows in a turn, which counts from 0."""
-    said = sum(queries[:turn])
+def _memory_tokens(kind: str, query_tokens: Sequence[int], turn: int, sizes: PromptSizes) -> Span:
+    """Return the tokens that a memory shows in a turn; `turn` starts at 0."""
+    before = sum(query_tokens[:turn])
     if kind == "transcript":
-        low, high = (said + turn * (answer + 4) for answer in ANSWER)
-        room = max(0, sizes.window - queries[turn])
+        low, high = (before + turn * (answer + 4) for answer in ANSWER_TOKENS)
+        room = max(0, sizes.window - query_tokens[turn])
         return Span(min(room, low), min(room, high))
     if kind == "retrieval":
-        largest = max((ANSWER.high, *queries[:turn]))
-        low, high = (said + turn * answer for answer in ANSWER)
-        return Span(min(low, _RECALLED * ANSWER.low), min(high, _RECALLED * largest))
+        largest = max((ANSWER_TOKENS.high, *query_tokens[:turn]))
+        low, high = (before + turn * answer for answer in ANSWER_TOKENS)
+        return Span(
+            min(low, _RECALLED_TURNS * ANSWER_TOKENS.low), min(high, _RECALLED_TURNS * largest)
+        )
     if kind == "oracle":
-        return Span(said // 4, 3 * said // 2)
-    seen = said + queries[turn]
-    return Span(min(sizes.budget, seen) // 2, min(sizes.budget, seen + 80))
+        return Span(before // 4, 3 * before // 2)
+    total = before + query_tokens[turn]
+    return Span(min(sizes.budget, total) // 2, min(sizes.budget, total + 80))
+
+
+def _assumptions(configuration: EvaluationConfig) -> tuple[str, ...]:
+    return (
+        f"An agent's answer has {ANSWER_TOKENS.low} to {ANSWER_TOKENS.high} tokens of the "
+        f"vocabulary {configuration.vocabulary}; other models count differently.",
+        "At the high end memories are full, and each call of compressor and judge is repeated "
+        "once.",
+        "Queries are those of each scenario's first episode.",
+        "Not included: reasoning tokens, retries after failures, discounts for prompts cached by "
+        "a provider. Answers in --cache are free, but are included.",
+        "Prices come from the price list of the library or from --price. The provider's bill "
+        "decides.",
+    )

@@ -1,9 +1,10 @@
-"""Holding a judge against labelled examples."""
+"""Compare a judge with labelled examples."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from acc.application.evaluation.model_pool import ModelPool
 from acc.domain.language import terms
 from acc.domain.statistics import cohen_kappa
 from acc.domain.value_objects.evaluation import ClaimVerdict, DriftAudit
@@ -15,42 +16,35 @@ from acc.domain.value_objects.live_evaluation import (
 )
 from acc.ports.outbound.live_evaluation_ports import JudgeEvaluatorPort
 
-#: What a judge can say beside a label: it tells no more than that; it found nothing; it failed.
+#: Verdicts of a judge that are not labels: a coarse verdict, nothing to judge, and a failure.
 NOT_SUPPORTED, NO_CLAIM, NO_RULE, UNSCORED = "not supported", "no claim", "no rule", "unscored"
-_GOOD = frozenset({Label.SUPPORTED.value, Label.KEPT.value})
-_FOUND_NOTHING = frozenset({NO_CLAIM, NO_RULE})
+_GOOD = frozenset({Label.SUPPORTED.value, Label.SATISFIED.value})
+_NOTHING_JUDGED = frozenset({NO_CLAIM, NO_RULE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """One example, and what a judge said of it and why."""
+class CalibrationResult:
+    """One labelled example with the verdict of the judge and its reason."""
 
     case: CalibrationCase
     item: CalibrationItem
-    said: str
+    verdict: str
     reason: str = ""
 
     @property
-    def scored(self) -> bool:
-        """Tell whether the judge said anything."""
-        return self.said != UNSCORED
+    def is_scored(self) -> bool:
+        """Return True if the judge gave a verdict."""
+        return self.verdict != UNSCORED
 
     @property
-    def right(self) -> bool:
-        """Tell whether the judge sees it as people do: supported or not, kept or not."""
-        return coarse(self.said) == coarse(self.item.label.value)
-
-
-def coarse(said: str) -> str:
-    """Return good, bad, or that nothing was found."""
-    if said in _FOUND_NOTHING:
-        return "nothing found"
-    return "good" if said in _GOOD else "bad"
+    def is_correct(self) -> bool:
+        """Return True if the verdict agrees with the label: good, bad, or nothing to judge."""
+        return _coarse(self.verdict) == _coarse(self.item.label.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """How a judge did on some examples; shares are None where none was scored."""
+class CalibrationSummary:
+    """Agreement of a judge with labels; accuracy and kappa are None if nothing was scored."""
 
     examples: int
     unscored: int
@@ -59,54 +53,57 @@ class Figures:
     confusion: Mapping[str, Mapping[str, int]]
 
 
-def figures_of(readings: Sequence[Reading]) -> Figures:
-    """Return accuracy and kappa over what was scored, and all labels against all answers."""
-    scored = [reading for reading in readings if reading.scored]
+def summarize_calibration(results: Sequence[CalibrationResult]) -> CalibrationSummary:
+    """Return accuracy and kappa of the scored examples, and the confusion of all examples."""
+    scored = [result for result in results if result.is_scored]
     confusion: dict[str, dict[str, int]] = {}
-    for (label, said), count in sorted(
-        Counter((r.item.label.value, r.said) for r in readings).items()
-    ):
-        confusion.setdefault(label, {})[said] = count
-    right = sum(reading.right for reading in scored)
-    return Figures(
-        examples=len(readings),
-        unscored=len(readings) - len(scored),
-        accuracy=right / len(scored) if scored else None,
-        kappa=cohen_kappa([(coarse(r.item.label.value), coarse(r.said)) for r in scored]),
+    counts = Counter((result.item.label.value, result.verdict) for result in results)
+    for (label, verdict), count in sorted(counts.items()):
+        confusion.setdefault(label, {})[verdict] = count
+    correct = sum(result.is_correct for result in scored)
+    return CalibrationSummary(
+        examples=len(results),
+        unscored=len(results) - len(scored),
+        accuracy=correct / len(scored) if scored else None,
+        kappa=cohen_kappa([(_coarse(r.item.label.value), _coarse(r.verdict)) for r in scored]),
         confusion=confusion,
     )
 
 
 class CalibrateJudgeUseCase:
-    """Lets a judge read the context of every case and judge its answers."""
+    """Lets a judge evaluate the answers of labelled cases.
 
-    def __init__(self, judge: Callable[[CalibrationCase], JudgeEvaluatorPort]) -> None:
-        self._judge = judge
+    Each case gets a new judge. If the judge calls a model, `models` is its pool: an error that no
+    retry can fix ends the calibration.
+    """
+
+    def __init__(
+        self, new_judge: Callable[[], JudgeEvaluatorPort], *, models: ModelPool | None = None
+    ) -> None:
+        self._new_judge = new_judge
+        self._models = models
 
     async def run(
-        self,
-        cases: Iterable[CalibrationCase],
-        *,
-        on_case: Callable[[CalibrationCase], bool] = lambda case: True,
-    ) -> list[Reading]:
-        """Return a reading of every example, in order; a judge that fails leaves it unscored.
+        self, cases: Iterable[CalibrationCase]
+    ) -> AsyncGenerator[list[CalibrationResult], None]:
+        """Yield the results of each case; examples of a judge that fails are unscored."""
+        try:
+            for case in cases:
+                results = await self._evaluate(case)
+                if self._models is not None:
+                    self._models.raise_error()
+                yield results
+        finally:
+            if self._models is not None:
+                await self._models.aclose()
 
-        `on_case` hears of each case that is done, and tells whether to go on.
-        """
-        readings: list[Reading] = []
-        for case in cases:
-            readings += await self._case(case)
-            if not on_case(case):
-                break
-        return readings
-
-    async def _case(self, case: CalibrationCase) -> list[Reading]:
-        judge = self._judge(case)
+    async def _evaluate(self, case: CalibrationCase) -> list[CalibrationResult]:
+        judge = self._new_judge()
         memory: Mapping[str, object] = {}
-        answers = {f"Answer {number}": item for number, item in enumerate(case.items, start=1)}
+        items = {f"Answer {number}": item for number, item in enumerate(case.items, start=1)}
         responses = tuple(
             AgentTurnResponse(agent_name=name, response_text=item.answer)
-            for name, item in answers.items()
+            for name, item in items.items()
         )
         try:
             for turn, text in enumerate(case.context, start=1):
@@ -114,61 +111,75 @@ class CalibrateJudgeUseCase:
                 memory = (await judge.evaluate_turn(query, memory, ())).canonical_memory
             query = EvaluationTurnQuery(turn_id=len(case.context) + 1, query=case.question)
             result = await judge.evaluate_turn(query, memory, responses)
-        # A judge is anyone's code; its failure must never count as a wrong verdict.
+        # A judge is third-party code. Its failure must never count as a wrong verdict.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            why = f"{type(error).__name__}: {error}"
-            return [Reading(case=case, item=item, said=UNSCORED, reason=why) for item in case.items]
-        found = {verdict.agent_name: verdict for verdict in result.evaluations}
+            reason = f"{type(error).__name__}: {error}"
+            return [
+                CalibrationResult(case=case, item=item, verdict=UNSCORED, reason=reason)
+                for item in case.items
+            ]
+        evaluations = {evaluation.agent_name: evaluation for evaluation in result.evaluations}
         return [
-            _reading(case, item, found.get(name), result.unscored.get(name, "no verdict"))
-            for name, item in answers.items()
+            _result(case, item, evaluations.get(name), result.unscored.get(name, "no verdict"))
+            for name, item in items.items()
         ]
 
 
-def _reading(
-    case: CalibrationCase, item: CalibrationItem, found: JudgeAgentEvaluation | None, why: str
-) -> Reading:
-    if found is None:
-        return Reading(case=case, item=item, said=UNSCORED, reason=why)
-    if item.is_claim:
-        said, reason = _of_claims(_meant(item, found.hallucination.claims))
+def _coarse(verdict: str) -> str:
+    if verdict in _NOTHING_JUDGED:
+        return "nothing judged"
+    return "good" if verdict in _GOOD else "bad"
+
+
+def _result(
+    case: CalibrationCase,
+    item: CalibrationItem,
+    evaluation: JudgeAgentEvaluation | None,
+    unscored_reason: str,
+) -> CalibrationResult:
+    if evaluation is None:
+        verdict, reason = UNSCORED, unscored_reason
+    elif item.is_claim:
+        verdict, reason = _claim_verdict(_matching_claims(item, evaluation.hallucination.claims))
     else:
-        said, reason = _of_rules(found.drift)
-    return Reading(case=case, item=item, said=said, reason=reason)
+        verdict, reason = _rule_verdict(evaluation.drift)
+    return CalibrationResult(case=case, item=item, verdict=verdict, reason=reason)
 
 
-def _meant(item: CalibrationItem, claims: Sequence[ClaimVerdict]) -> Sequence[ClaimVerdict]:
-    """Return the claims that are the labelled one: all, or of a longer answer the closest."""
+def _matching_claims(
+    item: CalibrationItem, claims: Sequence[ClaimVerdict]
+) -> Sequence[ClaimVerdict]:
+    """Return the claims that correspond to the label: all, or the closest of a longer answer."""
     if item.answer == item.text or not claims:
         return claims
-    wanted = terms(item.text)
+    labelled = terms(item.text)
 
-    def closeness(claim: ClaimVerdict) -> float:
-        found = terms(claim.claim)
-        return len(found & wanted) / max(1, len(found | wanted))
+    def similarity(claim: ClaimVerdict) -> float:
+        judged = terms(claim.claim)
+        return len(judged & labelled) / max(1, len(judged | labelled))
 
-    best = max(claims, key=closeness)
-    return [best] if closeness(best) > 0 else []
+    best = max(claims, key=similarity)
+    return [best] if similarity(best) > 0 else []
 
 
-def _of_claims(claims: Sequence[ClaimVerdict]) -> tuple[str, str]:
-    """Return the worst that was found: an answer is supported if all of it is."""
+def _claim_verdict(claims: Sequence[ClaimVerdict]) -> tuple[str, str]:
+    """Return the worst verdict: an answer is supported only if all its claims are."""
     if not claims:
         return NO_CLAIM, ""
     bad = [claim for claim in claims if not claim.supported]
     if not bad:
         return Label.SUPPORTED.value, claims[0].evidence
-    against = [claim for claim in bad if claim.verdict in ("contradicted", "outdated")]
-    if against:
-        return Label.CONTRADICTED.value, against[0].reason
-    known = bad[0].verdict == Label.UNSUPPORTED.value
-    return Label.UNSUPPORTED.value if known else NOT_SUPPORTED, bad[0].reason
+    contradicted = [claim for claim in bad if claim.verdict in ("contradicted", "outdated")]
+    if contradicted:
+        return Label.CONTRADICTED.value, contradicted[0].reason
+    is_unsupported = bad[0].verdict == Label.UNSUPPORTED.value
+    return Label.UNSUPPORTED.value if is_unsupported else NOT_SUPPORTED, bad[0].reason
 
 
-def _of_rules(drift: DriftAudit) -> tuple[str, str]:
+def _rule_verdict(drift: DriftAudit) -> tuple[str, str]:
     if not drift.active_constraints:
         return NO_RULE, ""
     reasons = "; ".join(finding.reason for finding in drift.findings)
     if drift.violations:
         return Label.VIOLATED.value, reasons
-    return (Label.OMITTED.value if drift.omissions else Label.KEPT.value), reasons
+    return (Label.OMITTED.value if drift.omissions else Label.SATISFIED.value), reasons

@@ -1,15 +1,17 @@
-"""One live episode: the same turns for every agent, judged as they happen."""
+"""Live evaluation: several agents answer the same turns and a judge scores each turn."""
 
 import asyncio
 import copy
 import marshal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 
 from acc.application.runtime.deadlines import PausableTimeout
 from acc.application.use_cases.agent_judge_evaluation import AgentJudgeEvaluationUseCase
 from acc.domain.errors import InvalidInput, InvalidTurnOrder, JudgeContractBroken
 from acc.domain.value_objects.evaluation import AgentTurnEvaluationRecord, TurnStatus
 from acc.domain.value_objects.live_evaluation import (
+    TIMEOUT_ERROR,
     AgentTurnResponse,
     EvaluationTurnQuery,
     JudgeTurnResult,
@@ -23,21 +25,19 @@ from acc.ports.outbound.live_evaluation_ports import (
     ReplayableAgentPort,
 )
 
-#: Seconds that an agent has to stop after its time is up, before it is abandoned.
-_GRACE = 2.0
+#: Time that an agent has to stop after its timeout, before its task is abandoned.
+CANCELLATION_GRACE_SECONDS = 2.0
 
-OnTurn = Callable[[TurnResult], Awaitable[None]]
-_Answering = asyncio.Task[AgentTurnResponse]
+_AgentTask = asyncio.Task[AgentTurnResponse]
 
 
 class LiveMultiAgentEvaluationUseCase:
-    """Drives several agents through the same turns and has a judge score each turn.
+    """Runs agents through the same turns and has a judge score each turn.
 
-    Agents of one turn answer at the same time. An agent that raises, times out or returns nothing
-    is recorded as failed for that turn; its time stands still while its models are held back. A
-    judge that raises is asked again up to `judge_attempts` times; after that the turn is unscored
-    and the canonical memory stays as it was. `check` is called before a judge is asked and once
-    more after that: what it raises ends the episode, and nothing of the turn is told.
+    The agents of a turn run concurrently. An agent that raises, times out or returns nothing has a
+    failed turn; the timeout is paused while its models wait for rate limits. A judge that raises is
+    called up to `judge_attempts` times. After that the turn is unscored and the canonical memory
+    does not change.
     """
 
     def __init__(
@@ -47,97 +47,102 @@ class LiveMultiAgentEvaluationUseCase:
         judge: JudgeEvaluatorPort,
         agent_timeout: float | None = None,
         judge_attempts: int = 3,
-        check: Callable[[], None] = lambda: None,
     ) -> None:
         names = [agent.agent_name for agent in agents]
         if not names:
             raise InvalidInput("an episode needs at least one agent")
         if len(set(names)) < len(names):
-            raise InvalidInput(f"agent names must differ: {names}")
+            raise InvalidInput(f"agent names must be unique, got {names}")
         if judge_attempts < 1:
-            raise InvalidInput(f"judge_attempts must be at least 1, not {judge_attempts}")
+            raise InvalidInput(f"judge_attempts must be at least 1, got {judge_attempts}")
         self._agents = tuple(agents)
         self._judge = judge
         self._agent_timeout = agent_timeout
         self._judge_attempts = judge_attempts
-        self._check = check
 
     async def run_episode(
         self,
         queries: Sequence[EvaluationTurnQuery] | QuerySourcePort,
         *,
-        on_turn: OnTurn | None = None,
         earlier: Sequence[TurnResult] = (),
     ) -> LiveEvaluationEpisodeResult:
-        """Run the turns in order and return every record with its summaries.
-
-        `on_turn` is awaited after each new turn, before the next one starts. `earlier` are turns
-        already recorded: they are lived through again without asking agents or judge.
-        """
-        if isinstance(queries, Sequence):
-            check_turn_order(queries)
+        """Run the turns in order and return all records with their summaries."""
+        turns = list(earlier)
+        async with aclosing(self.turns(queries, earlier=earlier)) as new_turns:
+            async for turn in new_turns:
+                turns.append(turn)
         records: dict[str, list[AgentTurnEvaluationRecord]] = {
             agent.agent_name: [] for agent in self._agents
         }
-        memory: Mapping[str, object] = {}
-        turns = 0
-        for turn in earlier:
-            await self._replay(turn, memory)
-            memory, turns = turn.canonical_memory, turn.query.turn_id
+        for turn in turns:
             for record in turn.records:
                 records[record.agent_name].append(record)
-        while (query := await _next_query(queries, turns + 1, memory)) is not None:
-            result = await self._run_turn(query, memory)
-            if on_turn is not None:
-                await on_turn(result)
-            memory, turns = result.canonical_memory, query.turn_id
-            for record in result.records:
-                records[record.agent_name].append(record)
-        everything = [record for listed in records.values() for record in listed]
+        all_records = [record for by_agent in records.values() for record in by_agent]
         return LiveEvaluationEpisodeResult(
-            turns=turns,
-            records={name: tuple(listed) for name, listed in records.items()},
-            summaries=AgentJudgeEvaluationUseCase().summarize(everything),
-            canonical_memory=copy_plain(memory),
+            turns=len(turns),
+            records={name: tuple(by_agent) for name, by_agent in records.items()},
+            summaries=AgentJudgeEvaluationUseCase().summarize(all_records),
+            canonical_memory=copy_memory(turns[-1].canonical_memory) if turns else {},
         )
+
+    async def turns(
+        self,
+        queries: Sequence[EvaluationTurnQuery] | QuerySourcePort,
+        *,
+        earlier: Sequence[TurnResult] = (),
+    ) -> AsyncGenerator[TurnResult, None]:
+        """Yield each new turn; the next turn starts when the caller asks for it.
+
+        Turns in `earlier` were recorded before: agents replay them, and neither agents nor judge
+        are called.
+        """
+        if isinstance(queries, Sequence):
+            check_turn_order(queries)
+        memory: Mapping[str, object] = {}
+        turn_id = 0
+        for turn in earlier:
+            await self._replay(turn, memory)
+            memory, turn_id = turn.canonical_memory, turn.query.turn_id
+        while (query := await _next_query(queries, turn_id + 1, memory)) is not None:
+            result = await self._run_turn(query, memory)
+            memory, turn_id = result.canonical_memory, query.turn_id
+            yield result
 
     async def _run_turn(
         self, query: EvaluationTurnQuery, memory: Mapping[str, object]
     ) -> TurnResult:
-        copy_of_memory = _copies(memory)
-        stuck: set[_Answering] = set()
+        new_copy = _memory_copier(memory)
+        stuck: set[_AgentTask] = set()
         try:
             async with asyncio.TaskGroup() as group:
-                tasks: dict[_Answering, PausableTimeout] = {}
+                tasks: dict[_AgentTask, PausableTimeout] = {}
                 for agent in self._agents:
-                    patience = PausableTimeout(self._agent_timeout)
-                    answering = self._answer(agent, query, copy_of_memory(), patience)
-                    tasks[group.create_task(answering)] = patience
+                    timeout = PausableTimeout(self._agent_timeout)
+                    answer = self._answer(agent, query, new_copy(), timeout)
+                    tasks[group.create_task(answer)] = timeout
                 if self._agent_timeout is not None:
-                    stuck = await _overstaying(tasks)
+                    stuck = await _wait_for_agents(tasks)
                     for task in stuck:
                         _abandon(task)
         except* RuntimeError:
-            # What an abandoned task ends with. An agent's own errors never get this far.
+            # An abandoned task ends with RuntimeError. Errors of agents are caught in _answer.
             if not stuck:
                 raise
         responses = tuple(
-            self._never_stopped(agent) if task in stuck else task.result()
+            self._abandoned_response(agent) if task in stuck else task.result()
             for agent, task in zip(self._agents, tasks, strict=True)
         )
         answered = tuple(response for response in responses if not response.error)
-        self._check()
-        judged, fault = await self._evaluate(query, memory, answered)
-        self._check()
-        if judged is not None:
-            memory = judged.canonical_memory
+        verdicts, error = await self._evaluate(query, memory, answered)
+        if verdicts is not None:
+            memory = verdicts.canonical_memory
         return TurnResult(
             query=query,
             responses=responses,
             records=tuple(
-                _record(query.turn_id, response, judged, fault) for response in responses
+                _record(query.turn_id, response, verdicts, error) for response in responses
             ),
-            canonical_memory=copy_plain(memory),
+            canonical_memory=copy_memory(memory),
         )
 
     async def _answer(
@@ -145,29 +150,31 @@ class LiveMultiAgentEvaluationUseCase:
         agent: AgentRunnerPort,
         query: EvaluationTurnQuery,
         memory: Mapping[str, object],
-        patience: PausableTimeout,
+        timeout: PausableTimeout,  # noqa: ASYNC109 - a timeout object that can be paused
     ) -> AgentTurnResponse:
         name = agent.agent_name
         error = ""
         response: object = None
         try:
-            async with patience:
+            async with timeout:
                 response = await agent.run_turn(query, memory)
-                patience.check()
+                timeout.check()
         except TimeoutError:
-            error = f"no answer within {self._agent_timeout} s"
+            error = f"{TIMEOUT_ERROR} {self._agent_timeout} s"
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as fault:
-            if isinstance(fault, asyncio.CancelledError) and _is_cancelled():
+        except BaseException as exception:
+            task = asyncio.current_task()
+            is_cancelled = task is not None and task.cancelling() > 0
+            if isinstance(exception, asyncio.CancelledError) and is_cancelled:
                 raise
-            error = f"{type(fault).__name__}: {fault}"
+            error = f"{type(exception).__name__}: {exception}"
         if not error and not isinstance(response, AgentTurnResponse):
-            error = f"returned {type(response).__name__}, not an AgentTurnResponse"
+            error = f"returned {type(response).__name__}, expected AgentTurnResponse"
         if error or not isinstance(response, AgentTurnResponse):
             return AgentTurnResponse(agent_name=name, response_text="", error=error)
         if response.agent_name != name:
-            error = f"answered under the name {response.agent_name!r}"
+            error = f"answered with the agent name {response.agent_name!r}, expected {name!r}"
         elif not response.error and not response.response_text.strip():
             error = "returned an empty answer"
         if not error:
@@ -179,8 +186,8 @@ class LiveMultiAgentEvaluationUseCase:
             error=error,
         )
 
-    def _never_stopped(self, agent: AgentRunnerPort) -> AgentTurnResponse:
-        error = f"no answer within {self._agent_timeout} s, and it did not stop when told to"
+    def _abandoned_response(self, agent: AgentRunnerPort) -> AgentTurnResponse:
+        error = f"{TIMEOUT_ERROR} {self._agent_timeout} s, and the agent ignored cancellation"
         return AgentTurnResponse(agent_name=agent.agent_name, response_text="", error=error)
 
     async def _evaluate(
@@ -189,53 +196,119 @@ class LiveMultiAgentEvaluationUseCase:
         memory: Mapping[str, object],
         answered: tuple[AgentTurnResponse, ...],
     ) -> tuple[JudgeTurnResult | None, str]:
-        fault = ""
+        """Return the verdicts of the judge, or None and the error of its last attempt."""
+        reason = ""
         for _ in range(self._judge_attempts):
             try:
-                result = _checked(
-                    await self._judge.evaluate_turn(query, copy_plain(memory), answered)
+                result: object = await self._judge.evaluate_turn(
+                    query, copy_memory(memory), answered
                 )
             except JudgeContractBroken:
                 raise
-            # A judge is anyone's code; its failure must never be a score of 0.
+            # A judge is third-party code. Its failure must never become a score of 0.
             except (Exception, SystemExit) as error:  # noqa: BLE001
-                fault = f"judge: {type(error).__name__}: {error}"
+                reason = f"judge: {type(error).__name__}: {error}"
                 continue
-            asked = {response.agent_name for response in answered}
+            if not isinstance(result, JudgeTurnResult):
+                reason = f"judge: returned {type(result).__name__}, expected JudgeTurnResult"
+                continue
+            expected = {response.agent_name for response in answered}
             returned = [verdict.agent_name for verdict in result.evaluations]
             returned += result.unscored
-            if set(returned) != asked or len(returned) != len(asked):
-                raise JudgeContractBroken(query.turn_id, asked, returned)
+            if set(returned) != expected or len(returned) != len(expected):
+                raise JudgeContractBroken(query.turn_id, expected, returned)
             return result, ""
-        return None, f"{fault} ({self._judge_attempts} attempts)"
+        return None, f"{reason} ({self._judge_attempts} attempts)"
 
     async def _replay(self, turn: TurnResult, memory: Mapping[str, object]) -> None:
         by_name = {response.agent_name: response for response in turn.responses}
         for agent in self._agents:
             if not isinstance(agent, ReplayableAgentPort):
-                raise InvalidInput(f"agent {agent.agent_name!r} cannot take up a cut-off episode")
+                raise InvalidInput(
+                    f"agent {agent.agent_name!r} cannot continue an interrupted episode: it has no "
+                    "replay_turn"
+                )
             response = by_name[agent.agent_name]
-            await agent.replay_turn(turn.query, copy_plain(memory), response)
+            await agent.replay_turn(turn.query, copy_memory(memory), response)
+
+
+def check_turn_order(queries: Sequence[EvaluationTurnQuery]) -> None:
+    """Raise InvalidTurnOrder unless the turn ids are 1..T, in order."""
+    for expected, query in enumerate(queries, start=1):
+        if query.turn_id != expected:
+            raise InvalidTurnOrder(expected, query.turn_id)
+
+
+def copy_memory(memory: Mapping[str, object]) -> dict[str, object]:
+    """Return a deep copy of a canonical memory."""
+    return _memory_copier(memory)()
+
+
+def _memory_copier(memory: Mapping[str, object]) -> Callable[[], dict[str, object]]:
+    """Return a function that creates copies and reads the original only once.
+
+    Plain data is copied with marshal, which is several times faster than a deep copy.
+    """
+    try:
+        data = marshal.dumps(dict(memory))
+    except ValueError:
+        return lambda: copy.deepcopy(dict(memory))
+
+    def load() -> dict[str, object]:
+        copied: dict[str, object] = marshal.loads(data)  # noqa: S302 - written above
+        return copied
+
+    return load
+
+
+async def _next_query(
+    queries: Sequence[EvaluationTurnQuery] | QuerySourcePort,
+    turn_id: int,
+    memory: Mapping[str, object],
+) -> EvaluationTurnQuery | None:
+    if isinstance(queries, Sequence):
+        return queries[turn_id - 1] if turn_id <= len(queries) else None
+    query = await queries.next_query(turn_id, copy_memory(memory))
+    if query is not None and query.turn_id != turn_id:
+        raise InvalidTurnOrder(turn_id, query.turn_id)
+    return query
+
+
+async def _wait_for_agents(tasks: Mapping[_AgentTask, PausableTimeout]) -> set[_AgentTask]:
+    """Return the tasks that ignored cancellation after their timeout."""
+    pending = set(tasks)
+    while pending:
+        remaining = max(tasks[task].left for task in pending) + CANCELLATION_GRACE_SECONDS
+        if remaining <= 0:
+            break
+        _, pending = await asyncio.wait(pending, timeout=remaining)
+    return pending
+
+
+def _abandon(task: _AgentTask) -> None:
+    """End a task whose agent ignores cancellation by closing its coroutine."""
+    task.get_coro().close()
+    task.cancel()
 
 
 def _record(
-    turn_id: int, response: AgentTurnResponse, judged: JudgeTurnResult | None, fault: str
+    turn_id: int, response: AgentTurnResponse, verdicts: JudgeTurnResult | None, error: str
 ) -> AgentTurnEvaluationRecord:
-    """Return what is on record of one agent in one turn; without a verdict it has no score."""
+    """Return the record of one agent in one turn; without a verdict it has no score."""
     name = response.agent_name
     verdict = None
     flags: tuple[str, ...] = ()
-    if judged is not None:
-        verdict = next((one for one in judged.evaluations if one.agent_name == name), None)
-        flags = judged.flags.get(name, ())
-        fault = judged.unscored.get(name, "") or "judge: no reason given"
+    if verdicts is not None:
+        verdict = next((one for one in verdicts.evaluations if one.agent_name == name), None)
+        flags = verdicts.flags.get(name, ())
+        error = verdicts.unscored.get(name, "") or "judge: no reason given"
     if response.error or verdict is None:
         return AgentTurnEvaluationRecord(
             agent_name=name,
             turn_id=turn_id,
             status=TurnStatus.FAILED if response.error else TurnStatus.UNSCORED,
             memory_tokens=response.memory_tokens,
-            error=response.error or fault,
+            error=response.error or error,
             flags=flags,
         )
     return AgentTurnEvaluationRecord(
@@ -248,71 +321,3 @@ def _record(
         flags=flags,
         votes=verdict.votes,
     )
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def _overstaying(tasks: Mapping[_Answering, PausableTimeout]) -> set[_Answering]:
-    """Wait for all tasks but those that do not stop when their time is up, and return these."""
-    waiting = set(tasks)
-    while waiting and (left := max(tasks[task].left for task in waiting) + _GRACE) > 0:
-        _, waiting = await asyncio.wait(waiting, timeout=left)
-    return waiting
-
-
-def _abandon(task: _Answering) -> None:
-    """End a task whose agent ignores cancellation: its coroutine is closed under it."""
-    task.get_coro().close()
-    task.cancel()
-
-
-def _checked(result: object) -> JudgeTurnResult:
-    if not isinstance(result, JudgeTurnResult):
-        raise TypeError(f"returned {type(result).__name__}, not a JudgeTurnResult")
-    return result
-
-
-def check_turn_order(queries: Sequence[EvaluationTurnQuery]) -> None:
-    """Raise InvalidTurnOrder unless the turn ids are 1..T, in order."""
-    for expected, query in enumerate(queries, start=1):
-        if query.turn_id != expected:
-            raise InvalidTurnOrder(expected, query.turn_id)
-
-
-async def _next_query(
-    queries: Sequence[EvaluationTurnQuery] | QuerySourcePort,
-    turn_id: int,
-    memory: Mapping[str, object],
-) -> EvaluationTurnQuery | None:
-    if isinstance(queries, Sequence):
-        return queries[turn_id - 1] if turn_id <= len(queries) else None
-    query = await queries.next_query(turn_id, copy_plain(memory))
-    if query is not None and query.turn_id != turn_id:
-        raise InvalidTurnOrder(turn_id, query.turn_id)
-    return query
-
-
-def copy_plain(memory: Mapping[str, object]) -> dict[str, object]:
-    """Return a copy that shares no changeable part with the original."""
-    return _copies(memory)()
-
-
-def _copies(memory: Mapping[str, object]) -> Callable[[], dict[str, object]]:
-    """Return a maker of copies that reads the original once.
-
-    Plain data goes through marshal, several times as fast as a deep copy; anything else is copied
-    the slow way.
-    """
-    try:
-        frozen = marshal.dumps(dict(memory))
-    except ValueError:
-        return lambda: copy.deepcopy(dict(memory))
-
-    def thaw() -> dict[str, object]:
-        copied: dict[str, object] = marshal.loads(frozen)  # noqa: S302 - our own bytes, just made
-        return copied
-
-    return thaw

@@ -1,4 +1,4 @@
-"""What a judge finds out about one answer, and what many answers add up to."""
+"""Scores and audits of one answer, and summaries of many answers."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ OUTCOME_NAMES = ("relevance", "answer_quality", "instruction_following", "cohere
 
 
 class TurnStatus(StrEnum):
-    """Whether a turn of an agent counts."""
+    """Whether a turn of an agent has a score, and why not."""
 
     SCORED = "scored"
     FAILED = "failed"
@@ -29,20 +29,20 @@ class OutcomeScores:
         for name in OUTCOME_NAMES:
             score = getattr(self, name)
             if not (math.isfinite(score) and 0 <= score <= 10):
-                raise ValueError(f"{name} must be a number from 0 to 10, not {score!r}")
+                raise ValueError(f"{name} must be a number from 0 to 10, got {score!r}")
 
     @property
     def mean(self) -> float:
-        """Return the plain mean of the four."""
+        """Return the mean of the four scores."""
         scores = (self.relevance, self.answer_quality, self.instruction_following, self.coherence)
         return sum(scores) / len(scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimVerdict:
-    """One atomic claim, whether it is supported, and by what that is known.
+    """One atomic claim, whether it is supported, and the evidence.
 
-    `verdict` is a judge's finer word (contradicted, outdated), empty where it has none.
+    `verdict` is a more precise verdict of the judge, such as contradicted or outdated, or empty.
     """
 
     claim: str
@@ -54,7 +54,7 @@ class ClaimVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HallucinationAudit:
-    """How many claims of an answer are supported, and the claims where a judge lists them."""
+    """Numbers of supported and unsupported claims, and the claims if the judge lists them."""
 
     supported_claims: int
     unsupported_claims: int
@@ -62,17 +62,17 @@ class HallucinationAudit:
 
     def __post_init__(self) -> None:
         if self.supported_claims < 0 or self.unsupported_claims < 0:
-            raise ValueError(f"claims cannot be negative: {self!r}")
+            raise ValueError(f"claims must not be negative: {self!r}")
         if self.claims:
             supported = sum(claim.supported for claim in self.claims)
             counted = (self.supported_claims, self.unsupported_claims)
             if (supported, len(self.claims) - supported) != counted:
-                raise ValueError(f"the listed claims do not add up to {counted}")
+                raise ValueError(f"the listed claims must add up to {counted}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintFinding:
-    """One active constraint that an answer broke, and how."""
+    """One active constraint that an answer violated or omitted."""
 
     constraint: str
     omission: bool
@@ -81,7 +81,7 @@ class ConstraintFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftAudit:
-    """How far an answer left the rules that were in force."""
+    """Numbers of active, violated and omitted constraints."""
 
     active_constraints: int
     violations: int
@@ -90,35 +90,34 @@ class DriftAudit:
 
     def __post_init__(self) -> None:
         if min(self.active_constraints, self.violations, self.omissions) < 0:
-            raise ValueError(f"constraints cannot be negative: {self!r}")
+            raise ValueError(f"constraints must not be negative: {self!r}")
         if self.findings:
             omissions = sum(finding.omission for finding in self.findings)
             counted = (self.violations, self.omissions)
             if (len(self.findings) - omissions, omissions) != counted:
-                raise ValueError(f"the listed findings do not add up to {counted}")
+                raise ValueError(f"the listed findings must add up to {counted}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeVotes:
-    """What a judge said each time it was asked about the same answer.
+    """The votes of a judge on one answer.
 
-    A claim or a constraint has one verdict a vote; a vote that failed is left out. `scores` are
-    those of one order of the answers, `turned` those of the opposite order, vote by vote.
+    A claim or a constraint has one verdict per successful vote. `scores` has one entry per vote;
+    `reversed_scores` those with the answers in reversed order.
     """
 
     claims: tuple[tuple[str, ...], ...] = ()
     constraints: tuple[tuple[str, ...], ...] = ()
     scores: tuple[OutcomeScores, ...] = ()
-    turned: tuple[OutcomeScores, ...] = ()
+    reversed_scores: tuple[OutcomeScores, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTurnEvaluationRecord:
-    """What one agent did in one turn and what the judge made of it.
+    """The result of one agent in one turn.
 
-    A failed turn has an error and no judgement; an unscored one has an answer, the judge's error
-    and no judgement. Neither ever counts as a 0. `flags` say how an answer tried to steer the
-    judge, scored or not.
+    A failed turn has the error of the agent, an unscored turn that of the judge. Neither has
+    scores, and neither counts as 0. `flags` describe attempts to influence the judge.
     """
 
     agent_name: str
@@ -134,19 +133,19 @@ class AgentTurnEvaluationRecord:
 
     def __post_init__(self) -> None:
         if self.turn_id < 1:
-            raise ValueError(f"turn_id starts at 1, not {self.turn_id}")
+            raise ValueError(f"turn_id must be at least 1, got {self.turn_id}")
         if self.memory_tokens is not None and self.memory_tokens < 0:
-            raise ValueError(f"memory_tokens cannot be negative: {self.memory_tokens}")
-        judged = (self.outcome, self.hallucination, self.drift)
-        if self.status is TurnStatus.SCORED and None in judged:
-            raise ValueError("a scored turn needs outcome, hallucination and drift")
-        if self.status is not TurnStatus.SCORED and (any(judged) or not self.error):
-            raise ValueError(f"a {self.status} turn has an error and no judgement")
+            raise ValueError(f"memory_tokens must not be negative, got {self.memory_tokens}")
+        scores = (self.outcome, self.hallucination, self.drift)
+        if self.status is TurnStatus.SCORED and None in scores:
+            raise ValueError("a scored turn requires outcome, hallucination and drift")
+        if self.status is not TurnStatus.SCORED and (any(scores) or not self.error):
+            raise ValueError(f"a {self.status} turn requires an error and must not have scores")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A mean, its sample standard deviation, and how many values are behind it."""
+    """Mean, sample standard deviation and number of values."""
 
     mean: float
     deviation: float
@@ -155,7 +154,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEvaluationSummary:
-    """One agent over many turns. A measure with nothing behind it is None, never 0."""
+    """Summary of one agent. A metric without values is None, not 0."""
 
     agent_name: str
     scored_turns: int

@@ -1,12 +1,17 @@
-"""What a run of an evaluation consists of, and what comes out of it."""
+"""Configuration, episodes and calibration examples of an evaluation."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from acc.domain.value_objects.live_evaluation import TurnResult
+
+#: The name of the compressor that needs no model.
+RULE_COMPRESSOR = "rules"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioChoice:
-    """A scenario by reference, with the digest of what it said when the run began."""
+    """A scenario by reference, with the digest of its text at the start of the run."""
 
     reference: str
     id: str
@@ -17,17 +22,18 @@ class ScenarioChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChoice:
-    """An agent's name in the run and what stands behind it."""
+    """The name of an agent in the run, and its kind: a memory, `python:...` or `a2a:URL`."""
 
     name: str
     kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeConfiguration:
-    """How a model judges: another one of these is another judge.
+class JudgeConfig:
+    """Configuration of a model judge; judges with different configurations are not comparable.
 
-    `prompts` is a digest of its instructions and schemas. A temperature of None is the model's own.
+    `prompts` is a digest of the instructions and schemas. If `temperature` is None, the model's
+    default applies.
     """
 
     model: str
@@ -41,16 +47,20 @@ class JudgeConfiguration:
     schema: int
 
     def __post_init__(self) -> None:
-        if self.votes < 1 or self.repairs < 0 or self.timeout <= 0:
-            raise ValueError(f"a judge needs a vote, repairs of 0 or more, and time: {self!r}")
+        if self.votes < 1:
+            raise ValueError(f"votes must be at least 1, got {self.votes}")
+        if self.repairs < 0:
+            raise ValueError(f"repairs must be at least 0, got {self.repairs}")
+        if self.timeout <= 0:
+            raise ValueError(f"timeout must be positive, got {self.timeout}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationConfig:
-    """Everything that decides what a run records.
+    """Everything that determines the records of a run.
 
-    Two equal ones record the same bytes as long as `model`, which the built-in agents answer with,
-    answers the same twice: the embedded one does.
+    Equal configurations give identical records if the models are deterministic. The embedded model
+    is.
     """
 
     version: str
@@ -67,21 +77,44 @@ class EvaluationConfig:
     visible_characters: int = 8_000
     vocabulary: str = "o200k_base"
     model: str = "embedded"
-    compressor: str = "rules"
-    judging: JudgeConfiguration | None = None
+    compressor: str = RULE_COMPRESSOR
+    judging: JudgeConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeJob:
-    """One episode of a run: which scenario, with which seed."""
+    """One episode of a run: a scenario and a seed."""
 
     scenario: ScenarioChoice
     seed: int
 
     @property
     def name(self) -> str:
-        """Return the episode's name, also that of its file."""
+        """Return the name of the episode and of its files."""
         return f"{self.scenario.id}.{self.seed:06d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnCompleted:
+    """A turn of an episode was recorded."""
+
+    episode: str
+    turn: TurnResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeEnd:
+    """How an episode ended, with the number of recorded turns.
+
+    A `stopped` episode has turns left. An `aborted` episode met an error that other episodes would
+    meet too, such as a rejected API key; its last turn was not recorded.
+    """
+
+    job: EpisodeJob
+    turns: int
+    error: str = ""
+    stopped: bool = False
+    aborted: bool = False
 
 
 def jobs_of(configuration: EvaluationConfig) -> tuple[EpisodeJob, ...]:
@@ -94,26 +127,26 @@ def jobs_of(configuration: EvaluationConfig) -> tuple[EpisodeJob, ...]:
 
 
 class Label(StrEnum):
-    """What people say of a claim, or of an answer under a rule."""
+    """The label that people gave to a claim, or to an answer under a rule."""
 
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
     UNSUPPORTED = "unsupported"
-    KEPT = "kept"
+    SATISFIED = "kept"
     VIOLATED = "violated"
     OMITTED = "omitted"
 
 
 CLAIM_LABELS = (Label.SUPPORTED, Label.CONTRADICTED, Label.UNSUPPORTED)
-RULE_LABELS = (Label.KEPT, Label.VIOLATED, Label.OMITTED)
+RULE_LABELS = (Label.SATISFIED, Label.VIOLATED, Label.OMITTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationItem:
-    """A claim, or an answer under a rule, with its label.
+    """A labelled claim, or a labelled answer under a rule.
 
-    `answer` is what a judge gets to read; it may say more than the claim. `evidence` are the words
-    of the context that decide a claim.
+    The judge reads `answer`, which may contain more than the claim `text`. `evidence` is the part
+    of the context that decides a claim.
     """
 
     id: str
@@ -125,19 +158,19 @@ class CalibrationItem:
 
     @property
     def is_claim(self) -> bool:
-        """Tell whether a claim is labelled, and not an answer under a rule."""
+        """Return True for a claim, False for an answer under a rule."""
         return self.label in CLAIM_LABELS
 
     def __post_init__(self) -> None:
         if not self.text.strip() or not self.answer.strip():
-            raise ValueError(f"{self.id}: the text is empty")
+            raise ValueError(f"{self.id}: text must not be empty")
         if not self.kind.strip():
-            raise ValueError(f"{self.id}: the kind is empty")
+            raise ValueError(f"{self.id}: kind must not be empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationCase:
-    """What users said, turn by turn, what is asked then, and labelled answers to that."""
+    """The user messages of a conversation, a question, and labelled answers to it."""
 
     id: str
     language: str
@@ -148,13 +181,13 @@ class CalibrationCase:
 
     def __post_init__(self) -> None:
         if not self.context or not all(text.strip() for text in self.context):
-            raise ValueError(f"{self.id}: the context is empty")
+            raise ValueError(f"{self.id}: context must not be empty")
         if not self.question.strip():
-            raise ValueError(f"{self.id}: the question is empty")
+            raise ValueError(f"{self.id}: question must not be empty")
         if not self.items:
-            raise ValueError(f"{self.id}: there is nothing to judge")
+            raise ValueError(f"{self.id}: claims or answers are required")
         for item in self.items:
             if item.is_claim and item.label is not Label.UNSUPPORTED and not item.evidence:
-                raise ValueError(f"{item.id}: a claim that is {item.label} needs its evidence")
+                raise ValueError(f"{item.id}: a claim labelled {item.label} requires evidence")
             if item.evidence and not any(item.evidence in text for text in self.context):
-                raise ValueError(f"{item.id}: the evidence does not stand in the context")
+                raise ValueError(f"{item.id}: evidence is not part of the context")

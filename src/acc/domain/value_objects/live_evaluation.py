@@ -1,4 +1,4 @@
-"""What passes between judge, agents and use case in a live episode."""
+"""Queries, responses, verdicts and results of a live episode."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +12,9 @@ from acc.domain.value_objects.evaluation import (
     OutcomeScores,
 )
 
+#: Beginning of the error of a turn that timed out.
+TIMEOUT_ERROR = "no answer within"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationTurnQuery:
@@ -22,17 +25,17 @@ class EvaluationTurnQuery:
 
     def __post_init__(self) -> None:
         if self.turn_id < 1:
-            raise ValueError(f"turn_id starts at 1, not {self.turn_id}")
+            raise ValueError(f"turn_id must be at least 1, got {self.turn_id}")
         if not self.query.strip():
-            raise ValueError(f"the query of turn {self.turn_id} is empty")
+            raise ValueError(f"the query of turn {self.turn_id} must not be empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTurnResponse:
-    """An agent's answer, and the tokens of memory it carried into the turn.
+    """An agent's answer and the tokens of its memory at the start of the turn.
 
-    `memory_tokens` is None where an agent does not report it. `trace` is whatever the agent wants
-    to show of how it got there; judges do not see it. `error` marks a turn without an answer.
+    `memory_tokens` is None if the agent does not report it. `trace` is for people; judges do not
+    see it. A response with an `error` has no answer.
     """
 
     agent_name: str
@@ -43,12 +46,12 @@ class AgentTurnResponse:
 
     def __post_init__(self) -> None:
         if self.memory_tokens is not None and self.memory_tokens < 0:
-            raise ValueError(f"memory_tokens cannot be negative: {self.memory_tokens}")
+            raise ValueError(f"memory_tokens must not be negative, got {self.memory_tokens}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeAgentEvaluation:
-    """The judge's verdict on one agent's answer, and its single votes where it took several."""
+    """The judge's verdict on one answer, with its votes if there were several."""
 
     agent_name: str
     outcome: OutcomeScores
@@ -59,10 +62,10 @@ class JudgeAgentEvaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTurnResult:
-    """The judge's verdict on all answers of one turn, and its memory after it.
+    """The judge's verdicts on all answers of one turn, and its memory after the turn.
 
-    `unscored` names the agents whose answers it could not score, each with the reason; `flags` the
-    ways in which an agent's answer tried to steer it.
+    `unscored` has a reason for each agent without a verdict. `flags` describe, by agent, attempts
+    to influence the judge.
     """
 
     canonical_memory: Mapping[str, object]
@@ -73,7 +76,7 @@ class JudgeTurnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """One turn, whole: what was asked, answered and found, and the canonical memory after it."""
+    """One turn: query, responses, records, and the canonical memory after the turn."""
 
     query: EvaluationTurnQuery
     responses: tuple[AgentTurnResponse, ...]
@@ -83,7 +86,7 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEvaluationEpisodeResult:
-    """Every record of an episode by agent, the summaries, and the judge's last memory."""
+    """Records and summaries of an episode by agent, and the final canonical memory."""
 
     turns: int
     records: Mapping[str, tuple[AgentTurnEvaluationRecord, ...]]

@@ -1,7 +1,6 @@
-"""One episode's script: what is asked, what it establishes, what a right answer holds.
+"""The script of one episode: queries, and annotations for the judge.
 
-These are the annotations a judge works from. No agent and no model may import this module; an
-import contract says so.
+No agent and no model may import this module; an import contract checks this.
 """
 
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from acc.domain.value_objects.format_rule import FormatRule
 
 
 class StressTopic(StrEnum):
-    """The ten ways in which a scenario leans on an agent's memory."""
+    """The stress topics of a scenario."""
 
     SETUP = "setup"
     EVIDENCE_UPDATE = "evidence_update"
@@ -26,7 +25,7 @@ class StressTopic(StrEnum):
 
 
 class AnswerKind(StrEnum):
-    """What a right answer does: give it, say that it is not known, or decline."""
+    """The kind of a correct answer."""
 
     ANSWER = "answer"
     UNKNOWN = "unknown"
@@ -35,7 +34,7 @@ class AnswerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something a query establishes; `values` are the parts a right answer must get right."""
+    """A fact that a query establishes; a correct answer contains its `values`."""
 
     id: str
     text: str
@@ -44,7 +43,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A standing rule that a query sets; `rule` is its checkable form."""
+    """A rule that a query sets; `rule` can be checked."""
 
     id: str
     text: str
@@ -53,18 +52,18 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """One element of a right answer: at least one of these texts appears in it."""
+    """An element of a correct answer: at least one of the texts."""
 
     any_of: tuple[str, ...]
 
     def __post_init__(self) -> None:
         if not self.any_of or not all(text.strip() for text in self.any_of):
-            raise ValueError("an expectation needs at least one text that is not blank")
+            raise ValueError("any_of must contain at least one text, and no blank one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioTurn:
-    """One rendered turn: the query as agents see it, and what the judge knows of it."""
+    """One rendered turn: the query for the agents and annotations for the judge."""
 
     turn_id: int
     topic: StressTopic
@@ -83,7 +82,7 @@ class ScenarioTurn:
 
     @property
     def stated(self) -> str:
-        """Return the query without its injected content, which stands there but nobody says."""
+        """Return the query without its injected content, which the user does not state."""
         return self.query.replace(self.injected, "\n") if self.injected else self.query
 
 

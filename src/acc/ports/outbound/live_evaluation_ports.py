@@ -1,8 +1,10 @@
-"""What a live evaluation needs from outside: agents, a judge, and someone who asks."""
+"""Interfaces that a live evaluation needs: agents, a judge, queries, a journal, executors."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from acc.domain.cost import ModelCall
+from acc.domain.value_objects.evaluation_run import EpisodeEnd, EpisodeJob, TurnCompleted
 from acc.domain.value_objects.live_evaluation import (
     AgentTurnResponse,
     EvaluationTurnQuery,
@@ -10,25 +12,27 @@ from acc.domain.value_objects.live_evaluation import (
     TurnResult,
 )
 
+EpisodeEvent = ModelCall | TurnCompleted | EpisodeEnd
+
 
 class AgentRunnerPort(Protocol):
     """One agent under evaluation."""
 
     @property
     def agent_name(self) -> str:
-        """Return the name under which its answers are recorded."""
+        """Return the name under which the answers are recorded."""
         ...
 
     async def run_turn(
         self, query: EvaluationTurnQuery, canonical_memory: Mapping[str, object]
     ) -> AgentTurnResponse:
-        """Answer one turn. `canonical_memory` is a copy that is the agent's to keep."""
+        """Answer one turn; the agent owns its copy of `canonical_memory`."""
         ...
 
 
 @runtime_checkable
 class ReplayableAgentPort(Protocol):
-    """An agent that can take up an episode that was cut off."""
+    """An agent that can continue an interrupted episode."""
 
     async def replay_turn(
         self,
@@ -36,12 +40,12 @@ class ReplayableAgentPort(Protocol):
         canonical_memory: Mapping[str, object],
         response: AgentTurnResponse,
     ) -> None:
-        """Live through a recorded turn again, without answering anew."""
+        """Restore the state after a recorded turn without answering again."""
         ...
 
 
 class JudgeEvaluatorPort(Protocol):
-    """Scores all answers of a turn together and keeps the canonical memory."""
+    """Scores all answers of a turn together and updates the canonical memory."""
 
     async def evaluate_turn(
         self,
@@ -49,27 +53,61 @@ class JudgeEvaluatorPort(Protocol):
         canonical_memory: Mapping[str, object],
         responses: tuple[AgentTurnResponse, ...],
     ) -> JudgeTurnResult:
-        """Return one verdict for each response, and the memory updated from the query alone."""
+        """Return one verdict for each response and the memory updated from the query alone."""
         ...
 
 
 class QuerySourcePort(Protocol):
-    """Asks the next question, so that a judge can drive an episode."""
+    """Writes the queries of an episode that has no fixed script."""
 
     async def next_query(
         self, turn_id: int, canonical_memory: Mapping[str, object]
     ) -> EvaluationTurnQuery | None:
-        """Return the query of `turn_id`, or None when the episode is over."""
+        """Return the query of `turn_id`, or None if the episode is over."""
         ...
 
 
 class EpisodeJournalPort(Protocol):
-    """Keeps the turns of one episode as they happen."""
+    """Stores the turns of one episode."""
 
-    def earlier(self) -> tuple[TurnResult, ...]:
-        """Return the turns that are on record already."""
+    def read(self) -> tuple[TurnResult, ...]:
+        """Return the recorded turns."""
         ...
 
-    async def append(self, result: TurnResult) -> None:
-        """Put a turn on record before the next one starts."""
+    def append(self, result: TurnResult) -> None:
+        """Store a turn before the next one starts."""
+        ...
+
+
+class CallRecorderPort(Protocol):
+    """Receives every model call as soon as it has ended."""
+
+    def record(self, call: ModelCall) -> None:
+        """Record one call."""
+        ...
+
+
+class EpisodeControlPort(Protocol):
+    """Tells a running episode whether it may continue."""
+
+    @property
+    def stop_requested(self) -> bool:
+        """Return True if no further turn may start."""
+        ...
+
+    @property
+    def disconnected(self) -> bool:
+        """Return True if the parent process is gone, so that nothing may be recorded."""
+        ...
+
+
+class EpisodeExecutorPort(Protocol):
+    """Runs episodes, in this process or in worker processes."""
+
+    def run(self, jobs: Sequence[EpisodeJob]) -> Generator[EpisodeEvent, None, None]:
+        """Run the episodes and yield their events as they happen."""
+        ...
+
+    def stop(self) -> None:
+        """Start no further episode and end running episodes after their turn."""
         ...

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.application.use_cases.live_multi_agent_evaluation import LiveMultiAgentEvaluationUseCase
-from acc.bootstrap import evaluation as bootstrap
-from acc.bootstrap.evaluation import load_scenario, make_agent
+from acc.bootstrap.evaluation import make_agent, make_evaluation, scenario_library
+from acc.bootstrap.memory import token_counter
 from acc.cli.eval import EvaluationOptions, configure
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, TurnResult
 from acc.ports.outbound.live_evaluation_ports import AgentRunnerPort
 from acc.testing import ScriptedJudge, queries
+
+token_counter()  # loading the vocabulary must not count as time of an agent
 
 
 def python_agent(name: str, **sizes: Any) -> AgentRunnerPort:
@@ -27,16 +29,10 @@ def python_agent(name: str, **sizes: Any) -> AgentRunnerPort:
 
 
 async def episode(*agents: AgentRunnerPort, texts: tuple[str, ...]) -> list[TurnResult]:
-    found: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        found.append(result)
-
     use_case = LiveMultiAgentEvaluationUseCase(
         agents=agents, judge=ScriptedJudge(), agent_timeout=1.0
     )
-    await use_case.run_episode(queries(*texts), on_turn=keep)
-    return found
+    return [turn async for turn in use_case.turns(queries(*texts))]
 
 
 async def answers(agent: AgentRunnerPort, *texts: str) -> list[AgentTurnResponse]:
@@ -52,22 +48,22 @@ async def answers(agent: AgentRunnerPort, *texts: str) -> list[AgentTurnResponse
         ("baseline", "transcript", "it-operations"),
     ],
 )
-async def test_an_agent_of_acc_answers_as_the_built_in_one_does(
+async def test_agent_tree_answers_like_the_built_in_agent(
     ours: str, mine: str, scenario: str
 ) -> None:
-    texts = [turn.query for turn in load_scenario(scenario).render(3).turns]
+    texts = [turn.query for turn in scenario_library().render(scenario, 3).turns]
     built_in, own = make_agent("ours", ours), python_agent(mine)
     for query in queries(*texts):
         expected = await built_in.run_turn(query, {})
-        found = await own.run_turn(query, {})
-        assert found.response_text == expected.response_text
-        assert found.memory_tokens == expected.memory_tokens
-        assert found.trace == {**expected.trace, "agents": ["assistant"]}
+        replies = await own.run_turn(query, {})
+        assert replies.response_text == expected.response_text
+        assert replies.memory_tokens == expected.memory_tokens
+        assert replies.trace == {**expected.trace, "agents": ["assistant"]}
     assert len(texts) == 50
 
 
-async def test_the_sizes_of_the_evaluation_are_those_of_the_memory() -> None:
-    texts = [turn.query for turn in load_scenario("it-operations").render(0).turns[:20]]
+async def test_memory_of_a_tree_has_the_sizes_of_the_evaluation() -> None:
+    texts = [turn.query for turn in scenario_library().render("it-operations", 0).turns[:20]]
     built_in, own = make_agent("ours", "acc", budget=128), python_agent("lone", budget=128)
     for query in queries(*texts):
         expected = await built_in.run_turn(query, {})
@@ -75,58 +71,56 @@ async def test_the_sizes_of_the_evaluation_are_those_of_the_memory() -> None:
         assert (expected.memory_tokens or 0) <= 128
 
 
-async def test_a_tree_takes_part_and_shows_who_answered_and_what_was_called() -> None:
-    found = await answers(python_agent("tree"), "Who leads the incident?", "The sky is blue.")
-    assert found[0].response_text == "The lead is Mara."
-    assert found[0].trace["agents"] == ["clerk", "speaker"]
+async def test_trace_of_a_tree_lists_agents_and_tool_calls() -> None:
+    replies = await answers(python_agent("tree"), "Who leads the incident?", "The sky is blue.")
+    assert replies[0].response_text == "The lead is Mara."
+    assert replies[0].trace["agents"] == ["clerk", "speaker"]
     called = ['clerk: find_lead {"question":"Who leads the incident?"}']
-    assert found[0].trace["tools"] == called
-    assert "ccs" in found[0].trace
-    assert found[1].trace["agents"] == ["other"]
-    assert "tools" not in found[1].trace
+    assert replies[0].trace["tools"] == called
+    assert "ccs" in replies[0].trace
+    assert replies[1].trace["agents"] == ["other"]
+    assert "tools" not in replies[1].trace
 
 
-async def test_an_agent_class_without_a_memory_reports_none() -> None:
-    (found,) = await answers(python_agent("Echo"), "Hello.")
-    assert found.response_text == "echo: Hello."
-    assert found.memory_tokens is None
+async def test_agent_without_memory_reports_no_tokens() -> None:
+    (replies,) = await answers(python_agent("Echo"), "Hello.")
+    assert replies.response_text == "echo: Hello."
+    assert replies.memory_tokens is None
 
 
-async def test_a_function_from_query_to_answer_is_asked_as_ever() -> None:
-    (found,) = await answers(python_agent("answer"), "Hello.")
-    assert found.response_text == "heard: Hello."
+async def test_function_from_query_to_answer_is_an_agent() -> None:
+    (replies,) = await answers(python_agent("answer"), "Hello.")
+    assert replies.response_text == "heard: Hello."
 
 
-async def test_an_error_is_a_failed_turn_and_the_next_one_works() -> None:
-    found = await answers(python_agent("moody"), "one", "break", "sleep", "four")
-    assert [bool(response.error) for response in found] == [False, True, True, False]
-    assert found[1].error == "model_failed: /moody: ConnectionError: the line is dead"
-    assert "no answer within" in found[2].error
-    assert found[3].response_text == "1 earlier, now: four", "failed turns are not remembered"
+async def test_failed_turn_does_not_affect_the_next_turn() -> None:
+    replies = await answers(python_agent("moody"), "one", "break", "sleep", "four")
+    assert [bool(response.error) for response in replies] == [False, True, True, False]
+    assert replies[1].error == "model_failed: /moody: ConnectionError: the line is dead"
+    assert "no answer within" in replies[2].error
+    assert replies[3].response_text == "1 earlier, now: four", "failed turns are not remembered"
 
 
-async def test_a_run_that_waits_for_a_person_is_a_failed_turn_and_the_next_one_works() -> None:
+async def test_run_that_requires_input_is_a_failed_turn() -> None:
     texts = ("Send the report to ann@example.org.", "The lead is Bo. Who is the lead?")
-    found = await answers(python_agent("asks_a_person"), *texts)
-    assert found[0].error == "input_required: it waits for a person: May it be sent?"
-    assert found[1].response_text == "The lead is Bo."
+    replies = await answers(python_agent("asks_a_person"), *texts)
+    assert replies[0].error == "input_required: the agent requires input: May it be sent?"
+    assert replies[1].response_text == "The lead is Bo."
 
 
-async def test_a_run_that_an_agent_rejects_is_a_failed_turn_with_its_reason() -> None:
-    found = await answers(python_agent("Choosy"), "Pay the bill.", "Hello.")
-    assert found[0].error == "rejected: choosy: not my job"
-    assert found[1].response_text == "echo: Hello."
+async def test_rejected_run_is_a_failed_turn_with_its_reason() -> None:
+    replies = await answers(python_agent("Choosy"), "Pay the bill.", "Hello.")
+    assert replies[0].error == "rejected: choosy: not my job"
+    assert replies[1].response_text == "echo: Hello."
 
 
-async def test_an_agent_that_blocks_for_too_long_has_not_answered_in_time() -> None:
-    found = await answers(python_agent("Sleepy"), "Sleep.", "Hello.")
-    assert found[0].error == "no answer within 1.0 s"
-    assert found[1].response_text == "echo: Hello."
+async def test_agent_that_blocks_the_event_loop_times_out() -> None:
+    replies = await answers(python_agent("Sleepy"), "Sleep.", "Hello.")
+    assert replies[0].error == "no answer within 1.0 s"
+    assert replies[1].response_text == "echo: Hello."
 
 
-def test_a_module_that_fails_while_it_is_imported_is_told_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_import_error_names_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fails_at_import.py").write_text("\nraise RuntimeError('at import')\n")
     (tmp_path / "no_python.py").write_text("x = (\n")
     (tmp_path / "no_tree.py").write_text("import acc\nx = acc.Agent(name='1')\n")
@@ -140,54 +134,45 @@ def test_a_module_that_fails_while_it_is_imported_is_told_with_its_place(
         make_agent("mine", "python:no_tree:x")
 
 
-async def test_every_episode_starts_anew() -> None:
+async def test_every_episode_starts_with_an_empty_session() -> None:
     for _ in range(2):
-        found = await answers(python_agent("moody"), "one", "two")
-        assert [r.response_text for r in found] == ["0 earlier, now: one", "1 earlier, now: two"]
+        replies = await answers(python_agent("moody"), "one", "two")
+        assert [r.response_text for r in replies] == ["0 earlier, now: one", "1 earlier, now: two"]
 
 
-def test_a_memory_that_would_go_from_episode_to_episode_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="'assistant' holds a memory that would go from"):
+def test_memory_object_shared_by_episodes_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="memory of 'assistant' would be shared"):
         python_agent("shared_memory")
 
 
-def test_what_is_no_agent_is_named() -> None:
-    with pytest.raises(InvalidInput, match="neither an agent of acc"):
+def test_object_that_is_no_agent_is_rejected() -> None:
+    with pytest.raises(InvalidInput, match="must be an agent"):
         python_agent("none")
-
-
-# --- taking up an episode that was cut off ------------------------------------------------------
 
 
 TEXTS = ("The lead is Bo.", "break the rule", "sleep well", "Keep it short.", "Who is the lead?")
 
 
 async def continued(name: str, whole: list[TurnResult]) -> list[TurnResult]:
-    found: list[TurnResult] = []
-
-    async def keep(result: TurnResult) -> None:
-        found.append(result)
-
     use_case = LiveMultiAgentEvaluationUseCase(agents=[python_agent(name)], judge=ScriptedJudge())
-    await use_case.run_episode(queries(*TEXTS), earlier=whole[:4], on_turn=keep)
-    return found
+    return [turn async for turn in use_case.turns(queries(*TEXTS), earlier=whole[:4])]
 
 
 @pytest.mark.parametrize("name", ["moody", "moody_acc"])
-async def test_a_lone_agent_is_replayed_without_asking_its_model(name: str) -> None:
+async def test_single_agent_is_replayed_without_calling_its_model(name: str) -> None:
     whole = await episode(python_agent(name), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
-    before = agents_under_test.mood.asked
-    found = await continued(name, whole)
-    assert agents_under_test.mood.asked == before + 1
-    assert [turn.responses for turn in found] == [whole[4].responses]
+    before = agents_under_test.mood.calls
+    replies = await continued(name, whole)
+    assert agents_under_test.mood.calls == before + 1
+    assert [turn.responses for turn in replies] == [whole[4].responses]
 
 
-async def test_a_tree_runs_its_turns_again_but_not_one_that_ran_out_of_time() -> None:
+async def test_tree_repeats_recorded_turns_except_timeouts() -> None:
     whole = await episode(python_agent("moody_pair"), texts=TEXTS)
     assert [bool(turn.responses[0].error) for turn in whole] == [False, True, True, False, False]
-    found = await continued("moody_pair", whole)
-    assert [turn.responses for turn in found] == [whole[4].responses]
+    replies = await continued("moody_pair", whole)
+    assert [turn.responses for turn in replies] == [whole[4].responses]
 
 
 AGENTS = "acc,lone=python:agents_under_test:lone,tree=python:agents_under_test:tree"
@@ -196,8 +181,9 @@ OPTIONS = EvaluationOptions(scenario="it-operations", episodes=1, turns=8, agent
 
 def run_all(folder: Path) -> EvaluationDirectory:
     run = EvaluationDirectory.create(folder, configure(OPTIONS))
-    outcome = bootstrap.run_evaluation(run, run.jobs(), workers=1, on_turn=lambda *_: None)
-    assert outcome.errors == {}
+    evaluation = make_evaluation(run)
+    list(evaluation.run(run.jobs()))
+    assert evaluation.outcome.errors == {}
     return run
 
 
@@ -210,7 +196,7 @@ def whole_run() -> bytes:
 
 @settings(max_examples=10, deadline=None)
 @given(st.floats(0, 1))
-def test_a_run_cut_off_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
+def test_run_truncated_at_any_byte_continues_to_the_same_bytes(share: float) -> None:
     whole = whole_run()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"

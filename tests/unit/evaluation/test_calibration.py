@@ -16,21 +16,21 @@ DOMAINS = {"it_operations", "cybersecurity", "healthcare", "finance"}
 
 
 def is_good(item: CalibrationItem) -> bool:
-    return item.label in (Label.SUPPORTED, Label.KEPT)
+    return item.label in (Label.SUPPORTED, Label.SATISFIED)
 
 
 def share(items: list[tuple[CalibrationCase, CalibrationItem]]) -> float:
     return sum(is_good(item) for _, item in items) / len(items)
 
 
-def test_there_are_several_hundred_with_ids_of_their_own() -> None:
+def test_examples_are_many_and_have_unique_ids() -> None:
     assert len(ITEMS) >= 400
     assert len({item.id for _, item in ITEMS}) == len(ITEMS)
     texts = Counter((case.id, item.answer) for case, item in ITEMS)
     assert max(texts.values()) == 1
 
 
-def test_both_languages_and_all_domains_have_their_part() -> None:
+def test_languages_and_domains_are_balanced() -> None:
     languages = Counter(case.language for case, _ in ITEMS)
     assert languages.keys() == {"en", "ja"}
     assert abs(languages["en"] - languages["ja"]) <= 0.05 * len(ITEMS)
@@ -56,21 +56,21 @@ def test_labels_are_balanced(language: str) -> None:
     assert labels.keys() == set(Label)
 
 
-def test_evidence_stands_in_the_context_and_claims_do_not() -> None:
+def test_context_contains_evidence_but_no_claim() -> None:
     for case, item in CLAIMS:
         if item.label is not Label.UNSUPPORTED:
             assert any(item.evidence in text for text in case.context), item.id
         assert not any(item.text in text for text in case.context), item.id
 
 
-def test_texts_have_a_length_that_people_write() -> None:
+def test_texts_have_realistic_lengths() -> None:
     for case, item in ITEMS:
         assert 5 <= len(item.answer) <= 300, item.id
         assert len(case.context) <= 3
         assert all(len(text) <= 300 for text in case.context)
 
 
-def test_the_kind_of_an_example_does_not_tell_its_label() -> None:
+def test_kind_does_not_predict_the_label() -> None:
     kinds = defaultdict(list)
     for case, item in ITEMS:
         kinds[item.kind].append((case, item))
@@ -81,7 +81,7 @@ def test_the_kind_of_an_example_does_not_tell_its_label() -> None:
             assert 0.3 <= share(items) <= 0.7, kind
 
 
-def test_neither_length_nor_negation_tells_whether_a_claim_is_supported() -> None:
+def test_length_and_negation_do_not_predict_support() -> None:
     good = [item.text for _, item in CLAIMS if is_good(item)]
     bad = [item.text for _, item in CLAIMS if not is_good(item)]
     for language in (True, False):
@@ -95,18 +95,18 @@ def test_neither_length_nor_negation_tells_whether_a_claim_is_supported() -> Non
     assert abs(shares[0] - shares[1]) < 0.15
 
 
-def test_the_words_of_a_claim_alone_do_not_tell_its_label() -> None:
+def test_terms_of_a_claim_do_not_predict_its_label() -> None:
     # A naive Bayes classifier that never sees the context, left one case out at a time.
-    right = 0
-    for held in {case.id for case, _ in CLAIMS}:
+    correct = 0
+    for left_out in {case.id for case, _ in CLAIMS}:
         counts: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
         sizes: Counter[bool] = Counter()
         for case, item in CLAIMS:
-            if case.id != held:
+            if case.id != left_out:
                 counts[is_good(item)].update(terms(item.text))
                 sizes[is_good(item)] += 1
         for case, item in CLAIMS:
-            if case.id == held:
+            if case.id == left_out:
                 odds = {
                     side: math.log(sizes[side])
                     + sum(
@@ -115,5 +115,5 @@ def test_the_words_of_a_claim_alone_do_not_tell_its_label() -> None:
                     )
                     for side in (True, False)
                 }
-                right += (odds[True] > odds[False]) is is_good(item)
-    assert right / len(CLAIMS) < 0.6
+                correct += (odds[True] > odds[False]) is is_good(item)
+    assert correct / len(CLAIMS) < 0.6

@@ -6,7 +6,7 @@ import pytest
 
 from acc.adapters.evaluation.agents import RemoteAgentRunner, footprint
 from acc.application.a2a.projection import MEMORY_FOOTPRINT
-from acc.bootstrap.evaluation import make_agent, parse_agents
+from acc.bootstrap.evaluation import make_agent, make_configurator
 from acc.domain.errors import InvalidInput, RemoteFailed
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.live_evaluation import AgentTurnResponse, EvaluationTurnQuery
@@ -24,9 +24,14 @@ class Counting:
 
 
 def task(state: TaskState = TaskState.COMPLETED, text: str = "", **fields: Any) -> Task:
-    said = Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),)) if text else None
+    message_text = (
+        Message(message_id="m", role=Role.AGENT, parts=(Part(text=text),)) if text else None
+    )
     return Task(
-        id="t", context_id="context-1", status=TaskStatus(state=state, message=said), **fields
+        id="t",
+        context_id="context-1",
+        status=TaskStatus(state=state, message=message_text),
+        **fields,
     )
 
 
@@ -37,22 +42,22 @@ async def answers(
     return runner, [await runner.run_turn(turn, {}) for turn in turns]
 
 
-async def test_an_episode_is_one_context_and_each_turn_one_message() -> None:
+async def test_episode_uses_one_context_and_one_message_per_turn() -> None:
     remote = ScriptedRemote("one", "two")
-    runner, found = await answers(remote, *queries("a", "b"))
-    assert [response.response_text for response in found] == ["one", "two"]
-    assert {response.agent_name for response in found} == {"theirs"} == {runner.agent_name}
+    runner, replies = await answers(remote, *queries("a", "b"))
+    assert [response.response_text for response in replies] == ["one", "two"]
+    assert {response.agent_name for response in replies} == {"theirs"} == {runner.agent_name}
     assert [message.context_id for message in remote.sent] == ["", "context-1"]
-    assert found[0].trace == {"context": "context-1"}
+    assert replies[0].trace == {"context": "context-1"}
 
 
-async def test_an_episode_that_was_cut_off_goes_on_in_its_context() -> None:
+async def test_interrupted_episode_continues_in_its_context() -> None:
     turns = queries("a", "b")
     first = ScriptedRemote("one", "two")
-    _, found = await answers(first, *turns)
+    _, replies = await answers(first, *turns)
     remote = ScriptedRemote("two")
     runner = RemoteAgentRunner(agent_name="theirs", remote=remote, ids=Counting())
-    await runner.replay_turn(turns[0], {}, found[0])
+    await runner.replay_turn(turns[0], {}, replies[0])
     await runner.run_turn(turns[1], {})
     assert remote.sent[0] == first.sent[1]
     await runner.replay_turn(turns[0], {}, AgentTurnResponse(agent_name="x", response_text=""))
@@ -64,31 +69,34 @@ async def test_an_episode_that_was_cut_off_goes_on_in_its_context() -> None:
     [
         (RemoteFailed("gone"), "remote_failed: gone"),
         (task(TaskState.FAILED, "no stock"), "failed: no stock"),
-        (task(TaskState.INPUT_REQUIRED, "which?"), "input-required: it waits: which?"),
+        (
+            task(TaskState.INPUT_REQUIRED, "which?"),
+            "input-required: the agent requires input: which?",
+        ),
     ],
 )
-async def test_a_turn_that_fails_is_told_and_the_next_goes_on(
+async def test_failed_remote_turn_has_an_error_and_the_next_turn_continues(
     answer: RemoteAnswer, error: str
 ) -> None:
     remote = ScriptedRemote(answer, "fine")
-    _, found = await answers(remote, *queries("a", "b"))
-    assert [(r.response_text, r.error) for r in found] == [("", error), ("fine", "")]
-    assert remote.canceled == (["t"] if "waits" in error else [])
+    _, replies = await answers(remote, *queries("a", "b"))
+    assert [(r.response_text, r.error) for r in replies] == [("", error), ("fine", "")]
+    assert remote.canceled == (["t"] if "requires input" in error else [])
 
 
-async def test_a_message_alone_is_an_answer_without_a_footprint() -> None:
-    told = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), context_id="c")
-    _, (found,) = await answers(ScriptedRemote(told), *queries("a"))
-    assert (found.response_text, found.memory_tokens) == ("hi", None)
+async def test_message_without_task_has_no_memory_tokens() -> None:
+    reported = Message(message_id="m", role=Role.AGENT, parts=(Part(text="hi"),), context_id="c")
+    _, (replies,) = await answers(ScriptedRemote(reported), *queries("a"))
+    assert (replies.response_text, replies.memory_tokens) == ("hi", None)
 
 
-async def test_an_answer_in_data_is_judged_by_its_text() -> None:
+async def test_structured_answer_is_judged_by_its_text() -> None:
     parts = (Part(text="Here:"), Part(data={"n": 1}), Part(raw=b"1", filename="a.png"))
-    told = Message(message_id="m", role=Role.AGENT, parts=parts)
-    status = TaskStatus(state=TaskState.COMPLETED, message=told)
+    reported = Message(message_id="m", role=Role.AGENT, parts=parts)
+    status = TaskStatus(state=TaskState.COMPLETED, message=reported)
     ended = Task(id="t", context_id="c", status=status)
-    _, found = await answers(ScriptedRemote(told, ended), *queries("a", "b"))
-    assert [response.response_text for response in found] == ['Here:\n{"n":1}'] * 2
+    _, replies = await answers(ScriptedRemote(reported, ended), *queries("a", "b"))
+    assert [response.response_text for response in replies] == ['Here:\n{"n":1}'] * 2
 
 
 @pytest.mark.parametrize(
@@ -106,17 +114,17 @@ async def test_an_answer_in_data_is_judged_by_its_text() -> None:
         ({}, None),
     ],
 )
-def test_a_footprint_is_what_the_server_reports_and_never_a_guess(
+def test_memory_tokens_are_those_that_the_server_reports(
     metadata: dict[str, Any], tokens: int | None
 ) -> None:
     assert footprint(task(metadata=metadata)) == tokens
 
 
-def test_an_address_is_checked_before_a_run_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    (choice,) = parse_agents("theirs=a2a:http://127.0.0.1:8000")
+def test_invalid_remote_url_is_rejected_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    (choice,) = make_configurator().agents("theirs=a2a:http://127.0.0.1:8000")
     assert choice.kind == "a2a:http://127.0.0.1:8000"
     monkeypatch.setenv("ACC_TOKEN_THEIRS", "s3cret")
     assert make_agent("theirs", choice.kind).agent_name == "theirs"
     for wrong in ("a2a:", "a2a:desk", "a2a:http://me:secret@desk.example"):
         with pytest.raises(InvalidInput):
-            parse_agents(f"theirs={wrong}")
+            make_configurator().agents(f"theirs={wrong}")

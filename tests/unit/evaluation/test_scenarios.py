@@ -2,7 +2,6 @@
 
 import pytest
 
-from acc.adapters.evaluation import scenarios as scenario_checks
 from acc.adapters.evaluation import scenarios as scenario_files
 from acc.domain.errors import InvalidInput, InvalidScenario
 from acc.domain.value_objects.scenario import StressTopic
@@ -19,43 +18,43 @@ def plain(n: int = 1) -> str:
     return TURN.format(n=n, q="The lead is Bo. Who is the lead?", e="Bo")
 
 
-def faults_of(text: str) -> list[str]:
+def errors_of(text: str) -> list[str]:
     try:
-        template = scenario_files.parse(text, "mine.toml")
+        template = scenario_files.parse_scenario(text, "mine.toml")
     except InvalidScenario as error:
         assert all(line.startswith("mine.toml: ") for line in str(error).splitlines())
         return list(error.faults)
-    return list(scenario_checks.check(template))
+    return list(scenario_files.scenario_errors(template))
 
 
-def test_a_sound_scenario_has_no_faults() -> None:
-    assert faults_of(scenario(plain(1), plain(2))) == []
+def test_valid_scenario_has_no_errors() -> None:
+    assert errors_of(scenario(plain(1), plain(2))) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    ("text", "error"),
     [
         ("id = ]", "not TOML: Invalid value (at line 1, column 6)"),
         (HEAD, "Object missing required field `turns`"),
-        (HEAD + "turns = []\n", "turns: there are none"),
+        (HEAD + "turns = []\n", "turns: at least one is required"),
         (scenario(plain(), head=HEAD.replace("mine", "My Own")), "id: 'My Own' must be lower-case"),
         (scenario(plain(), head=HEAD.replace('"en"', '"fr"')), "language: Invalid enum value 'fr'"),
-        (scenario(plain(), head=HEAD.replace('"d"', '" "')), "domain: is empty"),
-        (scenario(plain(1), plain(3)), "turn 3: turn: expected 2; turns run 1..T, no gap"),
-        (scenario(plain(2)), "turn 2: turn: expected 1"),
+        (scenario(plain(), head=HEAD.replace('"d"', '" "')), "domain: must not be empty"),
+        (scenario(plain(1), plain(3)), "turn 3: turn: must be 2; turns are numbered 1..T"),
+        (scenario(plain(2)), "turn 2: turn: must be 1"),
         (
             scenario(plain().replace("setup", "siesta")),
             "turn 1: topic: Invalid enum value 'siesta'",
         ),
         (scenario(plain().replace("expect", "expects")), "turn 1: Object contains unknown field"),
         (scenario(plain() + 'colour = "red"\n'), "turn 1: Object contains unknown field `colour`"),
-        (scenario(plain().replace("turn = 1\n", "")), "turn at place 1: Object missing"),
-        (scenario(TURN.format(n=1, q=" ", e="x")), "turn 1: query: is empty"),
-        (scenario(TURN.format(n=1, q="{who}?", e="x")), "turn 1: query: no variable {who}"),
-        (scenario(plain() + "injected = 'x'\n"), "{injected} and the field injected go together"),
+        (scenario(plain().replace("turn = 1\n", "")), "turn at position 1: Object missing"),
+        (scenario(TURN.format(n=1, q=" ", e="x")), "turn 1: query: must not be empty"),
+        (scenario(TURN.format(n=1, q="{who}?", e="x")), "turn 1: query: unknown variable {who}"),
+        (scenario(plain() + "injected = 'x'\n"), "{injected} requires the field injected"),
         (
             scenario(TURN.format(n=1, q="{distractors} Who?", e="x")),
-            "{distractors} and the field distractors go together",
+            "{distractors} requires the field distractors",
         ),
         (
             scenario(plain() + "once = [{ kind = 'max_words' }]\n"),
@@ -67,11 +66,11 @@ def test_a_sound_scenario_has_no_faults() -> None:
         ),
         (
             scenario(plain(), head=HEAD + "[variables]\nx = { pool = 'p' }\n"),
-            "variables.x: no pool 'p'",
+            "variables.x: unknown pool 'p'",
         ),
         (
             scenario(plain(), head=HEAD + "[variables]\nx = { min = 3, max = 3 }\n"),
-            "variables.x: needs a pool, or min < max",
+            "variables.x: requires a pool, or min < max",
         ),
         (
             scenario(plain(), head=HEAD + "[variables]\ninjected = { min = 1, max = 3 }\n"),
@@ -81,7 +80,7 @@ def test_a_sound_scenario_has_no_faults() -> None:
             scenario(
                 plain(), head=HEAD + "[pools]\np = ['a', 'a']\n[variables]\nx = { pool = 'p' }\n"
             ),
-            "pools.p: has duplicates",
+            "pools.p: values must be unique",
         ),
         (
             scenario(
@@ -97,26 +96,29 @@ def test_a_sound_scenario_has_no_faults() -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_rendered_is_refused_by_turn_and_field(text: str, fault: str) -> None:
-    assert any(fault in found for found in faults_of(text)), faults_of(text)
+def test_invalid_structure_is_reported_by_turn_and_field(text: str, error: str) -> None:
+    assert any(error in line for line in errors_of(text)), errors_of(text)
 
 
 FACT = "{field} = [{{ id = 'lead', text = '{text}', values = ['{value}'] }}]\n"
 
 
 @pytest.mark.parametrize(
-    ("extra", "fault"),
+    ("extra", "error"),
     [
-        (FACT.format(field="facts", text="The lead is Zoe.", value="Zoe"), "that the query lacks"),
-        (FACT.format(field="facts", text="The lead is he.", value="Bo"), "that its text lacks"),
+        (
+            FACT.format(field="facts", text="The lead is Zoe.", value="Zoe"),
+            "is missing in the query",
+        ),
+        (FACT.format(field="facts", text="The lead is he.", value="Bo"), "is missing in its text"),
         (FACT.format(field="updates", text="The lead is Bo.", value="Bo"), "no fact 'lead' yet"),
         ("retracts = ['lead']\n", "turn 1: retracts: no fact 'lead'"),
         ("lifts = ['length']\n", "turn 1: lifts: no constraint 'length' in force"),
-        ("avoid = ['Bo']\n", "turn 1: avoid: 'Bo' is part of what is expected"),
+        ("avoid = ['Bo']\n", "turn 1: avoid: 'Bo' is part of an expected text"),
         (
             "constraints = [{ id = 'e', text = 't', "
             "rule = { kind = 'ends_with', words = ['X.'] } }]\n",
-            "turn 1: constraints: 'e' needs 'X.' that the query lacks",
+            "turn 1: constraints: 'e' word 'X.' is missing in the query",
         ),
         (
             "amends = [{ id = 'e', text = 't', rule = { kind = 'policy' } }]\n",
@@ -124,63 +126,71 @@ FACT = "{field} = [{{ id = 'lead', text = '{text}', values = ['{value}'] }}]\n"
         ),
     ],
 )
-def test_annotations_that_the_query_does_not_bear_out_are_refused(extra: str, fault: str) -> None:
-    assert any(fault in found for found in faults_of(scenario(plain() + extra)))
+def test_annotations_that_contradict_the_query_are_reported(extra: str, error: str) -> None:
+    assert any(error in line for line in errors_of(scenario(plain() + extra)))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "fault"),
+    ("old", "new", "error"),
     [
         (
             'expect = ["Bo"]',
             'expect = ["@nobody"]',
-            "turn 1: expect: no fact 'nobody' is established",
+            "turn 1: expect: no earlier turn establishes 'nobody'",
         ),
-        ('expect = ["Bo"]', "expect = []", "expect: an answer needs at least one element"),
-        ('expect = ["Bo"]', 'expect = ["Zoe"]', "expect: nothing said so far holds ['Zoe']"),
-        ('topic = "setup"', 'topic = "prompt_injection"', "needs it"),
+        ('expect = ["Bo"]', "expect = []", "expect: at least one element is required"),
+        (
+            'expect = ["Bo"]',
+            'expect = ["Zoe"]',
+            "expect: no fact or constraint so far contains ['Zoe']",
+        ),
+        (
+            'topic = "setup"',
+            'topic = "prompt_injection"',
+            "injected: required in a prompt_injection turn",
+        ),
     ],
 )
-def test_expectations_that_no_agent_could_meet_are_refused(old: str, new: str, fault: str) -> None:
-    assert any(fault in found for found in faults_of(scenario(plain().replace(old, new))))
+def test_expectations_that_no_agent_can_meet_are_reported(old: str, new: str, error: str) -> None:
+    assert any(error in line for line in errors_of(scenario(plain().replace(old, new))))
 
 
-def test_a_fact_or_constraint_cannot_be_set_twice() -> None:
+def test_duplicate_fact_or_constraint_is_reported() -> None:
     fact = FACT.format(field="facts", text="The lead is Bo.", value="Bo")
     rule = "constraints = [{ id = 'k', text = 't', rule = { kind = 'policy' } }]\n"
-    faults = faults_of(scenario(plain(1) + fact + rule, plain(2) + fact + rule))
-    assert "turn 2: facts: 'lead' exists already; use updates" in faults
-    assert "turn 2: constraints: 'k' exists already; use amends" in faults
+    errors = errors_of(scenario(plain(1) + fact + rule, plain(2) + fact + rule))
+    assert "turn 2: facts: 'lead' already exists; use updates" in errors
+    assert "turn 2: constraints: 'k' already exists; use amends" in errors
 
 
-def test_one_id_cannot_stand_twice_in_a_turn() -> None:
+def test_duplicate_id_in_a_turn_is_reported() -> None:
     one = "{ id = 'lead', text = 'The lead is Bo.', values = ['Bo'] }"
-    assert "turn 1: facts: 'lead' stands twice" in faults_of(
+    assert "turn 1: facts: 'lead' occurs twice" in errors_of(
         scenario(plain() + f"facts = [{one}, {one}]\n")
     )
 
 
-def test_an_unknown_or_unreadable_reference_says_what_there_is(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_unknown_or_unreadable_reference_is_rejected(tmp_path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InvalidInput, match="it-operations"):
-        scenario_files.load("it-opera")
+        scenario_files.load_template("it-opera")
     with pytest.raises(InvalidScenario, match="cannot be read"):
-        scenario_files.load(str(tmp_path / "nothing.toml"))
+        scenario_files.load_template(str(tmp_path / "nothing.toml"))
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidScenario, match="cannot be read"):
-        scenario_files.load(str(tmp_path / "bytes.toml"))
+        scenario_files.load_template(str(tmp_path / "bytes.toml"))
 
 
 @pytest.mark.parametrize("name", scenario_files.shipped_ids())
-def test_shipped_scenarios_are_sound_and_hold_every_stress_topic(name: str) -> None:
-    template = scenario_files.load(name)
+def test_shipped_scenarios_are_valid_and_have_every_stress_topic(name: str) -> None:
+    template = scenario_files.load_template(name)
     assert template.id == name
-    assert scenario_checks.check(template) == ()
+    assert scenario_files.scenario_errors(template) == ()
     assert len(template.turns) == 50
     assert {turn.topic for turn in template.turns} == set(StressTopic)
 
 
-def test_four_trades_are_shipped_and_one_of_them_in_japanese_too() -> None:
-    templates = [scenario_files.load(name) for name in scenario_files.shipped_ids()]
+def test_shipped_scenarios_cover_four_domains_and_two_languages() -> None:
+    templates = [scenario_files.load_template(name) for name in scenario_files.shipped_ids()]
     assert {(t.entry.domain, t.entry.language) for t in templates} == {
         ("it_operations", "en"),
         ("it_operations", "ja"),
@@ -191,14 +201,14 @@ def test_four_trades_are_shipped_and_one_of_them_in_japanese_too() -> None:
 
 
 @pytest.mark.parametrize("name", scenario_files.shipped_ids())
-def test_six_hundred_episodes_are_six_hundred_different_ones(name: str) -> None:
-    template = scenario_files.load(name)
+def test_different_seeds_give_different_episodes(name: str) -> None:
+    template = scenario_files.load_template(name)
     episodes = {tuple(t.query for t in template.render(seed).turns) for seed in range(600)}
     assert len(episodes) == 600
 
 
-def test_a_seed_varies_values_phrasing_and_the_order_of_distractors() -> None:
-    template = scenario_files.parse(
+def test_seed_varies_values_phrasings_and_distractors() -> None:
+    template = scenario_files.parse_scenario(
         scenario(
             "[[turns]]\nturn = 1\ntopic = 'setup'\n"
             "query = ['The lead is {lead}. {distractors} Who is the lead?',"
@@ -208,11 +218,11 @@ def test_a_seed_varies_values_phrasing_and_the_order_of_distractors() -> None:
         ),
         "mine.toml",
     )
-    seen = {template.render(seed).turns[0].query for seed in range(200)}
-    assert len(seen) == 3 * 2 * 6
+    queries = {template.render(seed).turns[0].query for seed in range(200)}
+    assert len(queries) == 3 * 2 * 6
     assert template.render(7) == template.render(7)
 
 
-def test_the_starter_is_a_sound_scenario() -> None:
-    text = scenario_files.starter("my-own")
-    assert scenario_checks.check(scenario_files.parse(text, "my-own.toml")) == ()
+def test_starter_is_a_valid_scenario() -> None:
+    text = scenario_files.starter_text("my-own")
+    assert scenario_files.scenario_errors(scenario_files.parse_scenario(text, "my-own.toml")) == ()

@@ -1,0 +1,279 @@
+"""Validate the options of an evaluation and turn them into its configuration."""
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from acc.domain.ccs import MIN_BUDGET_TOKENS
+from acc.domain.errors import InvalidInput
+from acc.domain.value_objects.endpoint import check_remote_url
+from acc.domain.value_objects.evaluation_run import (
+    RULE_COMPRESSOR,
+    AgentChoice,
+    EvaluationConfig,
+    JudgeConfig,
+    ScenarioChoice,
+)
+
+#: The memory of each built-in agent; `baseline` is transcript replay.
+AGENT_MEMORIES = {
+    "baseline": "transcript",
+    "transcript": "transcript",
+    "retrieval": "retrieval",
+    "acc": "acc",
+    "oracle": "oracle",
+}
+MODEL_JUDGE = "model:"
+PYTHON_REFERENCE = "python:"
+REMOTE_REFERENCE = "a2a:"
+COMPRESSOR_REFERENCE = "acc:"
+MAX_VOTES = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """Options of a model judge; `force` accepts a model that is known to be too small."""
+
+    votes: int = 1
+    both_orders: bool = False
+    temperature: float = 0.0
+    drives: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRequest:
+    """Unchecked options of an evaluation."""
+
+    scenario: str = "all"
+    agents: str = "baseline,retrieval,acc,oracle"
+    model: str = "embedded"
+    compressor: str = RULE_COMPRESSOR
+    judge: str = "rubric"
+    judge_options: JudgeOptions = field(default_factory=JudgeOptions)
+    episodes: int = 2
+    turns: int | None = None
+    seed: int = 0
+    window: int = 4096
+    budget: int = 512
+    timeout: float | None = 60.0
+
+
+class ConfigurationSources(Protocol):
+    """What a configuration refers to: models, user code, scenarios, prompts of the judge."""
+
+    def check_model_name(self, name: str) -> None:
+        """Raise InvalidInput if no model has this name; keys and libraries are not checked."""
+        ...
+
+    def check_model(self, name: str) -> None:
+        """Raise InvalidInput if a model cannot be created."""
+        ...
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the models that a name lists, with environment variables resolved."""
+        ...
+
+    def check_object(self, reference: str) -> None:
+        """Raise InvalidInput if `MODULE:NAME` cannot be loaded."""
+        ...
+
+    def is_model_object(self, reference: str) -> bool:
+        """Return True if `MODULE:NAME` is a model, False if it is a judge, or raise."""
+        ...
+
+    def shipped_scenarios(self) -> tuple[str, ...]:
+        """Return the ids of the shipped scenarios."""
+        ...
+
+    def scenario(self, reference: str) -> ScenarioChoice:
+        """Return a validated scenario by id or path."""
+        ...
+
+    def judge_config(
+        self, model: str, temperature: float | None, options: JudgeOptions
+    ) -> JudgeConfig:
+        """Return the configuration of a model judge with the prompts of this version."""
+        ...
+
+
+class EvaluationConfigurator:
+    """Creates configurations from options."""
+
+    def __init__(self, sources: ConfigurationSources, *, version: str) -> None:
+        self._sources = sources
+        self._version = version
+
+    def configure(self, request: EvaluationRequest) -> EvaluationConfig:
+        """Return the configuration, or raise InvalidInput that names the wrong option."""
+        for name, value, minimum in (
+            ("episodes", request.episodes, 1),
+            ("turns", request.turns, 1),
+            ("window", request.window, 64),
+            ("budget", request.budget, MIN_BUDGET_TOKENS),
+            ("timeout", request.timeout, 0.001),
+            ("seed", request.seed, 0),
+        ):
+            if value is not None and not minimum <= value < math.inf:
+                raise InvalidInput(f"--{name} must be at least {minimum}, got {value}")
+        agents = self.agents(request.agents)
+        self._sources.check_model_name(request.model)
+        self._check_compressor(request.compressor)
+        judging = self.judge(request.judge, request.judge_options)
+        return EvaluationConfig(
+            version=self._version,
+            scenarios=self.scenarios(request.scenario),
+            agents=agents,
+            model=request.model,
+            judge=request.judge,
+            episodes=request.episodes,
+            turns=request.turns,
+            seed=request.seed,
+            window=request.window,
+            budget=request.budget,
+            timeout=request.timeout,
+            compressor=request.compressor,
+            judging=judging,
+        )
+
+    def agents(self, text: str) -> tuple[AgentChoice, ...]:
+        """Return the agents of `baseline,acc,mine=python:module:name,theirs=a2a:URL`."""
+        choices = [self._agent(item) for item in _split(text)]
+        names = [choice.name for choice in choices]
+        if not names:
+            raise InvalidInput("--agents must name at least one agent")
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"agent names must be unique, got {', '.join(names)}")
+        return tuple(choices)
+
+    def _agent(self, item: str) -> AgentChoice:
+        name, equals, kind = item.partition("=")
+        kind = kind if equals else name
+        if not name or not name.replace("-", "").replace("_", "").isalnum():
+            raise InvalidInput(
+                f"{item!r}: an agent's name must consist of letters, digits, - and _"
+            )
+        if kind.startswith(PYTHON_REFERENCE):
+            self._sources.check_object(kind.removeprefix(PYTHON_REFERENCE))
+        elif kind.startswith(REMOTE_REFERENCE):
+            check_remote_url(kind.removeprefix(REMOTE_REFERENCE))
+        elif kind.startswith(COMPRESSOR_REFERENCE):
+            self._check_compressor(kind.removeprefix(COMPRESSOR_REFERENCE))
+        elif kind not in AGENT_MEMORIES:
+            raise InvalidInput(
+                f"unknown agent {kind!r}: choose one of {', '.join(AGENT_MEMORIES)}, "
+                "NAME=acc:MODEL, NAME=python:MODULE:NAME or NAME=a2a:URL"
+            )
+        return AgentChoice(name=name, kind=AGENT_MEMORIES.get(kind, kind))
+
+    def _check_compressor(self, name: str) -> None:
+        if name != RULE_COMPRESSOR:
+            self._sources.check_model(name)
+
+    def scenarios(self, reference: str) -> tuple[ScenarioChoice, ...]:
+        """Return the scenarios of `all`, an id, a path or a comma-separated list."""
+        references = _split(reference)
+        if references == ["all"]:
+            references = list(self._sources.shipped_scenarios())
+        if not references:
+            raise InvalidInput("--scenario must name at least one scenario")
+        choices = tuple(self._sources.scenario(item) for item in references)
+        ids = [choice.id for choice in choices]
+        if len(set(ids)) < len(ids):
+            raise InvalidInput(f"scenario ids must be unique, got {', '.join(ids)}")
+        return choices
+
+    def judge(self, judge: str, options: JudgeOptions | None = None) -> JudgeConfig | None:
+        """Return the configuration of a model judge, or None for any other judge."""
+        options = options or JudgeOptions()
+        if not 1 <= options.votes <= MAX_VOTES:
+            raise InvalidInput(f"--judge-votes must be from 1 to {MAX_VOTES}, got {options.votes}")
+        if not 0 <= options.temperature < math.inf:
+            raise InvalidInput(f"--judge-temperature must be at least 0, got {options.temperature}")
+        if judge.startswith(MODEL_JUDGE):
+            return self._model_judge(judge.removeprefix(MODEL_JUDGE), options)
+        if judge.startswith(PYTHON_REFERENCE):
+            if self._sources.is_model_object(judge.removeprefix(PYTHON_REFERENCE)):
+                return self._sources.judge_config(judge, None, options)
+        elif judge != "rubric":
+            raise InvalidInput(
+                f"unknown judge {judge!r}: choose rubric, model:NAME or python:MODULE:NAME"
+            )
+        if options.votes != 1 or options.both_orders or options.drives:
+            raise InvalidInput(
+                "--judge-votes, --judge-both-orders and --judge-drives require a model judge: "
+                "--judge model:NAME"
+            )
+        return None
+
+    def _model_judge(self, name: str, options: JudgeOptions) -> JudgeConfig:
+        if not name:
+            raise InvalidInput("--judge model:NAME requires the name of a model")
+        if name == "embedded":
+            raise InvalidInput(
+                "the embedded model cannot judge: it extracts no claims, so every turn would be "
+                "unscored. Without another model use --judge rubric"
+            )
+        if "|" in name:
+            raise InvalidInput(
+                "a judge must be one model: a fallback would change the judge during the run"
+            )
+        reason = self.judge_objection(name)
+        if reason and not options.force:
+            raise InvalidInput(
+                f"{name} is rejected as a judge: {reason}. Use --force-judge to accept it"
+            )
+        temperature, name = _with_temperature(name, options.temperature)
+        self._sources.check_model(name)
+        return self._sources.judge_config(name, temperature, options)
+
+    def judge_objection(self, name: str) -> str:
+        """Return why a model should not judge, or an empty text."""
+        reasons = (_objection(one.partition("?")[0]) for one in self._sources.names(name))
+        return next(filter(None, reasons), "")
+
+
+def run_name(configuration: EvaluationConfig) -> str:
+    """Return a readable name that is the same for equal configurations."""
+    ids = [scenario.id for scenario in configuration.scenarios]
+    digest = hashlib.sha256(msgspec.json.encode(configuration)).hexdigest()[:8]
+    return f"{ids[0] if len(ids) == 1 else 'all'}-{configuration.episodes}x-{digest}"
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _objection(name: str) -> str:
+    if name == "local":
+        return (
+            "the small local model has 135 million parameters and judges no better than chance; it "
+            "is meant for trying things out"
+        )
+    if name.startswith("local:"):
+        return (
+            f"the judgements of {name} were never measured; run acc judge check on labelled "
+            "examples first"
+        )
+    if name == "embedded":
+        return "the embedded model is a fixed set of rules that copies from its prompt"
+    return ""
+
+
+def _with_temperature(name: str, temperature: float) -> tuple[float | None, str]:
+    """Return the temperature and a name that sets it; a temperature in the name has priority."""
+    head, question_mark, text = name.partition("?")
+    settings = dict(part.partition("=")[::2] for part in text.split("&") if part)
+    if "temperature" in settings:
+        try:
+            return float(settings["temperature"]), name
+        except ValueError:
+            raise InvalidInput(
+                f"{name}: temperature must be a number, got {settings['temperature']!r}"
+            ) from None
+    if ":" not in head:
+        return None, name  # models without a provider have no settings
+    return temperature, f"{name}{'&' if question_mark else '?'}temperature={temperature:g}"

@@ -1,0 +1,162 @@
+"""Models, user code and scenarios that an evaluation refers to by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acc.application.evaluation.configuration import JudgeOptions
+from acc.bootstrap import models
+from acc.domain.cost import FREE, ModelCall, Price
+from acc.domain.value_objects.evaluation_run import JudgeConfig, ScenarioChoice
+from acc.ports.outbound.model_ports import LanguageModelPort
+
+if TYPE_CHECKING:
+    from acc.adapters.evaluation.scenarios import ScenarioLibrary
+    from acc.application.agents.base import BaseAgent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PooledModels:
+    """Creates the models of a pool; implements ModelFactory."""
+
+    cache: Path | None = None
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+    def display_name(self, name: str) -> str:
+        """Return a model's name without settings, or "" for the embedded model."""
+        names = models.names_of(name)
+        return "" if names == ("embedded",) else " | ".join(map(models.plain_name, names))
+
+    def base_models(self, name: str) -> tuple[LanguageModelPort, ...]:
+        """Return the alternatives that a name lists."""
+        return models.base_models(name, self.prices)
+
+    def combine(
+        self, name: str, alternatives: tuple[LanguageModelPort, ...], sample: str
+    ) -> LanguageModelPort:
+        """Return alternatives as one model with the cache of the run."""
+        return models.with_fallback(name, alternatives, self.cache, sample)
+
+    def adopt(self, model: LanguageModelPort) -> tuple[LanguageModelPort, str]:
+        """Return a model object with the price of `--price`, and its name."""
+        if not isinstance(model, models.ProviderModel):
+            return model, ""
+        price = models.price_for(model.model_name, self.prices)
+        if price is None:
+            return model, model.name
+        from acc.adapters.models.wrappers import PricedModel
+
+        return PricedModel(model, price), model.name
+
+    def meter(
+        self,
+        model: LanguageModelPort,
+        call: ModelCall,
+        *,
+        on_call: Callable[[ModelCall], None],
+        on_error: Callable[[BaseException], None],
+    ) -> LanguageModelPort:
+        """Return a model that reports its calls."""
+        from acc.adapters.models.wrappers import MeteredModel
+
+        return MeteredModel(model, call, on_call=on_call, on_error=on_error)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSources:
+    """What a configuration refers to; implements ConfigurationSources and ModelCatalog."""
+
+    library: "ScenarioLibrary"
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the models that a name lists."""
+        return models.names_of(name)
+
+    def object_name(self, model: object) -> str:
+        """Return the name of a provider's model object, or ""."""
+        return model.name if isinstance(model, models.ProviderModel) else ""
+
+    def provider_name(self, name: str) -> str:
+        """Return the full name of a provider's model, or ""."""
+        choice = models.hosted_model_name(name)
+        return "" if choice is None else choice.name
+
+    def has_price(self, name: str, prices: Mapping[str, Price]) -> bool:
+        """Return True if `prices` contains the price of a provider's model."""
+        choice = models.hosted_model_name(name)
+        return choice is not None and models.price_for(choice, prices) is not None
+
+    def cost(
+        self, name: str, prices: Mapping[str, Price], *, input_tokens: int, output_tokens: int
+    ) -> float | None:
+        """Return the cost of a call in US dollars, or None if the price is unknown."""
+        choice = models.hosted_model_name(name)
+        price = FREE if choice is None else models.price_for(choice, prices)
+        if price is not None:
+            return price.cost(input_tokens, output_tokens)
+        from importlib.util import find_spec
+
+        if choice is None or find_spec("genai_prices") is None:
+            return None
+        from acc.adapters.models.prices import listed_cost
+
+        return listed_cost(choice, input_tokens, output_tokens)
+
+    def check_ready(self, name: str) -> None:
+        """Raise InvalidInput if a model cannot be called."""
+        models.check_model_ready(name)
+
+    def check_cache(self, folder: Path) -> None:
+        """Raise InvalidInput if answers cannot be cached in a folder."""
+        models.check_cache(folder)
+
+    def agent_tree(self, reference: str) -> "BaseAgent | None":
+        """Return the agent that `MODULE:NAME` refers to, or None for other objects."""
+        from acc.adapters.evaluation.agents import load_tree
+
+        return load_tree(reference)
+
+    def check_model_name(self, name: str) -> None:
+        """Raise InvalidInput if no model has this name."""
+        models.check_model_name(name)
+
+    def check_model(self, name: str) -> None:
+        """Raise InvalidInput if a model cannot be created."""
+        models.make_model(name)
+
+    def check_object(self, reference: str) -> None:
+        """Raise InvalidInput if `MODULE:NAME` cannot be loaded."""
+        from acc.adapters.system.object_loader import load_object
+
+        load_object(reference)
+
+    def is_model_object(self, reference: str) -> bool:
+        """Return True if `MODULE:NAME` is a model, False if it is a judge."""
+        from acc.adapters.evaluation.python_judge import is_model, load_judge
+
+        return is_model(load_judge(reference))
+
+    def shipped_scenarios(self) -> tuple[str, ...]:
+        """Return the ids of the shipped scenarios."""
+        from acc.adapters.evaluation.scenarios import shipped_ids
+
+        return shipped_ids()
+
+    def scenario(self, reference: str) -> ScenarioChoice:
+        """Return a validated scenario by id or path."""
+        return self.library.choice(reference)
+
+    def judge_config(
+        self, model: str, temperature: float | None, options: JudgeOptions
+    ) -> JudgeConfig:
+        """Return the configuration of a model judge."""
+        from acc.adapters.evaluation.model_judge import judge_configuration
+
+        return judge_configuration(
+            model,
+            temperature=temperature,
+            votes=options.votes,
+            both_orders=options.both_orders,
+            drives=options.drives,
+        )

@@ -1,0 +1,56 @@
+"""Open run directories and write their results."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acc.domain.cost import Accounts
+from acc.domain.gates import Gate
+from acc.domain.value_objects.evaluation_run import EvaluationConfig
+
+if TYPE_CHECKING:
+    from acc.adapters.reports.run_directory import EvaluationDirectory
+    from acc.adapters.reports.writer import RunResults
+
+
+def create_run(path: Path, configuration: EvaluationConfig) -> "EvaluationDirectory":
+    """Create a run directory, or continue the run in it if the configuration is the same."""
+    from acc.adapters.reports.run_directory import EvaluationDirectory
+
+    return EvaluationDirectory.create(path, configuration)
+
+
+def open_run(path: Path) -> "EvaluationDirectory":
+    """Open the run in a directory."""
+    from acc.adapters.reports.run_directory import EvaluationDirectory
+
+    return EvaluationDirectory.open(path)
+
+
+def recorded_cost(directory: "EvaluationDirectory") -> Accounts:
+    """Return the recorded cost of a run."""
+    from acc.adapters.reports.costs import load_costs
+
+    return load_costs(directory)
+
+
+def write_results(
+    directory: "EvaluationDirectory",
+    *,
+    gates: Sequence[Gate] | None = None,
+    errors: Mapping[str, str] | None = None,
+    detail: int = 10,
+) -> "RunResults":
+    """Write summary, records and report of a run, and return them."""
+    from acc.adapters.reports import writer
+
+    return writer.write_results(directory, gates=gates, errors=errors, detail=detail)
+
+
+def compare_runs(
+    first: "EvaluationDirectory", second: "EvaluationDirectory"
+) -> list[dict[str, Any]]:
+    """Return the metrics of two runs with their paired differences."""
+    from acc.adapters.reports.results import compare
+
+    return compare(first, second)

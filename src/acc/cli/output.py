@@ -1,0 +1,46 @@
+"""Consoles for results and errors, shared by all commands."""
+
+import sys
+
+from rich.console import Console
+
+#: Width of output that is not a terminal, so that tables are not squeezed.
+_FILE_WIDTH = 160
+#: C0 control characters, except tab and line feed, are replaced by their Unicode pictures.
+_VISIBLE_CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
+#: Other control characters and those that reorder text have no picture.
+_VISIBLE_CONTROLS |= dict.fromkeys(
+    [*range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD
+)
+
+
+def console() -> Console:
+    """Return the console for results; lines are wrapped only on a terminal."""
+    is_terminal = sys.stdout.isatty()
+    return Console(
+        highlight=False,
+        emoji=False,
+        soft_wrap=not is_terminal,
+        width=None if is_terminal else _FILE_WIDTH,
+    )
+
+
+def error_console() -> Console:
+    """Return the console for progress and errors."""
+    return Console(stderr=True, highlight=False, emoji=False, soft_wrap=not sys.stderr.isatty())
+
+
+def show_controls(text: str) -> str:
+    """Return text with terminal control characters replaced by visible ones."""
+    return text.translate(_VISIBLE_CONTROLS)
+
+
+def print_error(text: str) -> None:
+    """Print an error message, which may contain untrusted text."""
+    error_console().print(show_controls(text), markup=False)
+
+
+def print_json(data: bytes) -> None:
+    """Write JSON without formatting."""
+    sys.stdout.write(data.decode())
+    sys.stdout.write("\n")
