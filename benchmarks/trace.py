@@ -21,7 +21,7 @@ from typing import Any
 
 import acc
 from acc import Agent, ModelAnswer, Prompt, Runner, ToolCall, tool
-from acc.__main__ import main as run_command
+from acc.cli import run as run_command
 from acc.bootstrap.a2a import ServeOptions, make_server
 
 ROOT = str(Path(acc.__file__).parent)
