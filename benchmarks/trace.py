@@ -21,8 +21,8 @@ from typing import Any
 
 import acc
 from acc import Agent, ModelAnswer, Prompt, Runner, ToolCall, tool
-from acc.cli import run as run_command
 from acc.bootstrap.a2a import ServeOptions, make_server
+from acc.cli import run as run_command
 
 ROOT = str(Path(acc.__file__).parent)
 ANSWER = ModelAnswer(text="ok")

@@ -64,7 +64,7 @@ async def reject(ctx: RunContext) -> None:
 async def wait_for_input(ctx: RunContext) -> str:
     """Ask until a message comes that says to complete / 完了の指示が来るまで尋ねます。"""
     while True:
-        answer = await ctx.ask_person("Please go on.")
+        answer = await ctx.request_input("Please go on.")
         if answer.message_id.startswith("tck-") and not answer.message_id.startswith(WAITING):
             return "Hello from TCK"
 

@@ -152,18 +152,18 @@ def make_services(
         threads=threads(),
         clock=clock,
         ids=ids or RandomIds(),
-        shelf=MemoryCache(),
+        memory_cache=MemoryCache(),
         remote=_remotes(tuple(allow)),
         fetch=_files(tuple(allow)),
         mcp=LateMcpConnections(allow),
-        fault_in=_fault_in,
+        schema_error=_schema_error,
     )
     # A compressor's model is one of the run's, so that sessions share its connections.
     services.memories = partial(make_conversation_memory, models=services.model)
     return services
 
 
-def _fault_in(schema: Mapping[str, Any], value: Any) -> str:
+def _schema_error(schema: Mapping[str, Any], value: Any) -> str:
     from acc.adapters.system.json_schema import schema_error
 
     return schema_error(schema, value)

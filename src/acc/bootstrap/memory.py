@@ -77,9 +77,9 @@ def acc_memory(
 
 def _sharing() -> "Services | None":
     """Return the services of the run that a memory is made for, if it is."""
-    from acc.application.runtime.run import making_for
+    from acc.application.runtime.run import memory_services
 
-    return making_for.get()
+    return memory_services.get()
 
 
 def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from msgspec.structs import replace
-
 from acc import (
     Agent,
     BaseAgent,
@@ -24,7 +22,6 @@ from acc import (
 )
 from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.storage_ports import AlongPort
 from acc.testing import ScriptedModel, call
 
 
@@ -147,28 +144,7 @@ class MortalStore(InMemorySessionStore):
         *,
         holder: str,
         release: bool = False,
-        along: AlongPort | None = None,
-    ) -> None:
+    ) -> tuple[Event, ...]:
         if self.dead:
             raise Killed
-        await super().append(key, events, holder=holder, release=release, along=along)
-
-
-class OldStore(InMemorySessionStore):
-    """Gives runs as earlier versions recorded them, while it `is_old`."""
-
-    is_old = True
-
-    async def events(self, *given: Any, **terms: Any) -> tuple[Event, ...]:
-        found = await super().events(*given, **terms)
-        return tuple(map(_as_it_was, found)) if self.is_old else found
-
-
-_NOT_YET_TOLD = ("edges", "waiting", "stub_functions", "beside", "foreign")
-
-
-def _as_it_was(event: Event) -> Event:
-    if event.kind is not EventKind.ENDED:
-        return event
-    kept = {key: value for key, value in event.detail.items() if key not in _NOT_YET_TOLD}
-    return replace(event, detail=kept)
+        return await super().append(key, events, holder=holder, release=release)

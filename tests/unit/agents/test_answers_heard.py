@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, Killed, MortalStore, OldStore, approved, payer, says, till
+from small_agents import WHO, Does, Killed, MortalStore, approved, payer, says, till
 
 from acc import (
     Agent,
@@ -31,7 +31,7 @@ from acc.testing import FrozenClock, ScriptedModel, call
 
 def asks(name: str) -> Does:
     async def ask(ctx: RunContext) -> str:
-        return (await ctx.ask_person(f"{name}?")).verdict.value
+        return (await ctx.request_input(f"{name}?")).verdict.value
 
     return Does(name=name, do=ask)
 
@@ -49,7 +49,7 @@ def fickle(*questions: str) -> Does:
 
     async def ask(ctx: RunContext) -> str:
         if left:
-            await ctx.fork(left[0]).ask_person(left.pop(0))
+            await ctx.fork(left[0]).request_input(left.pop(0))
         return "paid"
 
     return Does(name="fickle", do=ask)
@@ -96,22 +96,11 @@ async def test_nobody_is_asked_about_what_was_cut_off_while_it_waited() -> None:
     assert (await approved(runner, paused)).text == "c: approve"
 
 
-async def test_in_a_run_of_an_earlier_version_it_may_be_answered_in_vain() -> None:
-    store = OldStore(clock=FrozenClock())
-    runner = Runner(half_dead(), store=(store, InMemoryArtifactStore()))
-    paused = await runner.run(**WHO, message="go")
-    assert [request.agent for request in paused.requests] == ["c"]
-    answers = [approve(request.id) for request in await runner.pending(**WHO)]
-    assert len(answers) == 2
-    result = await runner.resume(**WHO, answers=answers)
-    assert result.text == "c: approve"
-
-
 def slowly(name: str) -> Does:
     async def ask(ctx: RunContext) -> str:
         for _ in range(20):
             await asyncio.sleep(0)
-        return (await ctx.ask_person(f"{name}?")).verdict.value
+        return (await ctx.request_input(f"{name}?")).verdict.value
 
     return Does(name=name, do=ask)
 
@@ -120,7 +109,7 @@ def cut_off() -> ParallelAgent:
     """Return branches of which one fails once it is answered, and another is slower to ask."""
 
     async def ask_and_fail(ctx: RunContext) -> None:
-        await ctx.ask_person("first?")
+        await ctx.request_input("first?")
         raise RuntimeError("broken")
 
     inner = team(Does(name="first", do=ask_and_fail), slowly("second"), name="inner")
@@ -155,7 +144,7 @@ async def test_an_agent_that_goes_on_without_another_that_failed_may_do_so() -> 
     async def ask_or_fail(ctx: RunContext) -> None:
         if ctx.run.journal:
             raise RuntimeError("no longer there")
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
 
     async def try_it(ctx: RunContext) -> str:
         try:
@@ -260,9 +249,9 @@ async def test_who_keeps_the_conversation_goes_on_under_a_root_with_another_name
 
 async def test_what_a_resumed_run_asked_before_it_was_killed_is_waited_for() -> None:
     async def ask_twice(ctx: RunContext) -> None:
-        await ctx.ask_person("First?")
+        await ctx.request_input("First?")
         try:
-            await ctx.ask_person("Second?")
+            await ctx.request_input("Second?")
         except RunPaused:
             store.dead = True
             raise

@@ -102,7 +102,7 @@ async def test_an_answer_that_may_be_replaced_is_not_shown_in_pieces(kept_by: st
 
 async def test_a_callback_may_ask_a_person_about_the_answer_and_the_model_is_asked_once() -> None:
     async def released(ctx: RunContext, text: str) -> str:
-        answer = await ctx.ask_person(f"May I say {text!r}?")
+        answer = await ctx.request_input(f"May I say {text!r}?")
         return text if answer.verdict is ApprovalDecision.APPROVE else "no comment"
 
     model = ScriptedModel("profits are up")
@@ -128,7 +128,7 @@ class BeforeDrafts(InMemorySessionStore):
 
 async def test_a_run_recorded_when_answers_were_said_at_once_is_resumed() -> None:
     async def ask(ctx: RunContext) -> str:
-        await ctx.ask_person("?")
+        await ctx.request_input("?")
         return "done"
 
     plain = says("b", "two", after_agent_callback=lambda ctx, text: text.upper())

@@ -17,7 +17,7 @@ class Reader(BaseAgent):
     """Says what is in the files of a message."""
 
     async def run(self, ctx: RunContext) -> str:
-        found = [await ctx.fetch(part, types=["text/*"]) for part in ctx.run.message]
+        found = [await ctx.fetch(part, types=["text/*"]) for part in ctx.run.request.message]
         return "|".join(
             f"{part.filename}={part.text or (part.raw or b'').decode()}" for part in found
         )

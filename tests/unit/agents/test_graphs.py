@@ -319,7 +319,7 @@ async def test_what_ends_the_run_is_not_collected_from_a_node_that_runs_alone() 
 
 async def test_a_node_that_failed_alone_has_written_but_is_not_heard() -> None:
     def heard(ctx: RunContext) -> str:
-        return ",".join(one.author for one in ctx.line.thread)
+        return ",".join(one.author for one in ctx.current_branch.thread)
 
     first = SequentialAgent(
         name="c", sub_agents=[Writes(name="c1", values={"x": 1}), Does(name="c2", do=_fail)]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, OldStore, approved, counts, escalates, said, says
+from small_agents import WHO, Does, approved, counts, escalates, said, says
 
 from acc import (
     Agent,
@@ -23,16 +23,15 @@ from acc import (
     deny,
     tool,
 )
-from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.domain.errors import ReplayMismatch
-from acc.testing import FrozenClock, ScriptedModel, call
+from acc.testing import ScriptedModel, call
 
 
 def asks(name: str) -> Does:
     """Return an agent that asks, counts its answers in the state, and says what it was told."""
 
     async def ask(ctx: RunContext) -> str:
-        answer = await ctx.ask_person(f"{name}?")
+        answer = await ctx.request_input(f"{name}?")
         ctx.state[name] = ctx.state.get(name, 0) + 1
         return answer.verdict.value
 
@@ -184,65 +183,8 @@ async def test_a_way_on_record_that_the_graph_no_longer_has_is_told() -> None:
         await approved(later, paused)
 
 
-class Before(GraphAgent):
-    """A graph as it was before its ways were put on record."""
-
-    async def _targets(self, ctx: RunContext, name: str) -> list[str]:
-        leaving = [edge for edge in self.all_edges if edge.source == name]
-        taken = [e.target for e in leaving if e.when is not None and e.when(ctx.state)]
-        return taken or [edge.target for edge in leaving if edge.otherwise or edge.when is None]
-
-
-def looping(kind: type[GraphAgent]) -> GraphAgent:
-    return kind(
-        name="g",
-        sub_agents=[counts("a", "n"), counts("b", "m"), asks("c")],
-        edges=[
-            Edge("a", "b", when=lambda state: state["n"] <= 3),
-            ("b", "c"),
-            Edge("c", "a", when=lambda state: state["n"] < 3),
-        ],
-        max_steps=12,
-    )
-
-
-async def test_a_run_that_was_recorded_without_its_ways_is_resumed_as_it_was() -> None:
-    store = OldStore(clock=FrozenClock())
-    runner = Runner(looping(Before), store=(store, InMemoryArtifactStore()))
-    paused = await runner.run(**WHO, message="go")
-    later = Runner(looping(GraphAgent), services=runner.services)
-    result = await approved(later, paused)
-    store.is_old = False
-    while result.status is RunStatus.INPUT_REQUIRED:
-        result = await approved(later, result)
-    assert result.state == await later.state(**WHO) == {"n": 3, "m": 3, "c": 3}
-    assert not await routes(later)
-
-
-@pytest.mark.parametrize("answer", [approve, deny])
-async def test_an_answer_that_an_old_run_does_not_come_to_again_is_not_lost_in_silence(
-    answer: Callable[[str], Any],
-) -> None:
-    runner = Runner(shop(), store=(OldStore(clock=FrozenClock()), InMemoryArtifactStore()))
-    before = Before(name="shop", sub_agents=shop_nodes(), edges=shop().edges)
-    paused = await Runner(before, services=runner.services).run(**WHO, message="buy")
-    await promote(runner, WHO["session_id"])
-    with pytest.raises(ReplayMismatch, match="'.*-1' was answered, and the run went another way"):
-        await runner.resume(**WHO, answers=answer(paused.requests[0].id))
-
-
 def shop_nodes() -> Sequence[BaseAgent]:
     return [says("intake"), counts("standard", "n"), asks("ship"), counts("express", "n")]
-
-
-async def test_an_old_run_with_several_open_requests_goes_on_with_those_it_comes_to() -> None:
-    store = OldStore(clock=FrozenClock())
-    before = ParallelAgent(name="p", sub_agents=[asks("a"), asks("b")])
-    runner = Runner(before, store=(store, InMemoryArtifactStore()))
-    paused = await runner.run(**WHO, message="go")
-    left = ParallelAgent(name="p", sub_agents=[asks("a"), says("c")])
-    result = await approved(Runner(left, services=runner.services), paused)
-    assert result.text == "a: approve\nc: c"
 
 
 async def test_a_loop_around_a_graph_that_escalates_waits_and_ends_as_it_would() -> None:

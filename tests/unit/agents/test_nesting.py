@@ -97,7 +97,7 @@ async def test_a_model_with_a_workflow_below_it_transfers_to_the_workflow() -> N
 async def test_an_agent_of_ones_own_may_say_several_things() -> None:
     async def talk(ctx: RunContext) -> str:
         await ctx.say("one")
-        await ctx.progress("half way", percent=50)
+        await ctx.progress("half way", detail={"percent": 50})
         return f"{ctx.message} {ctx.user_id} {ctx.session_id} {ctx.branch!r} {len(ctx.run_id)}"
 
     result = await turn(Does(name="a", do=talk), "hi")

@@ -102,7 +102,7 @@ _NO = "a person has denied this call"
 async def test_an_agent_whose_use_is_no_longer_allowed_is_left_as_it_was() -> None:
     async def work(ctx: RunContext) -> None:
         ctx.state["begun"] = True
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         ctx.state["ended"] = True
 
     worker = Does(name="worker", description="Works.", do=work)

@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, OldStore, approved
+from small_agents import WHO, Does, approved
 
 from acc import BaseAgent, ParallelAgent, RunContext, Runner, SequentialAgent
-from acc.adapters.storage.in_memory import InMemoryArtifactStore
-from acc.testing import FrozenClock
 
 
 def in_a_branch(agent: BaseAgent) -> BaseAgent:
@@ -25,7 +23,7 @@ async def write_and_ask(ctx: RunContext) -> str:
     await ctx.say("written")
     found = []
     for question in ("Go on?", "Still?"):
-        await ctx.ask_person(question)
+        await ctx.request_input(question)
         found.append(ctx.state.get("k", "nothing"))
     return " ".join(found)
 
@@ -33,10 +31,10 @@ async def write_and_ask(ctx: RunContext) -> str:
 async def ask_and_write(ctx: RunContext) -> str:
     """Write a key before and after a question, and ask once more."""
     ctx.state["k"] = "ours"
-    await ctx.ask_person("Go on?")
+    await ctx.request_input("Go on?")
     seen = ctx.state["k"]
     ctx.state["k"] = "ours again"
-    await ctx.ask_person("Still?")
+    await ctx.request_input("Still?")
     return f"{seen}, {ctx.state['k']}"
 
 
@@ -51,7 +49,7 @@ async def test_what_others_wrote_while_a_run_waited_stays(placed: Any, key: str)
     async def write(ctx: RunContext) -> str:
         ctx.state[key] = "ours"
         await ctx.say("written")
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         return str(ctx.state[key])
 
     runner = Runner(placed(Does(name="a", do=write)))
@@ -89,12 +87,3 @@ async def test_what_nobody_else_wrote_is_as_a_run_left_it(placed: Any) -> None:
     await runner.update_state({"other": 1}, **WHO)
     result = await approved(runner, await approved(runner, paused))
     assert (result.text.endswith("ours ours"), result.state) == (True, {"k": "ours", "other": 1})
-
-
-async def test_a_branch_of_an_earlier_version_keeps_what_it_wrote() -> None:
-    store = (OldStore(clock=FrozenClock()), InMemoryArtifactStore())
-    runner = Runner(in_a_branch(Does(name="a", do=write_and_ask)), store=store)
-    paused = await runner.run(**WHO, message="go")
-    await runner.update_state({"k": "theirs"}, **WHO)
-    result = await approved(runner, await approved(runner, paused))
-    assert result.state == {"k": "ours"}

@@ -58,7 +58,7 @@ def adder(name: str, *, confirm: bool) -> Does:
     async def add(ctx: RunContext) -> None:
         add_to(ctx, 1)
         if confirm:
-            await ctx.ask_person("Go on?")
+            await ctx.request_input("Go on?")
         add_to(ctx, int(ctx.message))
 
     return Does(name=name, description="Adds.", do=add)
@@ -120,7 +120,7 @@ async def test_agents_used_as_tools_in_one_answer_add_up_across_pauses(
 async def test_what_is_new_waits_for_those_beside_it_to_get_where_they_were() -> None:
     async def ask_once(ctx: RunContext) -> None:
         if "agreed" not in ctx.state:
-            await ctx.ask_person("Agreed?")
+            await ctx.request_input("Agreed?")
         ctx.state["agreed"] = True
 
     helpers = [Does(name=name, description="Asks.", do=ask_once) for name in ("left", "right")]
@@ -154,7 +154,7 @@ async def test_branches_of_two_calls_keep_what_they_wrote_apart() -> None:
     def ask_and_add(name: str) -> Does:
         async def work(ctx: RunContext) -> None:
             ctx.state[name] = ctx.state.get(name, 0) + int(ctx.message)
-            await ctx.ask_person("Go on?")
+            await ctx.request_input("Go on?")
             ctx.state[name] += 1
 
         return Does(name=name, do=work)
@@ -175,7 +175,7 @@ async def test_one_team_called_twice_in_one_answer_keeps_its_branches_apart() ->
     async def add_and_ask(ctx: RunContext) -> None:
         key = f"{ctx.agent.name}_{ctx.message}"
         ctx.state[key] = 1
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         ctx.state[key] += len(ctx.state)
 
     team = ParallelAgent(
@@ -201,7 +201,7 @@ async def test_a_branch_that_failed_is_nothing_to_a_later_round_of_it() -> None:
 
     async def ask(ctx: RunContext) -> None:
         if "round" not in ctx.state:
-            await ctx.ask_person("Go on?")
+            await ctx.request_input("Go on?")
         ctx.state["round"] = ctx.state.get("round", 0) + 1
 
     early = Does(name="early", do=mark)
@@ -230,7 +230,7 @@ async def test_what_a_task_that_was_cut_off_writes_is_stored_as_it_is_seen() -> 
 
     async def add_and_ask(ctx: RunContext) -> None:
         add_to(ctx, 1)
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
 
     slow, asks = Does(name="slow", do=add_and_wait), Does(name="asks", do=add_and_ask)
 
@@ -275,7 +275,7 @@ async def test_a_value_that_others_wrote_during_the_pause_is_what_a_resumed_run_
     async def count(ctx: RunContext) -> str:
         ctx.state["user:n"] = ctx.state.get("user:n", 0) + 1
         ctx.state.setdefault("user:list", []).append("mine")
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         return f"{ctx.state['user:n']} {ctx.state['user:list']}"
 
     runner = Runner(Does(name="a", do=count))

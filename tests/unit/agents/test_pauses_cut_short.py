@@ -235,7 +235,7 @@ async def test_an_agent_that_does_something_else_when_resumed_is_found_out() -> 
         if len(rounds) == 1:
             await ctx.say("first")
         await ctx.artifacts.save("notes", "x")
-        await ctx.ask_person("And now?")
+        await ctx.request_input("And now?")
         return "end"
 
     runner = Runner(Does(name="a", do=fickle))

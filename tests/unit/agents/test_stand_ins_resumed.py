@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, OldStore, approved
+from small_agents import WHO, Does, approved
 
 from acc import (
     BaseAgent,
@@ -16,12 +16,10 @@ from acc import (
     SequentialAgent,
     approve,
 )
-from acc.adapters.storage.in_memory import InMemoryArtifactStore
-from acc.testing import FrozenClock
 
 
 async def ask(ctx: RunContext) -> None:
-    await ctx.ask_person("Go on?")
+    await ctx.request_input("Go on?")
 
 
 def pretend(ctx: RunContext) -> str:
@@ -88,11 +86,3 @@ async def test_who_ran_before_the_pause_runs_after_it() -> None:
     runner = Runner(steps(done), config=PRETENDING)
     paused = await runner.run(**WHO, message="go", config=RunConfig())
     assert ((await approved(runner, paused)).text, done) == ("last done", ["first"] * 2 + ["last"])
-
-
-async def test_in_a_run_of_an_earlier_version_the_functions_of_the_runner_stand_in() -> None:
-    done: list[str] = []
-    store = (OldStore(clock=FrozenClock()), InMemoryArtifactStore())
-    runner = Runner(steps(done), store=store, config=PRETENDING)
-    result = await approved(runner, await runner.run(**WHO, message="go"))
-    assert (result.text, done) == ("pretended", [])

@@ -309,7 +309,7 @@ async def test_a_tool_reads_and_writes_the_state_and_shows_its_progress() -> Non
     async def take(n: int, context) -> int:  # type: ignore[no-untyped-def] # a context by name
         """Take."""
         context.state["left"] -= n
-        await context.progress("taken", n=n)
+        await context.progress("taken", detail={"n": n})
         return int(context.state["left"])
 
     model = ScriptedModel(call("take", n=3), "done")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from small_agents import WHO, Does, OldStore, approved, of_kind, results, said, says, turn
+from small_agents import WHO, of_kind, results, said, says, turn
 
 from acc import (
     Agent,
@@ -14,16 +14,14 @@ from acc import (
     LoopAgent,
     ParallelAgent,
     RunConfig,
-    RunContext,
     Runner,
     SequentialAgent,
     ToolCall,
     exit_loop,
     tool,
 )
-from acc.adapters.storage.in_memory import InMemoryArtifactStore
 from acc.domain.errors import ModelOutputInvalid, TransferLoop
-from acc.testing import FrozenClock, ScriptedModel, call
+from acc.testing import ScriptedModel, call
 
 
 def to(name: str) -> ToolCall:
@@ -171,26 +169,6 @@ async def test_who_leaves_a_loop_and_hands_over_ends_the_loop_once_the_other_has
     result = await turn(LoopAgent(name="loop", sub_agents=[step], max_iterations=3))
     assert [one for one in said(result) if one[0] == "last"] == [("last", "the end")]
     assert result.text.startswith("first: the end" if beside else "the end")
-
-
-async def test_a_loop_that_went_on_all_the_same_in_an_earlier_version_still_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def ask(ctx: RunContext) -> str:
-        return (await ctx.ask_person("Go on?")).verdict.value
-
-    first = agent(
-        "first",
-        [call("exit_loop"), to("middle")],
-        tools=[exit_loop],
-        sub_agents=[agent("middle", "the end")],
-    )
-    loop = LoopAgent(name="loop", sub_agents=[first, Does(name="asks", do=ask)], max_iterations=1)
-    runner = Runner(loop, store=(OldStore(clock=FrozenClock()), InMemoryArtifactStore()))
-    with monkeypatch.context() as earlier:
-        earlier.setattr(RunContext, "leave_with", lambda *_: None)
-        paused = await runner.run(**WHO, message="go")
-    assert (await approved(runner, paused)).text == "approve"
 
 
 async def test_agents_that_hand_control_around_are_stopped_and_the_path_is_shown() -> None:

@@ -27,7 +27,7 @@ class Desk:
 
     def __init__(self, world: "World", agent: BaseAgent, config: RunConfig, most: int) -> None:
         services = make_services(store=(world.sessions, world.artifacts), clock=world.clock)
-        services.shelf = MemoryCache(most=most)
+        services.memory_cache = MemoryCache(max_entries=most)
         self.runner = Runner(agent, app_name=APP, services=services, config=config)
         self._world = world
         self._most = most

@@ -25,13 +25,13 @@ async def test_what_takes_too_long_is_ended() -> None:
 async def test_patience_without_end_ends_nothing() -> None:
     async with PausableTimeout(None) as patience:
         await holding(0.01)
-        assert patience.left == math.inf
+        assert patience.remaining == math.inf
 
 
 async def test_time_in_which_a_call_is_held_back_does_not_count() -> None:
     async with PausableTimeout(0.3) as patience:
         await holding(0.4)
-        assert 0 < patience.left <= 0.3
+        assert 0 < patience.remaining <= 0.3
 
 
 async def test_the_clock_goes_on_where_it_stood() -> None:
@@ -44,7 +44,7 @@ async def test_the_clock_goes_on_where_it_stood() -> None:
 async def test_the_clocks_around_stand_still_too() -> None:
     async with PausableTimeout(0.3) as outer, PausableTimeout(0.3) as inner:
         await holding(0.4)
-        assert min(outer.left, inner.left) > 0
+        assert min(outer.remaining, inner.remaining) > 0
     async with PausableTimeout(1) as next_one:
         assert not list(next_one.chain())[1:]
 
@@ -54,7 +54,7 @@ async def test_the_clock_stands_still_until_the_last_call_is_let_go() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(holding(0.05))
             group.create_task(holding(0.4))
-        assert patience.left > 0
+        assert patience.remaining > 0
 
 
 async def test_one_who_is_cancelled_while_held_is_let_go() -> None:
@@ -71,7 +71,7 @@ async def test_a_clock_that_has_run_out_is_not_wound_up_again() -> None:
                 await asyncio.sleep(60)
             finally:
                 await holding(0.01)
-    assert patience.left < 0
+    assert patience.remaining < 0
 
 
 async def test_what_outlives_its_caller_holds_nobody() -> None:
@@ -79,7 +79,7 @@ async def test_what_outlives_its_caller_holds_nobody() -> None:
         async with PausableTimeout(60) as patience:
             group.create_task(holding(0.02))
             await asyncio.sleep(0.01)
-        assert patience.left <= 60
+        assert patience.remaining <= 60
 
 
 def in_a_thread(work: Callable[[], None]) -> threading.Thread:
@@ -93,7 +93,7 @@ async def test_a_thread_with_a_loop_of_its_own_stops_the_clock_of_who_began_it()
     async with PausableTimeout(0.3) as patience:
         await asyncio.to_thread(asyncio.run, holding(0.6))
         await asyncio.sleep(0)
-        assert patience.left > 0
+        assert patience.remaining > 0
 
 
 def test_a_thread_that_is_held_for_longer_than_its_caller_lives_harms_nothing() -> None:

@@ -354,7 +354,7 @@ async def test_an_agent_that_says_what_is_no_text_fails_and_the_record_stays_rea
             return "never"
 
     desk = world.desk(Counts(name="counts"))
-    with pytest.raises(InvalidInput, match="'counts' said a int"):
+    with pytest.raises(InvalidInput, match="'counts' returned int"):
         await desk.say("go")
     check_record(await desk.events())
     assert (await world.desk(clerk(ScriptedModel("hello"))).say("hi")).text == "hello"

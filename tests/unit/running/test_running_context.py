@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ class Sees(BaseAgent):
     """Tells what it is given."""
 
     async def run(self, ctx: RunContext) -> str:
-        await ctx.progress("half way", percent=50)
+        await ctx.progress("half way", detail={"percent": 50})
         permissions = ctx.call.permissions
         held = "all" if permissions is None else ",".join(sorted(permissions))
         return f"{ctx.user_id or 'nobody'} {sorted(ctx.state)} {held} {ctx.call.caller}"
@@ -82,7 +81,7 @@ async def test_a_worker_cannot_write_what_it_is_not_granted_also_after_a_pause(
     class Writes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             ctx.state["mine"] = 1
-            await ctx.ask_person("go on?")
+            await ctx.request_input("go on?")
             ctx.state["yours"] = 2
             return "never"
 
@@ -238,12 +237,9 @@ async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(world: World) 
 class LateAtSnapshots:
     """Follows a run and fails where a state is shown."""
 
-    wants_pieces = False
+    wants_deltas = False
 
-    def foresee(self, events: Sequence[Event]) -> None:
-        del events
-
-    async def hear(self, event: Event) -> None:
+    async def on_event(self, event: Event) -> None:
         if event.kind is EventKind.SNAPSHOT:
             raise TimeoutError("its own")
 
@@ -251,7 +247,7 @@ class LateAtSnapshots:
 async def test_a_listener_that_times_out_is_no_timeout_of_the_run(world: World) -> None:
     desk = world.desk(clerk(ScriptedModel("hi")), timeout=60, snapshots=True)
     with pytest.raises(AgentFailed, match="TimeoutError"):
-        await desk.say("go", listen=LateAtSnapshots())
+        await desk.say("go", observer=LateAtSnapshots())
     assert (await desk.ends()) == [RunStatus.FAILED]
 
 

@@ -210,7 +210,7 @@ async def test_an_answer_is_on_record_with_all_that_came_with_it_or_not_at_all(
     desk = world.desk(clerk(model, till.tool()))
     one, other = (await desk.say("pay")).requests
     before = await desk.events()
-    with pytest.raises(InvalidInput, match="cannot be kept"):
+    with pytest.raises(InvalidInput, match="cannot be stored"):
         await desk.answer(approve(one.id), approve(other.id, value=object()))
     assert (await desk.events(), till.paid) == (before, [])
     await desk.answer(approve(one.id), approve(other.id))

@@ -129,7 +129,7 @@ async def test_parts_that_an_agent_puts_on_record_itself_are_refused_by_every_st
     world: World, part: Part
 ) -> None:
     desk = world.desk(Emits(name="half", part=part))
-    with pytest.raises(InvalidInput, match="event 2 of 'half' cannot be stored"):
+    with pytest.raises(InvalidInput, match="message event of 'half' cannot be stored"):
         await desk.say("go")
     assert await desk.ends() == [RunStatus.FAILED]
 

@@ -184,7 +184,7 @@ async def test_a_memory_that_was_given_up_for_another_is_made_anew(
         desk = world.desk(agent, most=most)
         other, _ = plain_chat(MEMORIES[memory])
         beside = Desk(world, other, desk.runner.config, most)
-        beside.runner.services.shelf = desk.runner.services.shelf
+        beside.runner.services.memory_cache = desk.runner.services.memory_cache
         for text in CHAT:
             await desk.say(text, session=f"most {most}")
             await beside.say(text, session=f"beside {most}")
@@ -233,7 +233,7 @@ async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(worl
     await desk.say("three")
     other = clerk(ScriptedModel("x"), memory="transcript", name="other")
     beside = Desk(world, other, desk.runner.config, 1)
-    beside.runner.services.shelf = desk.runner.services.shelf
+    beside.runner.services.memory_cache = desk.runner.services.memory_cache
     await beside.say("elsewhere", session="s2")
     await desk.say("four")
     assert model.asked[-1].memory.split("\n\n") == [
@@ -248,7 +248,7 @@ async def test_a_memory_of_ones_own_serves_one_session_only(world: World) -> Non
     agent = clerk(ScriptedModel("a", "b"), memory=TranscriptMemory(tokens=WordCounter()))
     desk = world.desk(agent)
     await desk.say("secret", session="s1")
-    with pytest.raises(InvalidInput, match="already serves session 's1'"):
+    with pytest.raises(InvalidInput, match="belongs to session 's1'"):
         await desk.say("tell me", session="s2")
     assert (await desk.say("again", session="s1")).text == "b"
     check_record(await desk.events("s2"))
@@ -307,7 +307,7 @@ async def test_a_memory_that_fails_after_the_turn_is_made_anew_and_the_answer_is
     monkeypatch.setattr(Words, "fail_at", 1)
     assert (await desk.say("two")).text == "b"
     assert (await desk.ends())[-1] is RunStatus.COMPLETED
-    assert "the memory of clerk failed" in caplog.text
+    assert "memory of agent clerk failed" in caplog.text
     assert "memory is full" in caplog.text
     monkeypatch.setattr(Words, "fail_at", -1)
     await desk.say("three")

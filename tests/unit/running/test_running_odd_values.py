@@ -32,52 +32,55 @@ async def _writes(ctx: RunContext) -> None:
 
 
 ODD: dict[str, tuple[Callable[[RunContext], Awaitable[Any]], str]] = {
-    "a question that is no text": (lambda ctx: ctx.ask_person(3), "what 'odd' asks cannot be kept"),  # type: ignore[arg-type]
+    "a question that is no text": (
+        lambda ctx: ctx.request_input(3),
+        "the request of 'odd' cannot be stored",
+    ),  # type: ignore[arg-type]
     "a question with an object": (
-        lambda ctx: ctx.ask_person("?", schema={"a": object()}),
-        "what 'odd' asks cannot be kept",
+        lambda ctx: ctx.request_input("?", schema={"a": object()}),
+        "the request of 'odd' cannot be stored",
     ),
     "a question of no kind": (
-        lambda ctx: ctx.ask_person("?", kind="nope"),
-        "what 'odd' asks cannot be kept",
+        lambda ctx: ctx.request_input("?", kind="nope"),
+        "the request of 'odd' cannot be stored",
     ),
     "an event with an object": (
         lambda ctx: ctx.emit(EventKind.MEMORY, detail={"a": object()}),
-        "event 2 of 'odd' cannot be stored",
+        "memory event of 'odd' cannot be stored",
     ),
-    "an event of no kind": (lambda ctx: ctx.emit("nope"), "an event has a kind"),  # type: ignore[arg-type]
+    "an event of no kind": (lambda ctx: ctx.emit("nope"), "emit expects an EventKind"),  # type: ignore[arg-type]
     "an event of letters": (
         lambda ctx: ctx.emit(EventKind.MESSAGE, parts="abc"),  # type: ignore[arg-type]
         "a tuple of Parts",
     ),
-    "half a character as a key": (_writes, "it holds half a character"),
+    "half a character as a key": (_writes, "unpaired surrogate"),
     "a file that is data": (
         lambda ctx: ctx.artifacts.save("n", {"a": 1}),  # type: ignore[arg-type]
-        "artifact 'n' is saved as a text or as bytes, not as a dict",
+        "artifact 'n': expected str or bytes, got dict",
     ),
     "a file that is nothing": (
         lambda ctx: ctx.artifacts.save("n", None),  # type: ignore[arg-type]
-        "not as a NoneType",
+        "got NoneType",
     ),
     "a file of half a character": (
         lambda ctx: ctx.artifacts.save("n", HALF),
-        "artifact 'n' cannot be saved",
+        "artifact 'n' cannot be stored",
     ),
     "a file whose name is no text": (
         lambda ctx: ctx.artifacts.save(3, "x"),  # type: ignore[arg-type]
-        "3 is no name for an artifact",
+        "invalid artifact name 3",
     ),
     "a file whose media type is no text": (
         lambda ctx: ctx.artifacts.save("n", "x", media_type=3),  # type: ignore[arg-type]
-        "artifact 'n': 3 is no media type",
+        "artifact 'n': invalid media type 3",
     ),
     "a file of another version": (
         lambda ctx: ctx.artifacts.load("n", "1"),  # type: ignore[arg-type]
-        "there is no version '1' of an artifact 'n'",
+        "expected a name and a version number",
     ),
     "an outcome with an object": (
         lambda ctx: ctx.artifacts.publish("n", Part(data=object())),
-        "artifact 'n' cannot be kept",
+        "artifact 'n' cannot be stored",
     ),
 }
 
@@ -116,7 +119,7 @@ async def test_a_tool_that_saves_what_is_no_file_is_told_so(world: World) -> Non
     assert result.text == "told"
     found = [event.result for event in result.events if event.result is not None]
     assert [one.is_error for one in found] == [True, True]
-    assert all("not as a dict" in one.content["error"] for one in found)
+    assert all("got dict" in one.content["error"] for one in found)
 
 
 async def test_bytes_of_any_kind_are_a_file(world: World) -> None:
@@ -147,7 +150,7 @@ async def test_a_model_that_tells_no_numbers_has_failed(
     world: World, usage: dict[str, Any]
 ) -> None:
     desk = world.desk(clerk(ScriptedModel(ModelAnswer(text="x", usage=Usage(**usage)))))
-    with pytest.raises(ModelFailed, match="not of text, tool calls and usage"):
+    with pytest.raises(ModelFailed, match="text, tool calls or usage"):
         await desk.say("go")
 
 

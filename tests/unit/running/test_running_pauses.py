@@ -297,7 +297,7 @@ async def test_a_key_taken_away_before_the_pause_is_there_again_for_the_replay(
                 return "put"
             ticket = ctx.state.pop("ticket")
             ctx.state["open"].append(2)
-            answer = await ctx.ask_person(f"use {ticket}?")
+            answer = await ctx.request_input(f"use {ticket}?")
             return f"{ticket} {answer.value} {ctx.state['open']} {'ticket' in ctx.state}"
 
     desk = world.desk(Takes(name="takes"))

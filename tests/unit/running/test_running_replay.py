@@ -89,13 +89,13 @@ async def test_an_agent_that_does_something_else_on_resuming_is_found_out(world:
             self.rounds += 1
             if self.rounds == 1:
                 await ctx.say("first")
-            await ctx.ask_person("well?")
+            await ctx.request_input("well?")
             return "done"
 
     agent = Fickle(name="fickle")
     desk = world.desk(agent)
     waiting = await desk.say("go")
-    with pytest.raises(ReplayMismatch, match="must do again what it did"):
+    with pytest.raises(ReplayMismatch, match="must be deterministic"):
         await desk.approve_all(waiting.requests)
     check_record(await desk.events())
     agent.rounds = 0

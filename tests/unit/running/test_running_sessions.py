@@ -189,7 +189,7 @@ async def test_a_thousand_sessions_at_the_same_time_do_not_meet(world: World) ->
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(desk.say(f"m{n}", session=f"s{n}")) for n in range(1_000)]
     assert [task.result().text for task in tasks] == [f"s{n} m{n}" for n in range(1_000)]
-    assert desk.runner._holding._lines == {}
+    assert desk.runner._leases._queues == {}
 
 
 async def test_a_run_whose_session_was_taken_over_fails_and_harms_nothing(world: World) -> None:
@@ -215,7 +215,7 @@ async def test_only_the_root_of_a_tree_can_be_run() -> None:
     SequentialAgent(name="root", sub_agents=[leaf])
     with pytest.raises(InvalidInput, match="run the root"):
         Runner(leaf)
-    with pytest.raises(InvalidInput, match="is no agent"):
+    with pytest.raises(InvalidInput, match="expected an agent"):
         Runner("leaf")  # type: ignore[arg-type]
 
 

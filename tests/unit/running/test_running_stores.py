@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from acc.domain.errors import (
     InvalidInput,
     StorageFailed,
 )
-from acc.domain.value_objects.session import Session, SessionKey
-from acc.ports.outbound.storage_ports import AlongPort
+from acc.domain.value_objects.session import SessionKey
+from acc.ports.outbound.storage_ports import TurnStart
 from acc.testing import FrozenClock, ScriptedModel, call
 
 ECHO = clerk(ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo")
@@ -39,7 +39,7 @@ class Refusing(InMemorySessionStore):
 
     def __init__(self, clock: FrozenClock) -> None:
         super().__init__(clock=clock)
-        self.left = 10**9
+        self.remaining = 10**9
         self.appended = 0
 
     async def append(
@@ -49,25 +49,19 @@ class Refusing(InMemorySessionStore):
         *,
         holder: str,
         release: bool = False,
-        along: AlongPort | None = None,
-    ) -> None:
+    ) -> tuple[Event, ...]:
         await self._count()
-        await super().append(key, events, holder=holder, release=release, along=along)
+        return await super().append(key, events, holder=holder, release=release)
 
-    async def begin(
-        self,
-        key: SessionKey,
-        first: Callable[[Session], Sequence[Event]],
-        *,
-        holder: str,
-        along: AlongPort | None = None,
-    ) -> tuple[Session, tuple[Event, ...]]:
+    async def begin_turn(
+        self, key: SessionKey, message: Event, *, holder: str, agent: str
+    ) -> TurnStart:
         await self._count()
-        return await super().begin(key, first, holder=holder, along=along)
+        return await super().begin_turn(key, message, holder=holder, agent=agent)
 
     async def _count(self) -> None:
         await asyncio.sleep(0)
-        if self.appended >= self.left:
+        if self.appended >= self.remaining:
             raise StorageFailed("the disk is full")
         self.appended += 1
 
@@ -98,7 +92,7 @@ async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_wor
         world = World(store, InMemoryArtifactStore(), clock)
         tree, till = payments()
         desk = world.desk(tree)
-        store.left = left
+        store.remaining = left
         try:
             if streamed:
                 async for _ in desk.runner.stream(user_id=USER, session_id="s1", message="pay"):
@@ -109,7 +103,7 @@ async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_wor
         except StorageFailed:
             left += 1
         assert len(till.paid) in (0, 2)
-        store.left = 10**9
+        store.remaining = 10**9
         assert (await world.desk(ECHO).say("hi")).text == "you said hi"
         check_record(await desk.events())
     assert left == 7
@@ -208,7 +202,7 @@ async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
 
 async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
     world = sqlite(tmp_path / "nowhere")
-    await sqlite_fails(world.desk(ECHO), "there is no folder")
+    await sqlite_fails(world.desk(ECHO), "does not exist")
     await world.sessions.aclose()
 
 
@@ -223,7 +217,7 @@ async def test_a_store_that_is_closed_is_told(tmp_path: Path) -> None:
 async def test_an_answer_that_cannot_be_stored_fails_the_run_on_record(tmp_path: Path) -> None:
     class Babbles(BaseAgent):
         async def run(self, ctx: RunContext) -> None:
-            await ctx.conclude("dear", usage="much")  # type: ignore[arg-type]
+            await ctx.finish("dear", usage="much")  # type: ignore[arg-type]
 
     world = sqlite(tmp_path)
     desk = world.desk(Babbles(name="a"))
@@ -240,10 +234,10 @@ async def test_a_memory_is_not_told_an_answer_that_could_not_be_stored() -> None
     store = Refusing(clock)
     world = World(store, InMemoryArtifactStore(), clock)
     desk = world.desk(Agent(name="a", model=ScriptedModel("lost", "kept")))
-    store.left = 1
+    store.remaining = 1
     with pytest.raises(StorageFailed):
         await desk.say("one")
-    store.left = 10**9
+    store.remaining = 10**9
     assert (await desk.say("two")).text == "kept"
     texts = [event.text for event in await desk.events()]
     assert "lost" not in texts
@@ -252,7 +246,7 @@ async def test_a_memory_is_not_told_an_answer_that_could_not_be_stored() -> None
 
 async def test_a_turn_that_is_cancelled_before_the_store_has_begun_it_leaves_nothing() -> None:
     class Slow(InMemorySessionStore):
-        async def begin(self, *_: Any, **__: Any) -> Any:
+        async def begin_turn(self, *_: Any, **__: Any) -> Any:
             await asyncio.sleep(60)
 
     clock = FrozenClock()

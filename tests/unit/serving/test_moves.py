@@ -228,7 +228,7 @@ async def test_a_message_that_comes_while_the_server_stops_is_failed(
     serve = worlds.server(doer)
     async with serve.open():
         waiting = await send(serve, "ask")
-        create, proceed = worlds.tasks.create, worlds.tasks.proceed
+        create, proceed = worlds.tasks.create, worlds.tasks.continue_task
 
         async def late(*arguments: object, **fields: object) -> object:
             filed = await create(*arguments, **fields)  # type: ignore[arg-type]
@@ -244,10 +244,10 @@ async def test_a_message_that_comes_while_the_server_stops_is_failed(
         worlds.tasks.create = late  # type: ignore[method-assign,assignment]
         assert (await send(serve, "hello")).state is S.FAILED
         serve._execution._group = group
-        worlds.tasks.proceed = late_too  # type: ignore[method-assign,assignment]
+        worlds.tasks.continue_task = late_too  # type: ignore[method-assign,assignment]
         assert (await send(serve, "tea", task=waiting)).state is S.FAILED
         worlds.tasks.create = create  # type: ignore[method-assign]
-        worlds.tasks.proceed = proceed  # type: ignore[method-assign]
+        worlds.tasks.continue_task = proceed  # type: ignore[method-assign]
         serve._execution._group = group
         # The run that it would have answered is given up, so that the context is of use again.
         again = await send(serve, "hello", context=waiting.context_id)

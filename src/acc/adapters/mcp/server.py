@@ -104,7 +104,7 @@ class AgentsAsServer:
         """Run a turn, and go on with a person's answers for as long as there are any."""
         listener = _Listener(ctx)
         for _ in range(_MOST_ROUNDS):
-            turn = await self._offer.call(name, arguments, listen=listener)
+            turn = await self._offer.call(name, arguments, observer=listener)
             forms = {request.id: form(request) for request in turn.requests}
             if not forms or None in forms.values() or not _can_ask(ctx):
                 return _result(turn)
@@ -147,16 +147,13 @@ async def _finished(work: Coroutine[Any, Any, Answer]) -> Answer:
 class _Listener:
     """Tells a client how far a call has come."""
 
-    wants_pieces = False
+    wants_deltas = False
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._told = 0
 
-    def foresee(self, events: Sequence[Event]) -> None:
-        """Have nothing stored."""
-
-    async def hear(self, event: Event) -> None:
+    async def on_event(self, event: Event) -> None:
         words = progress_of(event)
         if words:
             self._told += 1

@@ -123,9 +123,9 @@ class BaseAgent:
         try:
             await self._execute(ctx)
         except BaseException:
-            ctx.run.give_up(ctx.path)
+            ctx.run.mark_unreplayed(ctx.path)
             raise
-        if ctx.line.state.pending or ctx.run.journal:
+        if ctx.current_branch.state.pending or ctx.run.journal.steps:
             await flush_state(ctx)
         if config.snapshots:
             await _show_state(ctx, "after")
@@ -136,17 +136,17 @@ class BaseAgent:
         config = ctx.run.config
         try:
             if (config.stubs or config.debug) and await _said_instead(ctx, _stand_in):
-                ctx.run.give_up(ctx.path)
+                ctx.run.mark_unreplayed(ctx.path)
                 return
             if self.confirm:
                 await confirm_step(ctx)
             before = self.before_agent_callback
             if before is not None and await _said_instead(ctx, before):
                 return
-            heard = len(ctx.line.thread)
+            heard = len(ctx.current_branch.thread)
             text = await self.run(ctx)
             if text is not None:
-                await ctx.conclude(text)
+                await ctx.finish(text)
             if self.after_agent_callback is not None:
                 await _say_or_replace(ctx, self.after_agent_callback, heard)
         except AccError:
@@ -250,7 +250,7 @@ async def _said_instead(ctx: RunContext, callback: Callback) -> bool:
 
 async def _say_or_replace(ctx: RunContext, callback: Callback, heard: int) -> None:
     """Say an answer, or what a callback returns in its place: then nobody hears the answer."""
-    thread, draft = ctx.line.thread, ctx.text
+    thread, draft = ctx.current_branch.thread, ctx.text
     said = len(thread)
     kept = deepcopy(ctx.agent.kept_answer(ctx))
     found = await called(callback, ctx, draft)
@@ -274,8 +274,10 @@ async def _say_instead(ctx: RunContext, callback: Callback, found: object, *, ke
 
 async def flush_state(ctx: RunContext) -> None:
     """Put on record what was written to the state and not yet told by an event."""
-    recorded = ctx.upcoming()
-    if ctx.line.state.pending or (recorded is not None and recorded.kind is EventKind.STATE):
+    recorded = ctx.next_recorded()
+    if ctx.current_branch.state.pending or (
+        recorded is not None and recorded.kind is EventKind.STATE
+    ):
         await ctx.emit(EventKind.STATE)
 
 
@@ -285,11 +287,11 @@ async def confirm_step(ctx: RunContext) -> None:
     scope = ctx.fork("confirm")
     needed: Any = agent.confirm
     if callable(needed):
-        needed = scope.upcoming() is not None or await called(needed, ctx)
+        needed = scope.next_recorded() is not None or await called(needed, ctx)
         if not needed:
             return
     words = needed if isinstance(needed, str) else f"May {agent.name!r} go ahead?"
-    answer = await scope.ask_person(words, kind=RequestKind.CONFIRMATION)
+    answer = await scope.request_input(words, kind=RequestKind.CONFIRMATION)
     if answer.verdict is not ApprovalDecision.APPROVE:
         raise RunRejected(agent.name, answer.reason or answer.verdict.value)
 
@@ -301,13 +303,13 @@ def _stand_in(ctx: RunContext) -> Any:
         stand_in = config.stubs[agent.name]
         return stand_in if isinstance(stand_in, str) else stand_in(ctx)
     reasons = not agent.sub_agents or hasattr(agent, "instruction")
-    if config.debug and agent is not ctx.run.root and reasons:
+    if config.debug and agent is not ctx.run.request.root and reasons:
         return f"[debug] {agent.name} would answer: {ctx.message}"
     return None
 
 
 async def _show_state(ctx: RunContext, when: str) -> None:
-    detail = {"when": when, "path": ctx.path, "state": ctx.line.state.copy()}
+    detail = {"when": when, "path": ctx.path, "state": ctx.current_branch.state.copy()}
     await ctx.emit(EventKind.SNAPSHOT, detail=detail)
 
 

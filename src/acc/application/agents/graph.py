@@ -153,11 +153,11 @@ class GraphAgent(BaseAgent):
     async def _tried(self, ctx: RunContext, agent: BaseAgent) -> Step:
         """Run a node in no branch of its own: what it wrote before it failed stays written."""
         fault = ctx.fork(f"{agent.name}.alone")
-        if (recorded := fault.upcoming()) is not None:
-            await ctx.child(agent).skip()
+        if (recorded := fault.next_recorded()) is not None:
+            await ctx.child(agent).skip_recorded()
             await fault.emit(EventKind.FAULT)
             return {}, BranchFailed(agent.name, recorded.text)
-        thread = ctx.line.thread
+        thread = ctx.current_branch.thread
         heard = len(thread)
         try:
             return await self._alone(ctx, agent), None
@@ -190,13 +190,11 @@ class GraphAgent(BaseAgent):
         if all(edge.when is None for edge in leaving):
             return await _taken(ctx, leaving)
         scope = ctx.fork(f"{name}.edges")
-        recorded = scope.upcoming()
+        recorded = scope.next_recorded()
         if recorded is not None:
             targets = _again(recorded, leaving)
         else:
             targets = await _taken(ctx, leaving)
-            if ctx.run.is_old:
-                return targets
         await scope.emit(EventKind.ROUTE, detail={"from": name, "to": targets})
         return targets
 

@@ -296,7 +296,7 @@ class _Reasoning:
         self._offered: DynamicTools | None = None
         if agent.toolsets:
             self._offered = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
-        self._heard = tuple(ctx.line.thread)
+        self._heard = tuple(ctx.current_branch.thread)
         self._steps: list[PromptMessage] = []
         self._faults = 0
         self._memory: TurnMemory | None = None
@@ -304,7 +304,7 @@ class _Reasoning:
     async def run(self) -> None:
         agent, ctx = self._agent, self._ctx
         if agent.memory is not None and ctx.history:
-            self._memory = await ctx.services.shelf.take(ctx, agent.memory)
+            self._memory = await ctx.services.memory_cache.get(ctx, agent.memory)
         while True:
             event = await self._ask()
             if event.kind in _LAST_WORDS:
@@ -320,11 +320,11 @@ class _Reasoning:
         """Return the model's next answer as it is on record."""
         ctx = self._ctx
         memory = "" if self._memory is None else await self._memory.view()
-        recorded = ctx.upcoming()
+        recorded = ctx.next_recorded()
         if recorded is not None and recorded.kind in _MODEL_ANSWERS:
-            ctx.run.ledger.spent(recorded.usage or Usage(llm_calls=1))
+            ctx.run.budget.add_usage(recorded.usage or Usage(llm_calls=1))
             if recorded.kind in _LAST_WORDS:
-                return await ctx.conclude("")
+                return await ctx.finish("")
             return await ctx.emit(recorded.kind)
         if self._offered is not None:
             await self._offered.look()
@@ -340,7 +340,7 @@ class _Reasoning:
             names = None if self._offered is None else self._offered.called(answer.calls)
             detail = {"offered": names} if names else None
             return await ctx.emit(EventKind.TOOL_CALLS, parts=parts, usage=usage, detail=detail)
-        return await ctx.conclude(answer.text, usage=usage)
+        return await ctx.finish(answer.text, usage=usage)
 
     async def _prompt(self, memory: str) -> Prompt:
         instruction = self._agent.instruction
@@ -369,7 +369,7 @@ class _Reasoning:
             tokens = 0 if self._memory is None else self._memory.tokens
             held = agent.after_model_callback is not None or agent.after_agent_callback is not None
             answer, usage = await call_model(
-                ctx, self._model, prompt, memory_tokens=tokens, in_pieces=not held
+                ctx, self._model, prompt, memory_tokens=tokens, stream=not held
             )
         if agent.after_model_callback is not None:
             found = await called(agent.after_model_callback, ctx, answer)
@@ -402,7 +402,7 @@ class _Reasoning:
     async def _use_tools(self, event: Event) -> bool:
         """Carry out the calls, and tell whether the agent's part in this is over."""
         ctx, agent = self._ctx, self._agent
-        again = event.step in ctx.run.journal
+        again = event.step in ctx.run.journal.steps
         tools = self._tools
         offered: Collection[str] = tools
         if self._offered is not None:
@@ -423,7 +423,7 @@ class _Reasoning:
         for outcome in outcomes:
             self._note("tool", outcome.result.name, (Part(result=outcome.result),))
             if self._memory is not None and outcome.result.name != TRANSFER:
-                self._memory.face(outcome.result)
+                self._memory.add_tool_result(outcome.result)
         if all(outcome.at_fault for outcome in outcomes):
             self._count_fault(str(outcomes[0].result.content["error"]))
         else:
@@ -431,7 +431,7 @@ class _Reasoning:
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
             if ctx.transfer_to is None:  # else the last word is that of who takes over
-                ctx.text = event.text or _last_text(outcomes, alone=not ctx.line.thread)
+                ctx.text = event.text or _last_text(outcomes, alone=not ctx.current_branch.thread)
             return True
         return ctx.transfer_to is not None
 

@@ -70,10 +70,10 @@ class RouterAgent(BaseAgent):
 
     async def run(self, ctx: RunContext) -> None:
         """Choose, put the choice on record, and delegate."""
-        recorded = ctx.upcoming()
+        recorded = ctx.next_recorded()
         if recorded is not None and recorded.kind is EventKind.ROUTE:
             name, why = str(recorded.detail["to"]), str(recorded.detail["why"])
-            ctx.run.ledger.spent(recorded.usage or NO_USAGE)
+            ctx.run.budget.add_usage(recorded.usage or NO_USAGE)
             usage = None
         else:
             name, why, usage = await self._choose(ctx)

@@ -135,7 +135,7 @@ class Branches:
         """
         ctx = self._ctx
         contexts = [
-            (ctx.child(agent, line=self._line(agent)), ctx.fork(f"{agent.name}.fault"))
+            (ctx.child(agent, branch=self._branch_of(agent)), ctx.fork(f"{agent.name}.fault"))
             for agent in agents
         ]
         done: dict[str, RunContext] = {}
@@ -160,10 +160,10 @@ class Branches:
         self, context: RunContext, fault: RunContext, done: dict[str, RunContext]
     ) -> None:
         name = context.agent.name
-        recorded = fault.upcoming()
+        recorded = fault.next_recorded()
         if recorded is not None:
             self._errors[name] = BranchFailed(name, recorded.text)
-            context.run.leave_behind(context.line, before=recorded.seq)
+            context.run.discard(context.current_branch, before=recorded.seq)
             return
         async with AsyncExitStack() as stack:
             if self._gate is not None:
@@ -185,13 +185,12 @@ class Branches:
         """Follow the transfers out of a branch's agent."""
         message = context.message
         while (target := context.transfer_to) is not None:
-            left = context
-            context = self._ctx.child(target, line=context.line, message=message)
-            await target.execute(context)
-            context.leave_with(left)
+            context = await self._ctx.run_transfer(
+                context, target, branch=context.current_branch, message=message
+            )
         return context
 
-    def _line(self, agent: BaseAgent) -> Branch:
+    def _branch_of(self, agent: BaseAgent) -> Branch:
         ctx = self._ctx
         outer = ctx.branch
         if not outer:
@@ -199,10 +198,10 @@ class Branches:
         elif not outer.endswith(f".{ctx.agent.name}"):
             outer = f"{outer}.{ctx.agent.name}"
         return Branch(
-            ctx.line.state.branch(),
-            branch=f"{outer}.{agent.name}",
+            ctx.current_branch.state.branch(),
+            name=f"{outer}.{agent.name}",
             path=ctx.path,
-            thread=ctx.line.thread,
+            thread=ctx.current_branch.thread,
         )
 
     def _joined(
@@ -210,10 +209,16 @@ class Branches:
     ) -> dict[str, RunContext]:
         ctx = self._ctx
         ordered = {agent.name: done[agent.name] for agent in agents if agent.name in done}
-        written = [(name, context.line.state.written()) for name, context in ordered.items()]
-        ctx.line.state.write(*merge_branches(ctx.line.state, written, self._merge))
+        written = [
+            (name, context.current_branch.state.written()) for name, context in ordered.items()
+        ]
+        ctx.current_branch.state.write(
+            *merge_branches(ctx.current_branch.state, written, self._merge)
+        )
         for context in ordered.values():
-            ctx.line.thread += context.line.thread[context.line.heard :]
+            ctx.current_branch.thread += context.current_branch.thread[
+                context.current_branch.inherited :
+            ]
             ctx.escalated = ctx.escalated or context.escalated
         return ordered
 

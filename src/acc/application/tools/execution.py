@@ -11,15 +11,14 @@ import msgspec
 
 from acc.application.agents.base import Callback, called
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.inputs import WRONG_ARGUMENTS
+from acc.application.runtime.inputs import INVALID_ARGUMENTS
 from acc.application.runtime.interrupts import (
     RUN_LEVEL_ERRORS,
     RunPaused,
     RunRejected,
     is_control_flow,
 )
-from acc.application.runtime.replay import tells_beginnings
-from acc.application.runtime.state import plain
+from acc.application.runtime.state import to_json_data
 from acc.application.tools.tool import Tool, ToolContext, as_shown, model_as_data
 from acc.domain.errors import StateNotStorable
 from acc.domain.text import replace_surrogates
@@ -105,9 +104,9 @@ class ToolCalls:
         scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
             return [await self._call(scopes[0], calls[0])]
-        if not any(scope.upcoming() for scope in scopes):  # else they were let through before
+        if not any(scope.next_recorded() for scope in scopes):  # else they were let through before
             known = sum(call.name in self._tools for call in calls)
-            self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
+            self._ctx.run.budget.check_tool_calls(known, self._ctx.path)
         batch = _Batch()
         ended = _ended(scopes) if again else []
         for place in ended:
@@ -135,7 +134,7 @@ class ToolCalls:
 
     async def _call(self, scope: RunContext, call: ToolCall) -> Outcome:
         tool = self._tools.get(call.name)
-        recorded = scope.on_record()
+        recorded = scope.recorded()
         result = recorded[-1].result if recorded else None
         if result is not None and (tool is None or not tool.replayable or result.is_error):
             inner = tool is None or tool.replayable
@@ -145,7 +144,7 @@ class ToolCalls:
             return await self._give_up(scope, call, fault, at_fault=True)
         try:
             arguments = tool.checked(call.arguments)
-        except WRONG_ARGUMENTS as error:
+        except INVALID_ARGUMENTS as error:
             said = f"wrong arguments for {tool.name}: {error}"
             return await self._give_up(scope, call, said, at_fault=True)
         if tool.requires and not scope.call.allows(tool.requires):
@@ -160,7 +159,7 @@ class ToolCalls:
 
         What was started when it could be is over once its outcome is handed in.
         """
-        recorded = scope.on_record()
+        recorded = scope.recorded()
         outcome = Outcome(result=_error(call, said), at_fault=at_fault and not recorded)
         for event in recorded:
             await scope.emit(event.kind)
@@ -168,14 +167,14 @@ class ToolCalls:
                 outcome = Outcome(result=_error(call, _unknown(call.name, "was")), ran=True)
             if (request := event.request) is None:
                 continue
-            if (answer := scope.run.answers.get(request.id)) is None:
+            if (answer := scope.run.journal.answers.get(request.id)) is None:
                 raise RunPaused([request])
             if request.kind is RequestKind.OUTCOME:
                 outcome = Outcome(result=_reported(call, answer), ran=True)
         if outcome.ran:
-            scope.run.ledger.tool_called()
+            scope.run.budget.add_tool_call()
         if self._again:
-            scope.pass_over()
+            scope.skip_recorded_children()
         return await self._close(scope, outcome)
 
     def _fault(self, call: ToolCall, tool: Tool | None) -> str:
@@ -187,7 +186,7 @@ class ToolCalls:
     async def _carry_out(
         self, scope: RunContext, call: ToolCall, tool: Tool, arguments: dict[str, Any]
     ) -> Outcome:
-        if self._before is not None and scope.upcoming() is None:
+        if self._before is not None and scope.next_recorded() is None:
             found = await called(self._before, tool, arguments, scope)
             if found is not None:
                 return Outcome(result=_plain_result(call, found))
@@ -198,21 +197,22 @@ class ToolCalls:
             answer, approved = await self._approved(scope, tool, arguments, question)
             if approved is None:
                 return Outcome(result=_refused(call, answer))
-            again = answer.request_id not in scope.run.fresh
+            again = answer.request_id not in scope.run.journal.new_answers
             arguments = approved
-        if scope.upcoming() is None:
-            scope.run.ledger.before_tool_call(scope.path)
+        if scope.next_recorded() is None:
+            scope.run.budget.check_tool_calls(1, scope.path)
+            scope.run.budget.add_tool_call()
         else:
-            scope.run.ledger.tool_called()
+            scope.run.budget.add_tool_call()
         if again and not tool.replayable and (begun := await _begun(scope, answer)):
             return Outcome(result=_error(call, _unknown(tool.name, begun)), ran=True)
-        if answer is not None and not tool.replayable and scope.upcoming() is None:
+        if answer is not None and not tool.replayable and scope.next_recorded() is None:
             await scope.emit(EventKind.STATE, detail={"begun": tool.name})
         return await self._invoke(scope, call, tool, arguments)
 
     async def _question(self, scope: RunContext, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return what a person is to be asked first, or nothing."""
-        recorded = scope.upcoming()
+        recorded = scope.next_recorded()
         if recorded is not None:
             request = recorded.request
             asked = request is not None and request.kind is RequestKind.CONFIRMATION
@@ -238,7 +238,7 @@ class ToolCalls:
                 return answer, dict(arguments)
             try:
                 return answer, tool.checked(request.arguments if edited is None else edited)
-            except WRONG_ARGUMENTS as error:
+            except INVALID_ARGUMENTS as error:
                 which = "arguments that were shown" if edited is None else "edited arguments"
                 wrong = f"The {which} for {tool.name} are wrong: {error}.\n"[:_MOST_FAULT]
 
@@ -278,7 +278,7 @@ class ToolCalls:
         self, scope: RunContext, call: ToolCall, tool: Tool, ticket: ToolResult
     ) -> ToolResult:
         """Wait for someone outside to report how a long-running tool ended."""
-        answer = await scope.ask_person(
+        answer = await scope.request_input(
             f"{tool.name} has been started; hand in its outcome when it is done.",
             kind=RequestKind.OUTCOME,
             tool=tool.name,
@@ -298,7 +298,7 @@ class ToolCalls:
 
 def _ended(scopes: Sequence[RunContext]) -> list[int]:
     """Return which calls have a result on record, in the order in which they ended."""
-    last = {place: scope.on_record()[-1:] for place, scope in enumerate(scopes)}
+    last = {place: scope.recorded()[-1:] for place, scope in enumerate(scopes)}
     ended = {place: e.seq for place, events in last.items() for e in events if e.result is not None}
     return sorted(ended, key=ended.__getitem__)
 
@@ -310,10 +310,10 @@ async def _replayed(
     last = recorded[-1]
     ran = bool(last.detail.get("ran", True))
     if ran:
-        scope.run.ledger.tool_called()
+        scope.run.budget.add_tool_call()
     for event in recorded:
         if event is last and inner:
-            scope.pass_over()
+            scope.skip_recorded_children()
         await scope.emit(event.kind)
     return Outcome(
         result=result,
@@ -325,10 +325,10 @@ async def _replayed(
 
 async def _begun(scope: RunContext, answer: InputAnswer | None) -> str:
     """Tell how sure it is that a process that died has called the tool already: never twice."""
-    recorded = scope.on_record()
+    recorded = scope.recorded()
     if not recorded:
-        is_told = answer is not None and tells_beginnings(scope.run, answer)
-        return "" if is_told else "may have been"
+        # A call that a person allowed records its start, so it has not begun.
+        return "may have been" if answer is None else ""
     if recorded[-1].request is not None:
         return ""
     for event in recorded:
@@ -338,7 +338,7 @@ async def _begun(scope: RunContext, answer: InputAnswer | None) -> str:
 
 async def _started(scope: RunContext) -> InputRequest | None:
     """Return the request for the outcome of a long-running tool that was started earlier."""
-    recorded = scope.on_record()
+    recorded = scope.recorded()
     request = recorded[-1].request if recorded else None
     if request is None or request.kind is not RequestKind.OUTCOME:
         return None
@@ -352,7 +352,7 @@ def _was_called(ctx: RunContext, name: str) -> bool:
     places = (f"{ctx.path}/{name}#", f"{ctx.path}/{name}:")
     return any(
         event.step.startswith(places)
-        for event in ctx.run.journal.values()
+        for event in ctx.run.journal.steps.values()
         if (event.result is not None and event.result.name == name)
         or (event.request is not None and event.request.tool == name)
     )
@@ -437,7 +437,7 @@ def _plain_result(call: ToolCall, content: Any) -> ToolResult:
     try:
         if not isinstance(content, str | int | bool | None):
             content = msgspec.to_builtins(content, enc_hook=model_as_data)
-        content = plain(content, call.name)
+        content = to_json_data(content, call.name)
         msgspec.json.encode(content)  # half a character, say, has no place in a record
     except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error(call, f"{call.name} returned something that cannot be kept: {error}")

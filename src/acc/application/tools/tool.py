@@ -6,7 +6,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, Protocol, overload, runtime_checkable
@@ -14,7 +14,8 @@ from typing import Annotated, Any, Protocol, overload, runtime_checkable
 import msgspec
 
 from acc.application.agents.base import BaseAgent, Confirm, check_name
-from acc.application.runtime.context import Artifacts, RunContext
+from acc.application.runtime.artifacts import Artifacts
+from acc.application.runtime.context import RunContext
 from acc.application.runtime.state import StateView
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.content import Part
@@ -58,9 +59,16 @@ class ToolContext:
         """Return the files that the agents of this session share."""
         return self._context.artifacts
 
-    async def fetch(self, source: Part | str, **terms: Any) -> Part:
+    async def fetch(
+        self,
+        source: Part | str,
+        *,
+        types: Sequence[str] = ("*/*",),
+        max_bytes: int = 8 * 1024 * 1024,
+        timeout: float = 30.0,  # noqa: ASYNC109 - a limit of the download
+    ) -> Part:
         """Return a file that a part, or a URL, refers to, as `RunContext.fetch` does."""
-        return await self._context.fetch(source, **terms)
+        return await self._context.fetch(source, types=types, max_bytes=max_bytes, timeout=timeout)
 
     @property
     def agent_name(self) -> str:
@@ -118,9 +126,9 @@ class ToolContext:
             artifact = held
         self._staged.append((filename, artifact, media_type))
 
-    async def progress(self, text: str, **detail: Any) -> None:
-        """Show how far the tool has come; this is not stored."""
-        await self._context.progress(text, **detail)
+    async def progress(self, text: str, *, detail: Mapping[str, Any] | None = None) -> None:
+        """Show the progress of the tool; this is not stored."""
+        await self._context.progress(text, detail=detail)
 
     async def settle(self) -> None:
         """Store what the tool staged."""
@@ -521,9 +529,7 @@ class AgentTool:
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
     ) -> Any:
         """Run the agent on the request."""
-        quiet = context.fork("alone")
-        quiet.history = False
-        quiet.line = context.line.alone()
+        quiet = context.fork("alone", history=False)
         return (await quiet.run_agent(self.agent, message=arguments["request"])).text
 
 

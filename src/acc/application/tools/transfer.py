@@ -36,7 +36,7 @@ class TransferTool:
     @property
     def spec(self) -> ToolSpec:
         """Return the tool as a model sees it."""
-        before = self._owner.run.ledger.handed_over
+        before = self._owner.run.budget.transferred
         listed = "\n".join(
             f"- {name}: {agent.description}{_HANDED_OVER if name in before else ''}"
             for name, agent in self._targets.items()
@@ -68,8 +68,8 @@ class TransferTool:
         if owner.transfer_to is not None:
             raise ValueError(f"the conversation already goes to {owner.transfer_to.name!r}")
         run = context.run
-        again = context.upcoming() is not None
-        path = run.ledger.hop(owner.agent.name, target.name, again=again)
+        again = context.next_recorded() is not None
+        path = run.budget.transfer(owner.agent.name, target.name, is_replay=again)
         handed = EventActions(transfer_to_agent=target.name)
         await context.emit(EventKind.TRANSFER, actions=handed, detail={"path": list(path)})
         if getattr(target, "returns_control", False):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import BaseAgent
-from acc.application.runtime.run import RunObserver
+from acc.application.runtime.recorder import RunObserver
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput, NotFound, SessionWaiting
 from acc.domain.value_objects.approval import (
@@ -117,7 +117,7 @@ class ServeMcpUseCase:
         }
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, listen: RunObserver | None = None
+        self, name: str, arguments: Mapping[str, Any], *, observer: RunObserver | None = None
     ) -> OfferedTurn:
         """Run one turn; what goes wrong in it is told and not raised, but for an unknown name."""
         runner = self._known(name)
@@ -130,7 +130,7 @@ class ServeMcpUseCase:
         try:
             if asked.conversation_id:
                 note = await _note(runner, session_id)
-            turn = await self._turn(runner, session_id, asked, listen)
+            turn = await self._turn(runner, session_id, asked, observer)
         except SessionWaiting:
             waiting = await runner.pending(user_id=_USER, session_id=session_id)
             turn = _waits(session_id, waiting)
@@ -157,7 +157,11 @@ class ServeMcpUseCase:
         return self._runners[name]
 
     async def _turn(
-        self, runner: SessionRunner, session_id: str, asked: OfferedCall, listen: RunObserver | None
+        self,
+        runner: SessionRunner,
+        session_id: str,
+        asked: OfferedCall,
+        observer: RunObserver | None,
     ) -> OfferedTurn:
         if asked.answers:
             given = [
@@ -171,11 +175,11 @@ class ServeMcpUseCase:
                 for answer in asked.answers
             ]
             done = await runner.resume(
-                user_id=_USER, session_id=session_id, answers=given, listen=listen
+                user_id=_USER, session_id=session_id, answers=given, observer=observer
             )
         else:
             done = await runner.run(
-                user_id=_USER, session_id=session_id, message=asked.message, listen=listen
+                user_id=_USER, session_id=session_id, message=asked.message, observer=observer
             )
         if done.requests:
             return _waits(session_id, done.requests)

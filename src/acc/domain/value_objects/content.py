@@ -95,7 +95,7 @@ class Usage(Value, frozen=True, kw_only=True):
         return self.priced_calls >= self.llm_calls
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         """Tell whether what a model told of its call can be counted and kept."""
         return (
             type(self.input_tokens or 0) is int

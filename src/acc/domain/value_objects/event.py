@@ -31,7 +31,7 @@ class EventKind(StrEnum):
     SNAPSHOT = "snapshot"
 
 
-PASSING = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.SNAPSHOT})
+TRANSIENT = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.SNAPSHOT})
 
 
 class EventActions(Value, frozen=True, kw_only=True):
@@ -96,4 +96,4 @@ class Event(Value, frozen=True, kw_only=True):
     @property
     def partial(self) -> bool:
         """Tell whether the event only passes by and is not on record."""
-        return self.kind in PASSING
+        return self.kind in TRANSIENT

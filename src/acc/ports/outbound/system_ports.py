@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 #: Tells what is wrong with a value by a JSON schema, or nothing.
-FaultIn = Callable[[Mapping[str, Any], Any], str]
+SchemaValidator = Callable[[Mapping[str, Any], Any], str]
 
 
 class ClockPort(Protocol):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from sqlite_stores import KEY, event, fill, store_at
-from task_stores import make_first_version
 
 from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
 from acc.domain.errors import InvalidInput, StorageFailed
@@ -57,7 +56,7 @@ def test_a_file_that_stays_locked_is_named_and_works_again_later(
     run(fill(store, 1, 1))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StorageFailed, match=r"acc\.db: another process keeps it locked"):
+        with pytest.raises(StorageFailed, match=r"acc\.db: another process has locked it"):
             run(store.append(KEY, [event(2)], holder="h"))
         assert len(run(store.events(KEY))) == 1
         other.execute("ROLLBACK")
@@ -69,7 +68,7 @@ def test_a_new_file_that_another_process_locks_is_named(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         store = store_at(path)
-        with pytest.raises(StorageFailed, match="another process keeps it locked"):
+        with pytest.raises(StorageFailed, match="another process has locked it"):
             run(store.open(KEY, holder="h"))
         other.execute("ROLLBACK")
     assert run(store.open(KEY, holder="h")).seq == 0
@@ -107,22 +106,11 @@ def test_a_file_that_cannot_be_written_is_named_and_can_still_be_read(open_folde
     with as_an_ordinary_user():
         reader = store_at(path)
         assert len(run(reader.events(KEY))) == 1
-        with pytest.raises(StorageFailed, match=r"acc\.db: it cannot be written; check the rights"):
+        with pytest.raises(
+            StorageFailed, match=r"acc\.db: it is not writable; check the permissions"
+        ):
             run(reader.open(KEY, holder="h"))
         assert len(run(reader.events(KEY))) == 1
-        run(reader.aclose())
-
-
-def test_an_older_file_that_cannot_be_written_can_still_be_read(open_folder: Path) -> None:
-    path = open_folder / "acc.db"
-    make_first_version(path)
-    open_folder.chmod(0o777)
-    path.chmod(0o444)
-    with as_an_ordinary_user():
-        reader = store_at(path)
-        assert len(run(reader.events(KEY))) == 1
-        with pytest.raises(StorageFailed, match=r"acc\.db: it cannot be written; check the rights"):
-            run(reader.open(KEY, holder="h"))
         run(reader.aclose())
 
 
@@ -137,14 +125,16 @@ def test_a_folder_that_cannot_be_written_is_named(open_folder: Path) -> None:
 
 def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
     store = store_at(tmp_path / "nowhere" / "acc.db")
-    with pytest.raises(StorageFailed, match="there is no folder .*nowhere; make it first"):
+    with pytest.raises(StorageFailed, match="nowhere does not exist; create it first"):
         run(store.open(KEY, holder="h"))
     (tmp_path / "nowhere").mkdir()
     assert run(store.open(KEY, holder="h")).seq == 0
     run(store.aclose())
 
 
-def test_a_folder_in_place_of_the_file_is_named(store: SqliteSessionStore, path: Path) -> None:
+def test_a_folder_in_parse_page_token_the_file_is_named(
+    store: SqliteSessionStore, path: Path
+) -> None:
     path.mkdir()
     with pytest.raises(
         StorageFailed, match=r"acc\.db: it cannot be opened; check that it is a file"
@@ -177,14 +167,14 @@ def test_a_damaged_file_is_named(path: Path) -> None:
     run(damaged.aclose())
 
 
-def test_a_file_of_a_newer_version_is_named_and_left_alone(path: Path) -> None:
+def test_file_of_another_schema_version_is_rejected(path: Path) -> None:
     store = store_at(path)
     run(fill(store, 1, 1))
     run(store.aclose())
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA user_version = 99")
     newer = store_at(path)
-    with pytest.raises(StorageFailed, match=r"acc\.db: .*newer acc \(schema 99.*update acc"):
+    with pytest.raises(StorageFailed, match=r"acc\.db: .*schema version 99"):
         run(newer.open(KEY, holder="h"))
     run(newer.aclose())
 
@@ -195,7 +185,7 @@ def test_another_programs_database_is_named_and_left_alone(
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE songs (title)")
     before = path.read_bytes()
-    with pytest.raises(StorageFailed, match="another program's database; choose another path"):
+    with pytest.raises(StorageFailed, match="database of another program; choose another path"):
         run(store.open(KEY, holder="h"))
     assert path.read_bytes() == before
 
@@ -209,7 +199,7 @@ def test_content_that_cannot_be_read_is_named(store: SqliteSessionStore, damage:
     run(fill(store, 1, 1))
     run(read_everything())
     run(store.database.write(lambda c: c.execute(damage).close()))
-    with pytest.raises(StorageFailed, match=r"acc\.db: it holds something that cannot be read"):
+    with pytest.raises(StorageFailed, match=r"acc\.db: a record cannot be read"):
         run(read_everything())
 
 
@@ -242,6 +232,6 @@ def test_what_cannot_be_written_down_is_refused_whole(
 
 def test_a_name_that_cannot_be_written_down_is_refused(store: SqliteSessionStore) -> None:
     files = SqliteArtifactStore(store.database)
-    with pytest.raises(InvalidInput, match="not Unicode cannot be stored"):
+    with pytest.raises(InvalidInput, match="unpaired surrogates cannot be stored"):
         run(files.save(KEY, "\ud800", b"", "text/plain"))
     assert run(files.save(KEY, "a", b"", "text/plain")) == 1

@@ -194,7 +194,7 @@ async def test_closing_does_what_was_submitted_and_ends_the_thread(path: Path) -
         await store.aclose()
     assert our_threads() == []
     assert [file.name for file in path.parent.iterdir()] == ["acc.db"]
-    with pytest.raises(StorageFailed, match=r"acc\.db: the store is closed; make a new one"):
+    with pytest.raises(StorageFailed, match=r"acc\.db: the store is closed"):
         await store.read(KEY)
     again = store_at(path)
     assert len(await again.events(KEY)) == 3
@@ -248,7 +248,7 @@ def test_a_store_used_before_a_fork_says_so_after_it(path: Path) -> None:
     if child == 0:
         status = 1
         try:
-            with pytest.raises(StorageFailed, match="before this process was forked off"):
+            with pytest.raises(StorageFailed, match="before this process was forked"):
                 asyncio.run(store.read(KEY))
             asyncio.run(store.aclose())
             status = 0
@@ -343,14 +343,14 @@ def test_another_living_process_with_the_same_holder_is_another(path: Path) -> N
 def test_a_process_that_was_killed_is_gone_before_its_parent_asks() -> None:
     me = this_process()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        assert not Process(me.host, process.pid, "").is_gone(me)
+        assert not Process(me.host, process.pid, "").is_dead(me)
         process.kill()
         give_up_at = time.monotonic() + 10
-        while not Process(me.host, process.pid, "").is_gone(me):
+        while not Process(me.host, process.pid, "").is_dead(me):
             assert time.monotonic() < give_up_at
             time.sleep(0.01)
 
 
 def test_a_process_that_cannot_be_asked_is_taken_to_live() -> None:
     me = this_process()
-    assert not Process(me.host, 2**80, "").is_gone(me)
+    assert not Process(me.host, 2**80, "").is_dead(me)

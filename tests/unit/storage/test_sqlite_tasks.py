@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlite_stores import KEY, event, store_at
-from task_stores import ANN, file, finish, make_first_version, moved, piece, tasks_at
+from sqlite_stores import KEY, store_at
+from task_stores import ANN, file, finish, moved, piece, tasks_at
 
 from acc.adapters.storage.sqlite import this_process
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
@@ -69,21 +69,21 @@ CALLS: dict[str, Callable[[SqliteTaskStore, int], Any]] = {
     "end": lambda store, last: store.append(f"t{last}", [moved(TaskState.COMPLETED, 1e6)]),
     "read": lambda store, _: store.read("t5", owner=ANN),
     "events": lambda store, _: store.events("t5", after=1),
-    "heads": lambda store, _: store.heads(["t5", "t6", "t7"]),
-    "list": lambda store, _: store.listed(ANN, TaskQuery(page_size=3)),
-    "list by state": lambda store, _: store.listed(
+    "heads": lambda store, _: store.latest_seqs(["t5", "t6", "t7"]),
+    "list": lambda store, _: store.list_tasks(ANN, TaskQuery(page_size=3)),
+    "list by state": lambda store, _: store.list_tasks(
         ANN, TaskQuery(state=TaskState.COMPLETED, page_size=3)
     ),
-    "list by context": lambda store, _: store.listed(ANN, TaskQuery(context_id="c5")),
-    "list since": lambda store, last: store.listed(ANN, TaskQuery(since=float(last - 5))),
+    "list by context": lambda store, _: store.list_tasks(ANN, TaskQuery(context_id="c5")),
+    "list since": lambda store, last: store.list_tasks(ANN, TaskQuery(since=float(last - 5))),
     "renew": lambda store, last: store.renew([f"t{last}"]),
-    "orphans": lambda store, _: store.orphans(),
-    "save push": lambda store, _: store.save_push(PUSH),
-    "pushes": lambda store, _: store.pushes("t5"),
-    "delete push": lambda store, _: store.delete_push("t5", "p"),
-    "due": lambda store, _: store.due(limit=9, lease=1.0),
-    "ended": lambda store, _: store.ended(before=9.0, limit=3, skip=2),
-    "forget": lambda store, last: store.forget([f"t{last - 1}"]),
+    "orphans": lambda store, _: store.claim_orphans(),
+    "save push": lambda store, _: store.save_push_config(PUSH),
+    "pushes": lambda store, _: store.list_push_configs("t5"),
+    "delete push": lambda store, _: store.delete_push_config("t5", "p"),
+    "due": lambda store, _: store.claim_deliveries(limit=9, lease=1.0),
+    "ended": lambda store, _: store.expired(before=9.0, limit=3, skip=2),
+    "forget": lambda store, last: store.delete_expired([f"t{last - 1}"]),
 }
 
 
@@ -113,10 +113,10 @@ async def test_a_page_far_down_costs_the_same_as_the_first(store: SqliteTaskStor
     token = ""
     for size in (1, 250, 3, 3):
         query = TaskQuery(page_size=size, page_token=token, state=TaskState.COMPLETED, since=1.0)
-        token = (await store.listed(ANN, query)).next_page_token
+        token = (await store.list_tasks(ANN, query)).next_page_token
     for end in ("", token):
         query = TaskQuery(page_size=3, page_token=end, state=TaskState.COMPLETED)
-        costs.append((await traced(store, lambda query=query: store.listed(ANN, query)))[1])  # type: ignore[misc]
+        costs.append((await traced(store, lambda query=query: store.list_tasks(ANN, query)))[1])  # type: ignore[misc]
     assert abs(costs[0] - costs[1]) < 40
 
 
@@ -142,7 +142,9 @@ async def wait_for(store: SqliteTaskStore, owner: Owner, first: int, last: int) 
     """Have something to be delivered of some tasks."""
     for number in range(first, last):
         await file(store, number, owner=owner)
-        await store.save_push(PushConfig(id="p", task_id=f"t{number}", url="https://example.org"))
+        await store.save_push_config(
+            PushConfig(id="p", task_id=f"t{number}", url="https://example.org")
+        )
         await store.append(f"t{number}", [moved(TaskState.WORKING, 1.0)])
 
 
@@ -152,7 +154,7 @@ async def test_passing_over_an_owner_costs_the_same_however_much_waits_for_them(
     bob, costs = Owner("", "bob"), []
 
     def take() -> Any:
-        return store.due(limit=9, lease=60.0, of_one=4, under_way={ANN: 4})
+        return store.claim_deliveries(limit=9, lease=60.0, max_per_owner=4, in_flight={ANN: 4})
 
     for first, last in ((1, 20), (20, 500)):
         await wait_for(store, ANN, first, last)
@@ -183,66 +185,6 @@ async def test_a_reader_never_goes_through_many_events(store: SqliteTaskStore) -
 # Files of the first version
 
 
-async def test_a_file_of_the_first_version_goes_on_and_takes_tasks(path: Path) -> None:
-    make_first_version(path)
-    sessions = store_at(path)
-    session = await sessions.open(KEY, holder="h")
-    assert (session.seq, session.state) == (1, {"x": "古い"})
-    await sessions.append(KEY, [event(2)], holder="h")
-    assert [one.seq for one in await sessions.events(KEY)] == [1, 2]
-    tasks = SqliteTaskStore(sessions.database, clock=FrozenClock(), app_name="desk")
-    await file(tasks, 1)
-    await tasks.aclose()
-    again = tasks_at(path)
-    assert (await again.listed(ANN, TaskQuery())).total == 1
-    await again.aclose()
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
-
-
-async def test_an_older_file_has_the_tables_of_a_new_one_afterwards(tmp_path: Path) -> None:
-    names = []
-    make_first_version(tmp_path / "old.db")
-    for path in (tmp_path / "old.db", tmp_path / "new.db"):
-        store = tasks_at(path)
-        await file(store, 1)
-        await store.aclose()
-        with closing(sqlite3.connect(path)) as connection:
-            rows = connection.execute("SELECT type, name FROM sqlite_master ORDER BY 1, 2")
-            names.append(rows.fetchall())
-    assert names[0] == names[1]
-
-
-async def test_what_waits_to_be_delivered_in_a_file_of_the_second_version_has_an_owner(
-    path: Path,
-) -> None:
-    store = tasks_at(path)
-    await wait_for(store, ANN, 1, 3)
-    await store.aclose()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP INDEX task_pushes_by_owner")
-        connection.execute("ALTER TABLE task_pushes DROP COLUMN owner")
-        connection.execute("PRAGMA user_version = 2")
-    again = tasks_at(path)
-    assert await again.due(limit=9, lease=1.0, of_one=1, under_way={ANN: 1}) == ()
-    (taken,) = await again.due(limit=9, lease=1.0, of_one=1)
-    assert (taken.owner, taken.config.task_id) == (ANN, "t1")
-    await again.aclose()
-
-
-async def test_an_older_file_that_another_process_locks_is_left_as_it_is(path: Path) -> None:
-    make_first_version(path)
-    store = tasks_at(path)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StorageFailed, match="another process keeps it locked"):
-            await store.read("t1")
-        other.execute("ROLLBACK")
-        assert other.execute("PRAGMA user_version").fetchone() == (1,)
-    assert (await file(store, 1)).is_new
-    await store.aclose()
-
-
 # Several stores on one file
 
 
@@ -252,9 +194,9 @@ async def test_applications_that_share_a_file_do_not_see_each_other(path: Path) 
     assert (await file(desk, 1)).is_new
     assert (await file(shop, 1, owner=Owner("x", "y"))).is_new
     await finish(desk, 1)
-    assert (await shop.listed(ANN, TaskQuery())).total == 0
-    assert await shop.ended(before=1e9, limit=9) == ()
-    assert await shop.forget(["t1"]) == 0
+    assert (await shop.list_tasks(ANN, TaskQuery())).total == 0
+    assert await shop.expired(before=1e9, limit=9) == ()
+    assert await shop.delete_expired(["t1"]) == 0
     found = await shop.read("t1")
     assert found is not None
     assert found.state is TaskState.SUBMITTED
@@ -282,7 +224,7 @@ async def test_what_another_process_took_over_is_not_renewed(path: Path) -> None
     await store.database.write(give_away)
     await store.renew(["t1"])
     # Still that process's, and its lease is over; now it is ours.
-    assert await store.orphans() == ("t1",)
+    assert await store.claim_orphans() == ("t1",)
     (host,) = await store.database.read(
         lambda c: c.execute("SELECT holder_host FROM tasks").fetchone()
     )
@@ -292,14 +234,14 @@ async def test_what_another_process_took_over_is_not_renewed(path: Path) -> None
 
 async def test_everything_that_is_a_forgotten_tasks_own_is_dropped(store: SqliteTaskStore) -> None:
     await grown(store, 1, 600)
-    await store.save_push(PUSH)
+    await store.save_push_config(PUSH)
     await store.append("t600", [moved(TaskState.CANCELED, 1.0)])
-    ended = await store.ended(before=1e6, limit=1000)
-    assert await store.forget([one.task_id for one in ended]) == 600
+    ended = await store.expired(before=1e6, limit=1000)
+    assert await store.delete_expired([one.task_id for one in ended]) == 600
 
     def left(connection: sqlite3.Connection) -> list[str]:
         tables = connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'task%'"
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND (name LIKE 'task%' OR name IN ('deliveries', 'push_configs'))"
         )
         return [
             name
@@ -325,7 +267,7 @@ async def test_a_full_disk_is_named_and_nothing_is_half_done(store: SqliteTaskSt
     with pytest.raises(StorageFailed, match=r"acc\.db: the disk is full; free some space"):
         await store.append("t1", [moved(TaskState.WORKING, 5.0), piece("x" * 100_000)])
     assert await store.read("t1") == before
-    assert (await store.listed(ANN, TaskQuery(state=TaskState.WORKING))).total == 0
+    assert (await store.list_tasks(ANN, TaskQuery(state=TaskState.WORKING))).total == 0
     await store.database.read(lambda c: c.execute("PRAGMA max_page_count = 100000").close())
     await store.append("t1", [moved(TaskState.WORKING, 5.0), piece("x" * 100_000)])
 
@@ -334,7 +276,7 @@ async def test_a_file_that_stays_locked_is_named(store: SqliteTaskStore, path: P
     await file(store, 1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StorageFailed, match=r"acc\.db: another process keeps it locked"):
+        with pytest.raises(StorageFailed, match=r"acc\.db: another process has locked it"):
             await store.append("t1", [piece("x")])
         other.execute("ROLLBACK")
     assert len(await store.append("t1", [piece("x")])) == 1
@@ -343,8 +285,8 @@ async def test_a_file_that_stays_locked_is_named(store: SqliteTaskStore, path: P
 async def test_content_that_cannot_be_read_is_named(store: SqliteTaskStore) -> None:
     await file(store, 1)
     await store.database.write(lambda c: c.execute("UPDATE task_events SET body = '{}'").close())
-    for call in (store.read("t1"), store.events("t1"), store.listed(ANN, TaskQuery())):
-        with pytest.raises(StorageFailed, match=r"acc\.db: it holds something that cannot be read"):
+    for call in (store.read("t1"), store.events("t1"), store.list_tasks(ANN, TaskQuery())):
+        with pytest.raises(StorageFailed, match=r"acc\.db: a record cannot be read"):
             await call
 
 

@@ -12,8 +12,8 @@ async def test_a_task_that_was_listed_and_then_answered_directly_leaves_no_list(
     store = InMemoryTaskStore(clock=FrozenClock())
     await file(store, 1)
     await file(store, 2)
-    assert (await store.listed(ANN, TaskQuery())).total == 2
+    assert (await store.list_tasks(ANN, TaskQuery())).total == 2
     reply = Message(message_id="a1", role=Role.AGENT, parts=text_part("hi"))
     await store.append("t1", [DirectReply(message=reply)])
     await store.append("t2", [moved(TaskState.COMPLETED, 2.0)])
-    assert list(store._shelves[ANN].by_context) == ["c2"]
+    assert list(store._indexes[ANN].by_context) == ["c2"]

@@ -1,4 +1,4 @@
-"""What a run puts on record and what its task tells of it are one transaction of one file."""
+"""The SQLite unit of work: one transaction, and fences against other processes."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from sqlite_stores import KEY, event
 
-from acc.adapters.storage.sqlite import SqliteAlong, SqliteDatabase
+from acc.adapters.storage.sqlite import Operation, SqliteDatabase
 from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
-from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
-from acc.domain.errors import InvalidInput, InvalidTransition, SessionConflict
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
+from acc.domain.errors import InvalidInput, InvalidTransition
 from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
     Message,
@@ -23,6 +24,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
+from acc.ports.outbound.storage_ports import AppendEvents, AppendTaskUpdates, BeginTurn
 from acc.testing import FrozenClock
 
 ANN = Owner("acme", "ann")
@@ -34,6 +36,7 @@ class Stores:
         self.database = SqliteDatabase(path)
         self.sessions = SqliteSessionStore(self.database, clock=FrozenClock())
         self.tasks = SqliteTaskStore(self.database, clock=FrozenClock())
+        self.unit = SqliteUnitOfWork(sessions=self.sessions, tasks=self.tasks)
 
     async def file(self) -> None:
         status = TaskStatus(state=TaskState.SUBMITTED, at=1.0)
@@ -72,58 +75,38 @@ async def stores(tmp_path: Path) -> AsyncIterator[Stores]:
     await made.database.aclose()
 
 
-async def test_events_and_what_goes_along_are_one_transaction(stores: Stores) -> None:
-    sessions, tasks = stores.sessions, stores.tasks
+async def test_commit_is_one_transaction(stores: Stores) -> None:
     noted = await stores.traced()
-    begins = tasks.along("t", [moved(WORKING)])
-    await sessions.begin(KEY, lambda _: [event(1)], holder="h", along=begins)
-    ends = tasks.along("t", [moved(COMPLETED)])
-    await sessions.append(KEY, [event(2)], holder="h", release=True, along=ends)
+    begin = BeginTurn(KEY, event(0, kind=EventKind.MESSAGE, author="user"), "h", "root")
+    await stores.unit.commit(begin, AppendTaskUpdates("t", [moved(WORKING)]))
+    append = AppendEvents(KEY, [event(0)], "h", release=True)
+    await stores.unit.commit(append, AppendTaskUpdates("t", [moved(COMPLETED)]))
     assert noted == ["BEGIN IMMEDIATE", "COMMIT"] * 2
-    assert [told.seq for told in (*begins.result(), *ends.result())] == [2, 3]
     assert await stores.state() == (COMPLETED, 3)
-    assert len(await sessions.events(KEY)) == 2
 
 
-async def test_events_stay_where_what_goes_along_is_refused(stores: Stores) -> None:
-    await stores.tasks.append("t", [moved(CANCELED)])
-    along = stores.tasks.along("t", [moved(WORKING)])
-    await stores.sessions.begin(KEY, lambda _: [event(1)], holder="h", along=along)
-    with pytest.raises(InvalidTransition):
-        along.result()
-    assert len(await stores.sessions.events(KEY)) == 1
-    assert await stores.state() == (CANCELED, 2)
+async def test_error_after_a_write_undoes_the_events(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(write: AppendTaskUpdates) -> Operation[None]:
+        def operation(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE tasks SET seq = 7")
+            raise InvalidInput("halfway")
 
+        return operation
 
-async def test_nothing_goes_along_with_events_that_are_refused(stores: Stores) -> None:
-    along = stores.tasks.along("t", [moved(WORKING)])
-    await stores.sessions.open(KEY, holder="h")
-    with pytest.raises(SessionConflict):
-        await stores.sessions.append(KEY, [event(5)], holder="h", along=along)
-    assert await stores.state() == (TaskState.SUBMITTED, 1)
-
-
-async def test_what_fails_halfway_takes_the_events_with_it(stores: Stores) -> None:
-    def fail(connection: sqlite3.Connection) -> None:
-        connection.execute("UPDATE tasks SET seq = 7")
-        raise InvalidInput("halfway")
-
-    along = SqliteAlong(stores.database, fail)
+    monkeypatch.setattr(stores.tasks, "append_operation", fail)
+    begin = BeginTurn(KEY, event(0, kind=EventKind.MESSAGE, author="user"), "h", "root")
     with pytest.raises(InvalidInput, match="halfway"):
-        await stores.sessions.begin(KEY, lambda _: [event(1)], holder="h", along=along)
+        await stores.unit.commit(begin, AppendTaskUpdates("t", [moved(WORKING)]))
     assert await stores.sessions.read(KEY) is None
     assert await stores.state() == (TaskState.SUBMITTED, 1)
 
 
-async def test_a_store_in_another_file_is_written_on_its_own(
-    stores: Stores, tmp_path: Path
-) -> None:
+async def test_stores_of_two_files_have_no_unit_of_work(stores: Stores, tmp_path: Path) -> None:
     other = Stores(tmp_path / "other.db")
-    along = stores.tasks.along("t", [moved(WORKING)])
-    await other.sessions.begin(KEY, lambda _: [event(1)], holder="h", along=along)
-    again = stores.tasks.along("t", [moved(COMPLETED)])
-    await other.sessions.append(KEY, [event(2)], holder="h", along=again)
-    assert [told.seq for told in (*along.result(), *again.result())] == [2, 3]
+    with pytest.raises(ValueError, match="share one SqliteDatabase"):
+        SqliteUnitOfWork(sessions=other.sessions, tasks=stores.tasks)
     await other.database.aclose()
 
 
@@ -145,9 +128,9 @@ async def test_moves_are_told_to_whoever_asked_for_it_meanwhile(
     stores: Stores, tmp_path: Path
 ) -> None:
     other = Stores(tmp_path / "acc.db")
-    await other.tasks.save_push(PushConfig(id="p", task_id="t", url="https://example.org"))
+    await other.tasks.save_push_config(PushConfig(id="p", task_id="t", url="https://example.org"))
     await stores.tasks.append("t", [moved(WORKING)])
-    (due,) = await other.tasks.due(limit=9, lease=1.0)
+    (due,) = await other.tasks.claim_deliveries(limit=9, lease=1.0)
     assert due.event.seq == 2
     await other.database.aclose()
 
@@ -168,5 +151,5 @@ async def test_the_tasks_of_an_owner_are_counted_as_they_move(stores: Stores) ->
     for state in (WORKING, COMPLETED):
         await stores.tasks.append("t", [moved(state)])
         for wanted in (TaskState.SUBMITTED, WORKING, COMPLETED):
-            page = await stores.tasks.listed(ANN, TaskQuery(state=wanted))
+            page = await stores.tasks.list_tasks(ANN, TaskQuery(state=wanted))
             assert page.total == (wanted is state)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acc.adapters.storage.invariants import page_token, place_of
+from acc.adapters.storage.invariants import page_token, parse_page_token
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_part
@@ -105,15 +105,15 @@ def test_what_is_said_or_made_piece_by_piece_costs_what_the_pieces_cost() -> Non
 
 @given(st.floats(allow_nan=False), st.integers(-(2**63), 2**63 - 1))
 def test_a_place_is_the_same_after_a_page(moved_at: float, move: int) -> None:
-    assert place_of(page_token(moved_at, move)) == (moved_at, move)
+    assert parse_page_token(page_token(moved_at, move)) == (moved_at, move)
 
 
 @given(st.text(max_size=40))
 def test_nothing_else_is_a_page_token(token: str) -> None:
     with pytest.raises(InvalidInput, match="pageToken"):
-        place_of(token)
+        parse_page_token(token)
 
 
 def test_a_page_does_not_end_nowhere() -> None:
     with pytest.raises(InvalidInput, match="pageToken"):
-        place_of(page_token(float("nan"), 1))
+        parse_page_token(page_token(float("nan"), 1))
