@@ -20,12 +20,11 @@ from acc import (
     RunConfig,
     RunContext,
     Runner,
-    RunStatus,
     SequentialAgent,
     approve,
 )
-from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
-from acc.testing import FrozenClock, ScriptedModel, call
+from acc.adapters.storage.in_memory import InMemorySessionStore
+from acc.testing import ScriptedModel, call
 
 SECRET = "the code is 1234"
 
@@ -124,21 +123,6 @@ class BeforeDrafts(InMemorySessionStore):
             replace(event, kind=EventKind.MESSAGE) if event.kind is EventKind.DRAFT else event
             for event in found
         )
-
-
-async def test_a_run_recorded_when_answers_were_said_at_once_is_resumed() -> None:
-    async def ask(ctx: RunContext) -> str:
-        await ctx.request_input("?")
-        return "done"
-
-    plain = says("b", "two", after_agent_callback=lambda ctx, text: text.upper())
-    tree = SequentialAgent(name="s", sub_agents=[redacting(), plain, Does(name="c", do=ask)])
-    store = BeforeDrafts(clock=FrozenClock())
-    runner = Runner(tree, store=(store, InMemoryArtifactStore()))
-    paused = await runner.run(**WHO, message="go")
-    done = await runner.resume(**WHO, answers=approve(paused.requests[0].id))
-    assert done.status is RunStatus.COMPLETED and done.text == "done"
-    assert done.state["out"] == "[redacted]" and done.usage.llm_calls == 1
 
 
 @pytest.mark.parametrize("found", [{"a": 1}, 5, b"x"])

@@ -57,14 +57,14 @@ async def test_a_private_address_is_refused_with_the_way_to_allow_it(url: str) -
 
 @pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/y", "http://a:b@x/", "", "//"])
 async def test_what_is_no_web_address_is_not_fetched(address: str) -> None:
-    with pytest.raises(AddressRefused, match="no http or https URL"):
+    with pytest.raises(AddressRefused, match="an http or https URL"):
         await Runner(Reader(name="reader")).run(message=(Part(url=address),), **KEYS)
 
 
 async def test_services_without_a_way_out_say_so(url: str) -> None:
     services = replace(make_services(), fetch=None)
     runner = Runner(Reader(name="reader"), services=services)
-    with pytest.raises(RemoteFailed, match="cannot fetch files"):
+    with pytest.raises(RemoteFailed, match="cannot download files"):
         await runner.run(message=(Part(url=url),), **KEYS)
 
 

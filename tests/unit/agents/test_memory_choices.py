@@ -68,9 +68,12 @@ class TextMemory(NoteMemory):
 @pytest.mark.parametrize(
     ("memory", "told"),
     [
-        (TextMemory, "its memory's view returned str: MemoryView(text=..., tokens=...) is wanted"),
-        (lambda: 3, "makes its memory returned int: a MemoryPort is wanted"),
-        (lambda: NoteMemory, "makes its memory returned the class NoteMemory: a MemoryPort"),
+        (TextMemory, "returned str; expected MemoryView(text=..., tokens=...)"),
+        (lambda: 3, "creates its memory returned int; expected a MemoryPort"),
+        (
+            lambda: NoteMemory,
+            "creates its memory returned the class NoteMemory; expected a MemoryPort",
+        ),
     ],
 )
 async def test_a_memory_that_is_none_is_told_with_what_is_wanted(memory: Any, told: str) -> None:
@@ -120,7 +123,7 @@ async def test_a_memory_of_ones_own_serves_one_session_and_refuses_a_second() ->
     runner = Runner(Agent(name="a", model=ScriptedModel("noted", repeat=True), memory=memory))
     await runner.run(user_id="ann", session_id="s1", message="secret")
     await runner.run(user_id="ann", session_id="s1", message="more")
-    with pytest.raises(InvalidInput, match="already serves session 's1' and must not be shown to"):
+    with pytest.raises(InvalidInput, match="belongs to session 's1' and cannot be used for"):
         await runner.run(user_id="bob", session_id="s2", message="hello")
     assert [note for note in memory.notes if note.startswith("user")] == [
         "user: secret",

@@ -119,7 +119,7 @@ async def test_an_answer_that_is_no_text_is_refused_with_the_name_of_its_agent()
         async def run(self, ctx: RunContext) -> str:
             return 42  # type: ignore[return-value] # what a quickly written agent does
 
-    with pytest.raises(InvalidInput, match="'c' said a int, which is no text"):
+    with pytest.raises(InvalidInput, match="'c' returned int; expected str"):
         await turn(Counts(name="c"))
 
 

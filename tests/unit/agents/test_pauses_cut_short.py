@@ -1,17 +1,11 @@
 """Runs that waited too long, whose process died, or that do something else when they go on."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
-from msgspec.structs import replace
 from small_agents import WHO, Does, Killed, MortalStore, approved, payer, results, says, till
 
 from acc import (
     Agent,
     AgentTool,
-    Event,
-    EventKind,
     ParallelAgent,
     RunConfig,
     RunContext,
@@ -42,36 +36,9 @@ async def test_what_nobody_approves_in_time_is_told_to_the_model() -> None:
 KEY = SessionKey(app_name="app", **WHO)
 
 
-class EarlierStore(MortalStore):
-    """A store that holds what an earlier version put on record."""
-
-    async def events(self, key: SessionKey, **terms: Any) -> tuple[Event, ...]:
-        return as_before(await super().events(key, **terms))
-
-
-def as_before(events: Sequence[Event]) -> tuple[Event, ...]:
-    """Return events as they were put on record before the beginnings of calls were."""
-    begun = {event.step.removesuffix("#1") for event in events if "begun" in event.detail}
-    kept: list[Event] = []
-    for event in events:
-        path, _, number = event.step.partition("#")
-        if "begun" in event.detail:
-            continue
-        step = f"{path}#{int(number) - 1}" if path in begun and number != "0" else event.step
-        detail = {} if event.kind is EventKind.INPUT else event.detail
-        kept.append(replace(event, step=step, detail=detail))
-    return tuple(kept)
-
-
-@pytest.mark.parametrize(
-    ("kept_by", "told"),
-    [(MortalStore, "it was begun earlier"), (EarlierStore, "it may have been begun earlier")],
-)
-async def test_an_approved_call_in_which_the_process_died_is_not_made_again(
-    kept_by: type[MortalStore], told: str
-) -> None:
+async def test_an_approved_call_in_which_the_process_died_is_not_made_again() -> None:
     paid: list[int] = []
-    store = kept_by(clock=FrozenClock())
+    store = MortalStore(clock=FrozenClock())
 
     @tool(confirm=True)
     def pay(amount: int) -> str:
@@ -87,7 +54,9 @@ async def test_an_approved_call_in_which_the_process_died_is_not_made_again(
     store.dead = False
     result = await runner.resume(**WHO)
     assert (result.text, paid) == ("done", [1])
-    assert results(result) == [{"error": f"pay: {told}, and how it ended is not known"}]
+    assert results(result) == [
+        {"error": "pay: it was begun earlier, and how it ended is not known"}
+    ]
 
 
 async def test_approved_calls_that_were_not_begun_when_the_process_died_are_made_afterwards() -> (
@@ -136,12 +105,9 @@ async def test_that_a_call_was_begun_is_told_though_its_tool_is_gone() -> None:
     assert (result.text, result.usage.tool_calls) == ("done", 1)
 
 
-@pytest.mark.parametrize("before", [False, True])
-async def test_an_approved_long_running_call_is_begun_once_whichever_version_began_it(
-    before: bool,
-) -> None:
+async def test_an_approved_long_running_call_is_begun_once() -> None:
     began: list[str] = []
-    store = (EarlierStore if before else MortalStore)(clock=FrozenClock())
+    store = MortalStore(clock=FrozenClock())
 
     @tool(confirm=True, long_running=True)
     def export() -> str:
@@ -240,5 +206,5 @@ async def test_an_agent_that_does_something_else_when_resumed_is_found_out() -> 
 
     runner = Runner(Does(name="a", do=fickle))
     paused = await runner.run(**WHO, message="go")
-    with pytest.raises(ReplayMismatch, match="message is on record, and now artifact came"):
+    with pytest.raises(ReplayMismatch, match="message is recorded, but artifact was emitted"):
         await approved(runner, paused)

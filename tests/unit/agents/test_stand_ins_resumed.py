@@ -66,7 +66,7 @@ async def test_without_its_functions_a_run_is_not_resumed_and_goes_on_waiting() 
     runner = Runner(steps(done))
     paused = await runner.run(**WHO, message="go", config=PRETENDING)
     answer = approve(paused.requests[0].id)
-    with pytest.raises(InvalidInput, match="stand in for first, last.*the run still waits"):
+    with pytest.raises(InvalidInput, match="functions for first, last.*the run still waits"):
         await runner.resume(**WHO, answers=answer)
     assert await runner.pending(**WHO) == paused.requests
     result = await runner.resume(**WHO, answers=answer, config=PRETENDING)

@@ -52,7 +52,7 @@ def test_any_plain_value_comes_back_as_it_was_written(value: Any) -> None:
     state = State({})
     state["key"] = value
     assert state["key"] == value
-    assert state.take() == ({"key": value}, ())
+    assert state.flush() == ({"key": value}, ())
     assert State(state.copy()).copy() == {"key": value}
 
 
@@ -73,7 +73,7 @@ def test_anything_else_is_refused_with_its_place(value: Any, way: list[str | int
 
 @pytest.mark.parametrize("key", ["", "  ", 3, None])
 def test_a_key_is_a_text_that_is_not_empty(key: Any) -> None:
-    with pytest.raises(StateNotStorable, match="a state key is a text"):
+    with pytest.raises(StateNotStorable, match="a state key must be a non-empty str"):
         State({})[key] = "x"
 
 
@@ -119,9 +119,9 @@ def test_a_change_in_place_counts_as_a_write() -> None:
     state["list"].append("b")
     state["map"]["deep"]["n"] = 2
     assert state.pending
-    assert state.take() == ({"list": ["a", "b"], "map": {"deep": {"n": 2}}}, ())
+    assert state.flush() == ({"list": ["a", "b"], "map": {"deep": {"n": 2}}}, ())
     assert given == {"list": ["a"], "map": {"deep": {"n": 1}}}
-    assert state.take() == ({}, ())
+    assert state.flush() == ({}, ())
 
 
 def test_reading_a_list_writes_nothing() -> None:
@@ -135,10 +135,10 @@ def test_a_removed_key_is_gone_until_it_is_written_again() -> None:
     assert state["a"] == [1]
     del state["a"]
     assert "a" not in state
-    assert state.take() == ({}, ("a",))
+    assert state.flush() == ({}, ("a",))
     del state["b"]
     state["b"] = 3
-    assert state.take() == ({"b": 3}, ())
+    assert state.flush() == ({"b": 3}, ())
     with pytest.raises(KeyError):
         del state["a"]
 
@@ -148,7 +148,7 @@ def test_a_list_that_was_removed_and_changed_in_place_stays_removed() -> None:
     held = state["a"]
     del state["a"]
     held.append(2)
-    assert state.take() == ({}, ("a",))
+    assert state.flush() == ({}, ("a",))
 
 
 def test_a_state_behaves_as_a_mapping() -> None:
@@ -167,7 +167,7 @@ def test_undo_leads_back_to_the_beginning() -> None:
     state["b"].append(2)
     del state["c"]
     state["new"] = 1
-    state.take()
+    state.flush()
     state.apply(*state.undo())
     assert state.copy() == begun
 
@@ -175,7 +175,7 @@ def test_undo_leads_back_to_the_beginning() -> None:
 def test_what_was_written_is_told_as_a_whole() -> None:
     state = State({"a": 1, "b": 2, "c": [1]})
     state["a"] = 5
-    state.take()
+    state.flush()
     del state["b"]
     state["c"].append(2)
     assert state.written() == ({"a": 5, "c": [1, 2]}, ("b",))
@@ -194,7 +194,7 @@ def test_a_branch_starts_from_the_newest_values_and_goes_its_own_way() -> None:
 def test_writing_several_keys_ignores_the_removal_of_what_is_not_there() -> None:
     state = State({"a": 1, "b": 2})
     state.write({"a": 3}, ("b", "never"))
-    assert state.take() == ({"a": 3}, ("b",))
+    assert state.flush() == ({"a": 3}, ("b",))
 
 
 def test_changes_on_record_replace_what_was_read_before() -> None:
@@ -274,12 +274,12 @@ async def test_changing_the_result_changes_nothing_that_is_kept() -> None:
 def test_what_is_on_record_goes_beneath_what_was_written_since() -> None:
     state = State({"a": 1, "b": [2], "gone": 3})
     state["a"] = 10
-    state.learn({"a": 5, "b": [6], "c": 7}, ("gone", "never"), seq=4)
+    state.rebase({"a": 5, "b": [6], "c": 7}, ("gone", "never"), seq=4)
     assert (state.copy(), state.undo()) == (
         {"a": 10, "b": [6], "c": 7},
         ({"a": 1, "b": [2], "gone": 3}, ("c", "never")),
     )
-    state.take_back()
+    state.rollback()
     assert (state.copy(), state.pending) == ({"a": 5, "b": [6], "c": 7}, False)
 
 
@@ -295,7 +295,7 @@ def test_once_all_is_learned_a_step_on_record_takes_back_only_what_it_wrote() ->
     state.is_complete = True
     state["a"], state["new"] = 2, 3
     state.apply({"a": 1}, seq=1)
-    assert state.take() == ({"new": 3}, ())
+    assert state.flush() == ({"new": 3}, ())
     assert state.copy() == {"a": 1, "new": 3}
 
 
@@ -307,11 +307,11 @@ def test_a_change_in_place_to_a_value_that_is_equal_and_another_counts(
 ) -> None:
     state = State({"all": {"list": [before], "other": "x"}})
     state["all"]["list"][0] = after
-    assert repr(state.take()) == repr(({"all": {"list": [after], "other": "x"}}, ()))
+    assert repr(state.flush()) == repr(({"all": {"list": [after], "other": "x"}}, ()))
     assert repr(state.copy()) == repr({"all": {"list": [after], "other": "x"}})
     assert not state.pending
     state["all"]["list"][0] = before
-    assert repr(state.take()[0]) == repr({"all": {"list": [before], "other": "x"}})
+    assert repr(state.flush()[0]) == repr({"all": {"list": [before], "other": "x"}})
 
 
 def test_a_number_of_a_kind_of_its_own_is_written_once_when_it_is_put_in_place() -> None:
@@ -320,7 +320,7 @@ def test_a_number_of_a_kind_of_its_own_is_written_once_when_it_is_put_in_place()
 
     state = State({"all": [1]})
     state["all"][0] = Odd(1)
-    assert [type(item) for item in state.take()[0]["all"]] == [int]
+    assert [type(item) for item in state.flush()[0]["all"]] == [int]
     assert not state.pending
 
 
@@ -329,17 +329,17 @@ def test_a_change_in_place_to_what_cannot_be_stored_is_refused(bad: Any) -> None
     state = State({"all": [[1], "x"]})
     state["all"][0] = bad
     with pytest.raises(StateNotStorable, match=r"all\[0\]"):
-        state.take()
+        state.flush()
 
 
 @pytest.mark.parametrize("bad", ["\ud800", ["a", "b\udfff"], {"\ud800": 1}, {"a": {"b": "\ud800"}}])
 def test_half_a_character_is_refused_where_it_is_written(bad: Any) -> None:
     state = State({})
-    with pytest.raises(StateNotStorable, match="half a character") as refused:
+    with pytest.raises(StateNotStorable, match="unpaired surrogate") as refused:
         state["key"] = bad
     assert str(refused.value).isascii()
     assert state.copy() == {}
-    with pytest.raises(StateNotStorable, match="half a character") as refused:
+    with pytest.raises(StateNotStorable, match="unpaired surrogate") as refused:
         state["\ud800"] = 1
     assert str(refused.value).isascii()
 
@@ -354,4 +354,4 @@ async def test_a_tool_that_writes_half_a_character_fails_and_not_the_run() -> No
     model = ScriptedModel(call("note"), "done")
     result = await turn(Agent(name="a", model=model, tools=[note], memory=None))
     assert (result.text, result.state) == ("done", {})
-    assert "half a character" in results(result)[0]["error"]
+    assert "unpaired surrogate" in results(result)[0]["error"]

@@ -127,7 +127,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a configuration that is none": (
         lambda: Runner(says("a"), config={"timeout": 3}),  # type: ignore[arg-type]
-        "config is a RunConfig, not {'timeout': 3}",
+        "config must be a RunConfig, got {'timeout': 3}",
     ),
     "no store": (
         lambda: Runner(says("a"), store=None),  # type: ignore[arg-type]
@@ -146,9 +146,9 @@ def test_a_field_that_holds_something_else_is_refused(case: str) -> None:
 async def test_the_terms_of_a_run_are_checked_too() -> None:
     runner = Runner(says("a"))
     who: dict[str, Any] = {"user_id": "u", "session_id": "s", "message": "x"}
-    with pytest.raises(InvalidInput, match="config is a RunConfig, not 3"):
+    with pytest.raises(InvalidInput, match="config must be a RunConfig, got 3"):
         await runner.run(**who, config=THREE)
-    with pytest.raises(InvalidInput, match="context is a CallContext, not 3"):
+    with pytest.raises(InvalidInput, match="context must be a CallContext, got 3"):
         await runner.run(**who, context=THREE)
     assert (await runner.run(**who, config=RunConfig())).text == "a"
 
