@@ -33,15 +33,15 @@ async def _writes(ctx: RunContext) -> None:
 
 ODD: dict[str, tuple[Callable[[RunContext], Awaitable[Any]], str]] = {
     "a question that is no text": (
-        lambda ctx: ctx.request_input(3),
+        lambda ctx: ctx.request_input(3),  # type: ignore[arg-type]
         "the request of 'odd' cannot be stored",
-    ),  # type: ignore[arg-type]
+    ),
     "a question with an object": (
         lambda ctx: ctx.request_input("?", schema={"a": object()}),
         "the request of 'odd' cannot be stored",
     ),
     "a question of no kind": (
-        lambda ctx: ctx.request_input("?", kind="nope"),
+        lambda ctx: ctx.request_input("?", kind="nope"),  # type: ignore[arg-type]
         "the request of 'odd' cannot be stored",
     ),
     "an event with an object": (

@@ -137,7 +137,7 @@ class TaskRecorder(EventRecorder):
         self._artifacts = services.artifacts
         self._storage = storage
         self._broker = broker
-        self._is_detached = False
+        self.is_observed = True
         #: What was stored and not published yet.
         self._stored: CommitResult | None = None
 
@@ -148,7 +148,7 @@ class TaskRecorder(EventRecorder):
 
     def detach_observer(self) -> None:
         """Stop updating the task; events are still stored."""
-        self._is_detached = True
+        self.is_observed = False
 
     async def store(self, updates: Sequence[Update]) -> None:
         """Store updates of the task alone."""
@@ -162,15 +162,16 @@ class TaskRecorder(EventRecorder):
             self._projection.start()
         return TurnStart(result.session, result.events)
 
-    async def _append(self, write: AppendEvents) -> tuple[Event, ...]:
+    async def _append(self, events: Sequence[Event], *, release: bool) -> tuple[Event, ...]:
         updates: list[Update] = []
-        if not self._is_detached:
-            for event in write.events:
+        if self.is_observed:
+            for event in events:
                 file = None
                 if is_saved_file(event):
                     name, version = event.detail["name"], event.detail["version"]
-                    file = await self._artifacts.load(write.key, name, version)
+                    file = await self._artifacts.load(self._key, name, version)
                 updates += self._projection.apply(event, file)
+        write = AppendEvents(self._key, events, self._holder, release)
         return (await self._commit(write, updates)).events
 
     async def _show(self, events: Sequence[Event]) -> None:
@@ -178,8 +179,7 @@ class TaskRecorder(EventRecorder):
         if stored is not None:
             self._publish(stored)
         for event in events:
-            self.events.append(event)
-            if event.partial and not self._is_detached:
+            if event.partial:
                 await self.store(self._projection.apply(event))
 
     async def _commit(

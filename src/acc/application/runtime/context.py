@@ -268,8 +268,8 @@ class RunContext:
     def _replay(self, recorded: Event, kind: EventKind) -> Event:
         if recorded.kind is not kind:
             raise ReplayMismatch(
-                f"{recorded.step}: {recorded.kind} is recorded, but {kind} was emitted; agents must "
-                "be deterministic: read the time and random numbers from the state"
+                f"{recorded.step}: {recorded.kind} is recorded, but {kind} was emitted; agents "
+                "must be deterministic: read the time and random numbers from the state"
             )
         branch = self.current_branch
         branch.state.apply(*state_changes(recorded, branch), seq=recorded.seq)

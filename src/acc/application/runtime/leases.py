@@ -35,11 +35,15 @@ class SessionLeases:
         """Return a context manager that waits for the session and releases it at the end."""
         return SessionLease(self, key, holder, recorder)
 
+    def try_turn(self, key: SessionKey) -> bool:
+        """Return True if no other run of this process has the session; `pass_turn` must follow."""
+        if key in self._queues:
+            return False
+        self._queues[key] = None
+        return True
+
     async def wait_turn(self, key: SessionKey) -> None:
         """Wait until no other run of this process has the session; `pass_turn` must follow."""
-        if key not in self._queues:
-            self._queues[key] = None
-            return
         turn = asyncio.get_running_loop().create_future()
         queue = self._queues[key] = self._queues[key] or deque()
         queue.append(turn)
@@ -95,7 +99,8 @@ class SessionLease:
         self.holder = holder
 
     async def __aenter__(self) -> "SessionLease":
-        await self._leases.wait_turn(self.key)
+        if not self._leases.try_turn(self.key):
+            await self._leases.wait_turn(self.key)
         return self
 
     async def wait_until_free(self, error: SessionBusy) -> None:

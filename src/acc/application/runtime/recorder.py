@@ -6,7 +6,6 @@ from typing import Protocol
 from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.session import Session, SessionKey
 from acc.ports.outbound.storage_ports import (
-    AppendEvents,
     BeginTurn,
     SessionStorePort,
     TurnStart,
@@ -42,6 +41,8 @@ class EventRecorder:
         self.events: list[Event] = []
         #: Number of the last stored event of the session.
         self.last_seq = 0
+        #: Whether events are shown to somebody.
+        self.is_observed = observer is not None
         #: Whether the lease of the session ended with the last event.
         self.is_released = False
 
@@ -53,6 +54,7 @@ class EventRecorder:
     def detach_observer(self) -> None:
         """Stop showing events; they are still stored."""
         self._observer = None
+        self.is_observed = False
 
     def attach(self, session: Session, *, holder: str) -> None:
         """Append to a session whose lease the holder has acquired."""
@@ -72,10 +74,12 @@ class EventRecorder:
         """
         if self._deferred:
             events, self._deferred = (*self._deferred, *events), ()
-        stored = await self._append(AppendEvents(self._key, events, self._holder, release))
+        stored = await self._append(events, release=release)
         self.last_seq += len(stored)
         self.is_released = release
-        await self._show(stored)
+        self.events += stored
+        if self.is_observed:
+            await self._show(stored)
         return stored
 
     def defer(self, event: Event) -> None:
@@ -86,11 +90,12 @@ class EventRecorder:
         """Show events that are not stored, or that `begin` has stored."""
         if self._deferred:
             await self.record()  # keep the order of the events
-        await self._show(events)
+        self.events += events
+        if self.is_observed:
+            await self._show(events)
 
     async def _show(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.events.append(event)
             if self._observer is not None:
                 await self._observer.on_event(event)
 
@@ -99,7 +104,5 @@ class EventRecorder:
             turn.key, turn.message, holder=turn.holder, agent=turn.agent
         )
 
-    async def _append(self, write: AppendEvents) -> tuple[Event, ...]:
-        return await self._sessions.append(
-            write.key, write.events, holder=write.holder, release=write.release
-        )
+    async def _append(self, events: Sequence[Event], *, release: bool) -> tuple[Event, ...]:
+        return await self._sessions.append(self._key, events, holder=self._holder, release=release)

@@ -60,9 +60,9 @@ def check_answers_used(run: Run) -> None:
         if not event.step.startswith(run.unreplayed_paths):
             assert event.request is not None  # noqa: S101 - _unused_answers selects requests
             raise ReplayMismatch(
-                f"{event.step}: request {event.request.id!r} was answered, but the resumed run did "
-                "not reach it again; agents must be deterministic: read the time and random numbers "
-                "from the state"
+                f"{event.step}: request {event.request.id!r} was answered, but the resumed run "
+                "did not reach it again; agents must be deterministic: read the time and random "
+                "numbers from the state"
             )
 
 

@@ -41,9 +41,9 @@ memory_services: ContextVar["Services | None"] = ContextVar("memory_services", d
 class Services:
     """The ports that a run may use.
 
-    `models`, `memories` and `remote` create objects from names, `fetch` downloads a URL. `wrap_model`
-    is applied to model objects that agents hold, to count their calls. `schema_error` returns why a
-    value does not match a JSON schema, empty if it does.
+    `models`, `memories` and `remote` create objects from names, `fetch` downloads a URL.
+    `wrap_model` is applied to model objects of agents, to count their calls. `schema_error` returns
+    why a value does not match a JSON schema, empty if it does.
     """
 
     sessions: SessionStorePort

@@ -174,7 +174,10 @@ class SessionRunner:
             if given:
                 try:
                     await recorder.record(
-                        *(_event(run, EventKind.INPUT, answer=answer) for answer in given.values())
+                        *(
+                            self._event(request, EventKind.INPUT, answer=answer)
+                            for answer in given.values()
+                        )
                     )
                 except asyncio.CancelledError:
                     await self._end(run, RunStatus.CANCELED, "canceled")
@@ -278,9 +281,8 @@ class SessionRunner:
             state = State((await self._open(recorder, lease)).state)
             state.update(values)
             delta, removed = state.flush()
-            run = Run(request, services=self.services, recorder=recorder)
             actions = EventActions(state_delta=delta, state_removed=removed)
-            await recorder.record(_event(run, EventKind.STATE, actions=actions))
+            await recorder.record(self._event(request, EventKind.STATE, actions=actions))
 
     async def load_artifact(
         self, name: str, *, user_id: str, session_id: str, version: int | None = None
@@ -330,9 +332,8 @@ class SessionRunner:
         self, request: RunRequest, recorder: EventRecorder, lease: SessionLease
     ) -> TurnStart:
         """Open the session of a request and store its message."""
-        run = Run(request, services=self.services, recorder=recorder)
         while True:
-            message = _event(run, EventKind.MESSAGE, parts=request.message)
+            message = self._event(request, EventKind.MESSAGE, parts=request.message)
             try:
                 start = await recorder.begin(
                     BeginTurn(request.key, message, lease.holder, self.agent.name)
@@ -344,6 +345,7 @@ class SessionRunner:
                 # The store may have begun the turn all the same.
                 session = await self.services.sessions.read(request.key)
                 if session is not None and session.run_id == request.run_id:
+                    run = Run(request, services=self.services, recorder=recorder)
                     await self._end(run, RunStatus.CANCELED, "canceled")
                 raise
         lease.start_renewal()
@@ -368,12 +370,11 @@ class SessionRunner:
             if answer.request_id in given:
                 raise NothingPending(f"request {answer.request_id!r} is answered twice")
             if answer.request_id not in known:
-                ids = ", ".join(request.id for request in pending)
+                ids = ", ".join(request.id for request in pending) or (
+                    "none; resume() without answers continues an interrupted run"
+                )
                 raise NothingPending(
                     f"request {answer.request_id!r} is not pending; pending requests: {ids}"
-                    if ids
-                    else f"request {answer.request_id!r} is not pending, all requests are answered; "
-                    "resume() without answers continues an interrupted run"
                 )
             given[answer.request_id] = answer
         now = self.services.clock.now()
@@ -487,8 +488,8 @@ class SessionRunner:
         if state is not None and status is RunStatus.COMPLETED and state.pending:
             delta, removed = state.flush()
             actions = EventActions(state_delta=delta, state_removed=removed)
-        event = _event(
-            run,
+        event = self._event(
+            run.request,
             EventKind.ENDED,
             parts=text_part(text) if text else (),
             actions=actions,
@@ -504,6 +505,35 @@ class SessionRunner:
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
             run_id = run.request.run_id
             log.info("run ended", extra={**extra, "run_id": run_id, "caller": call.caller})
+
+    def _event(
+        self,
+        request: RunRequest,
+        kind: EventKind,
+        *,
+        parts: tuple[Part, ...] = (),
+        actions: EventActions = NO_ACTIONS,
+        usage: Usage | None = None,
+        answer: InputAnswer | None = None,
+        status: RunStatus | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Event:
+        """Return an event of the user or of the root agent, without a number."""
+        return Event(
+            kind=kind,
+            run_id=request.run_id,
+            author="user" if kind in _USER_EVENTS else self.agent.name,
+            at=self.services.clock.now(),
+            request_id=request.call.request_id,
+            trace_id=request.call.trace_id,
+            caller=request.call.caller,
+            parts=parts,
+            actions=actions,
+            usage=usage,
+            answer=answer,
+            status=status,
+            detail=detail or {},
+        )
 
 
 class _EventQueue:
@@ -566,33 +596,3 @@ def _check_waiting(session: Session) -> None:
 
 def _call_of_user(run_id: str, user_id: str) -> CallContext:
     return CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")
-
-
-def _event(
-    run: Run,
-    kind: EventKind,
-    *,
-    parts: tuple[Part, ...] = (),
-    actions: EventActions = NO_ACTIONS,
-    usage: Usage | None = None,
-    answer: InputAnswer | None = None,
-    status: RunStatus | None = None,
-    detail: Mapping[str, Any] | None = None,
-) -> Event:
-    """Return an event of the user or of the root agent, without a number."""
-    request = run.request
-    return Event(
-        kind=kind,
-        run_id=request.run_id,
-        author="user" if kind in _USER_EVENTS else request.root.name,
-        at=run.services.clock.now(),
-        request_id=request.call.request_id,
-        trace_id=request.call.trace_id,
-        caller=request.call.caller,
-        parts=parts,
-        actions=actions,
-        usage=usage,
-        answer=answer,
-        status=status,
-        detail=detail or {},
-    )

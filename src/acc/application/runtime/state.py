@@ -392,8 +392,8 @@ def check_merge_rule(rule: MergeRule) -> None:
         raise InvalidInput(f"the merge rule {rule!r} is async; pass a function that is not async")
     if not callable(rule) and rule not in MERGE_RULES:
         raise InvalidInput(
-            f"unknown merge rule {rule!r}: use one of {', '.join(MERGE_RULES)}, or a function of the"
-            " value before and the list of written values that returns the merged value"
+            f"unknown merge rule {rule!r}: use one of {', '.join(MERGE_RULES)}, or a function of"
+            " the value before and the list of written values that returns the merged value"
         )
 
 
