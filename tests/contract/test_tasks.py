@@ -34,8 +34,8 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
-    MOVES,
     TERMINAL,
+    TRANSITIONS,
     DirectReply,
     Message,
     MessageAdded,
@@ -256,7 +256,7 @@ async def test_what_the_table_forbids_cannot_happen(store: TaskStorePort, state:
     for number, wanted in enumerate(TaskState):
         name = f"t{number}"
         await store.create(replace(made, id=name), owner=ANN, message=message(name))
-        if wanted in MOVES[state]:
+        if wanted in TRANSITIONS[state]:
             await store.append(name, [moved(wanted)])
             continue
         with pytest.raises(InvalidTransition, match=rf"{name}.*{state}.*{wanted}"):
@@ -391,7 +391,7 @@ async def test_a_task_that_was_answered_directly_is_kept_but_not_listed(
     await file(store, "t2")
     await store.append("t1", [DirectReply(message=said("hi"))])
     found = await held(store)
-    assert (found.reply, found.is_over) == (said("hi"), True)
+    assert (found.reply, found.is_terminal) == (said("hi"), True)
     for query in (TaskQuery(), TaskQuery(state=COMPLETED), TaskQuery(context_id="c-t1")):
         page = await store.list_tasks(ANN, query)
         assert [one.id for one in page.tasks] == (["t2"] if query == TaskQuery() else [])

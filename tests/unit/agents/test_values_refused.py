@@ -118,12 +118,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a stand-in that is none": (
         lambda: RunConfig(stubs={"a": THREE}),
-        "stand_ins maps names of agents to texts or functions, unlike {'a': 3}",
+        "RunConfig.stubs must map agent names to texts or functions, got {'a': 3}",
     ),
-    "stand-ins without names": (lambda: RunConfig(stubs=THREE), "stand_ins maps names"),
+    "stand-ins without names": (lambda: RunConfig(stubs=THREE), "RunConfig.stubs must map"),
     "a switch that is none": (
         lambda: RunConfig(snapshots=THREE),
-        "snapshots cannot be 3",
+        "snapshots must be a bool, got 3",
     ),
     "a configuration that is none": (
         lambda: Runner(says("a"), config={"timeout": 3}),  # type: ignore[arg-type]

@@ -138,14 +138,14 @@ async def test_what_others_wrote_during_a_pause_stays() -> None:
 @pytest.mark.parametrize("named", ["read", "write", "artifacts", "permissions"])
 def test_a_grant_takes_lists_and_no_text(named: str) -> None:
     given: dict[str, Any] = {named: "document_*"}
-    with pytest.raises(InvalidInput, match=f"{named} takes several names"):
+    with pytest.raises(InvalidInput, match=f"{named} must be a list of names"):
         Grant(**given)
-    with pytest.raises(InvalidInput, match="takes texts"):
+    with pytest.raises(InvalidInput, match="must contain only str"):
         Grant(**{named: [3]})  # type: ignore[arg-type]
 
 
 def test_permissions_are_names_and_not_their_letters() -> None:
-    with pytest.raises(InvalidInput, match="permissions takes several names"):
+    with pytest.raises(InvalidInput, match="permissions must be a list of names"):
         CallContext(request_id="r", trace_id="t", caller="c", permissions="write:summary")
     held = CallContext(request_id="r", trace_id="t", caller="c", permissions=["read"])
     assert (held.allows("read"), held.allows("rea")) == (True, False)
@@ -153,7 +153,7 @@ def test_permissions_are_names_and_not_their_letters() -> None:
 
 @pytest.mark.parametrize("value", [0, "5", float("nan"), True])
 def test_a_bound_that_is_none_is_refused(value: Any) -> None:
-    with pytest.raises(AccError, match="max_llm_calls cannot be"):
+    with pytest.raises(AccError, match="max_llm_calls must be"):
         RunConfig(max_llm_calls=value)
 
 

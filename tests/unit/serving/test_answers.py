@@ -271,7 +271,7 @@ async def test_nobody_else_can_answer(worlds: World, doer: Doer) -> None:
         assert str(foreign.value).replace(task.id, "") == str(unknown.value).replace("nothing", "")
         with pytest.raises(InvalidInput, match="another context"):
             await send(serve, "approve", task=task, context="elsewhere")
-        assert (await send(serve, "approve", task=task, context=task.context_id)).is_over
+        assert (await send(serve, "approve", task=task, context=task.context_id)).is_terminal
 
 
 async def test_of_two_answers_at_the_same_moment_one_wins(worlds: World, doer: Doer) -> None:

@@ -29,8 +29,8 @@ from acc.application.a2a.requests import TaskRequest
 from acc.domain.errors import InvalidTransition, TaskNotCancelable, TaskNotFound
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
-    MOVES,
     TERMINAL,
+    TRANSITIONS,
     Message,
     Role,
     StatusUpdate,
@@ -164,7 +164,7 @@ async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(worlds: World)
             try:
                 await store.append(task_id, [StatusUpdate(status=TaskStatus(state=state, at=2.0))])
             except InvalidTransition as error:
-                assert state not in MOVES[TaskState(error.state)]
+                assert state not in TRANSITIONS[TaskState(error.state)]
 
         async with asyncio.TaskGroup() as group:
             for _ in range(20):
@@ -175,7 +175,7 @@ async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(worlds: World)
             if isinstance(event.update, StatusUpdate)
         ]
         for before, after in zip(states, states[1:], strict=False):
-            assert after in MOVES[before]
+            assert after in TRANSITIONS[before]
         assert not any(state in TERMINAL for state in states[:-1])
 
 

@@ -241,7 +241,8 @@ async def test_everything_that_is_a_forgotten_tasks_own_is_dropped(store: Sqlite
 
     def left(connection: sqlite3.Connection) -> list[str]:
         tables = connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND (name LIKE 'task%' OR name IN ('deliveries', 'push_configs'))"
+            "SELECT name FROM sqlite_master WHERE type = 'table'"
+            " AND (name LIKE 'task%' OR name IN ('deliveries', 'push_configs'))"
         )
         return [
             name

@@ -77,8 +77,8 @@ def test_a_task_can_be_looked_at_while_it_grows(story: list[tuple[ArtifactUpdate
         )
         assert head.seq == whole.seq
         if is_looked_at:
-            assert growing.whole() == whole
-    assert growing.whole() == whole
+            assert growing.build() == whole
+    assert growing.build() == whole
 
 
 def test_artifacts_of_one_name_are_told_apart_by_their_place() -> None:

@@ -88,7 +88,7 @@ class TaskRun:
 
     def current(self) -> Task:
         """Return the task with everything that was stored."""
-        return self._builder.whole()
+        return self._builder.build()
 
     def start(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
         """Start the run in a group."""

@@ -190,7 +190,7 @@ class ServeA2AUseCase:
         owner = owner_of(principal, request.tenant)
         task = await own_task(self._tasks, owner, request.id)
         missed = after is not None and after < task.seq
-        if task.is_over and not missed:
+        if task.is_terminal and not missed:
             raise UnsupportedOperation(
                 f"task {task.id!r} is {task.state.value}: there is nothing to subscribe to; get it"
             )
