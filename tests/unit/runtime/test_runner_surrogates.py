@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from running_world import World, check_record, clerk
+from runner_harness import Storage, check_record, scripted_agent
 
 from acc import BaseAgent, ParallelAgent, RunContext, RunStatus, tool
 from acc.domain.errors import AccError, AgentFailed, InvalidInput, ModelFailed
@@ -46,92 +46,94 @@ class Emits(BaseAgent):
 
 @pytest.mark.parametrize("message", [HALF, Part(text=HALF), [Part(data={"a": HALF})]])
 async def test_a_message_with_half_a_character_is_refused_before_the_run(
-    world: World, message: Any
+    storage: Storage, message: Any
 ) -> None:
-    desk = world.desk(clerk(ScriptedModel("ok")))
+    harness = storage.harness(scripted_agent(ScriptedModel("ok")))
     with pytest.raises(InvalidInput, match="message"):
-        await desk.say(message)
-    assert await desk.events() == ()
-    assert (await desk.say("木を見て森も見る 🌳")).text == "ok"
+        await harness.say(message)
+    assert await harness.events() == ()
+    assert (await harness.say("木を見て森も見る 🌳")).text == "ok"
 
 
 async def test_an_agent_that_says_half_a_character_is_heard_with_a_question_mark(
-    world: World,
+    storage: Storage,
 ) -> None:
-    desk = world.desk(Half(name="half", do=lambda ctx: HALF))
-    result = await desk.say("go")
+    harness = storage.harness(Half(name="half", do=lambda ctx: HALF))
+    result = await harness.say("go")
     assert (result.status, result.text) == (RunStatus.COMPLETED, "bad ?")
-    assert [event.text for event in await desk.events()] == ["go", "bad ?", "bad ?"]
-    check_record(await desk.events())
+    assert [event.text for event in await harness.events()] == ["go", "bad ?", "bad ?"]
+    check_record(await harness.events())
 
 
-async def test_what_a_callback_says_instead_is_made_whole_too(world: World) -> None:
-    agent = clerk(ScriptedModel("ok"), before_agent_callback=lambda ctx: HALF)
-    assert (await world.desk(agent).say("go")).text == "bad ?"
+async def test_what_a_callback_says_instead_is_made_whole_too(storage: Storage) -> None:
+    agent = scripted_agent(ScriptedModel("ok"), before_agent_callback=lambda ctx: HALF)
+    assert (await storage.harness(agent).say("go")).text == "bad ?"
 
 
 async def test_an_agent_that_fails_with_half_a_character_has_its_own_error_on_record(
-    world: World,
+    storage: Storage,
 ) -> None:
-    desk = world.desk(fails())
+    harness = storage.harness(fails())
     with pytest.raises(AgentFailed) as failed:
-        await desk.say("go")
+        await harness.say("go")
     assert str(failed.value) == "agent 'half' failed: ValueError: bad ?"
-    ended = (await desk.events())[-1]
+    ended = (await harness.events())[-1]
     assert (ended.text, ended.detail["code"]) == (str(failed.value), "agent_failed")
-    again = desk.restarted(clerk(ScriptedModel("ok")))
+    again = harness.restarted(scripted_agent(ScriptedModel("ok")))
     assert (await again.say("again")).text == "ok"
     assert await again.ends() == [RunStatus.FAILED, RunStatus.COMPLETED]
 
 
 async def test_a_model_that_fails_with_half_a_character_has_its_own_error_on_record(
-    world: World,
+    storage: Storage,
 ) -> None:
-    desk = world.desk(clerk(ScriptedModel(ValueError(HALF))))
+    harness = storage.harness(scripted_agent(ScriptedModel(ValueError(HALF))))
     with pytest.raises(ModelFailed, match=r"bad \?"):
-        await desk.say("go")
-    assert await desk.ends() == [RunStatus.FAILED]
+        await harness.say("go")
+    assert await harness.ends() == [RunStatus.FAILED]
 
 
-async def test_a_reason_with_half_a_character_ends_the_run_as_rejected(world: World) -> None:
-    desk = world.desk(Half(name="half", do=lambda ctx: ctx.reject(HALF)))
-    result = await desk.say("go")
+async def test_a_reason_with_half_a_character_ends_the_run_as_rejected(storage: Storage) -> None:
+    harness = storage.harness(Half(name="half", do=lambda ctx: ctx.reject(HALF)))
+    result = await harness.say("go")
     assert (result.status, result.text) == (RunStatus.REJECTED, "rejected: half: bad ?")
-    assert await desk.ends() == [RunStatus.REJECTED]
+    assert await harness.ends() == [RunStatus.REJECTED]
 
 
 async def test_a_branch_that_fails_with_half_a_character_leaves_the_others_be(
-    world: World,
+    storage: Storage,
 ) -> None:
     fine = Half(name="fine", do=lambda ctx: "fine")
     tree = ParallelAgent(name="both", sub_agents=[fails("bad"), fine], on_error="collect")
-    desk = world.desk(tree)
-    result = await desk.say("go")
+    harness = storage.harness(tree)
+    result = await harness.say("go")
     assert (result.status, result.text) == (RunStatus.COMPLETED, "fine: fine")
-    faults = [event.text for event in await desk.events() if event.kind is EventKind.FAULT]
+    faults = [event.text for event in await harness.events() if event.kind is EventKind.FAULT]
     assert faults == ["agent 'bad' failed: ValueError: bad ?"]
 
 
-async def test_a_tool_that_fails_with_half_a_character_is_told_to_the_model(world: World) -> None:
+async def test_a_tool_that_fails_with_half_a_character_is_told_to_the_model(
+    storage: Storage,
+) -> None:
     @tool
     def look() -> str:
         """Look."""
         raise ValueError(HALF)
 
-    desk = world.desk(clerk(ScriptedModel(call("look"), "told"), look))
-    assert (await desk.say("go")).text == "told"
-    found = [event.result for event in await desk.events() if event.result is not None]
+    harness = storage.harness(scripted_agent(ScriptedModel(call("look"), "told"), look))
+    assert (await harness.say("go")).text == "told"
+    found = [event.result for event in await harness.events() if event.result is not None]
     assert [one.content["error"].endswith("bad ?") for one in found] == [True]
 
 
 @pytest.mark.parametrize("part", [Part(text=HALF), Part(data={"a": HALF})])
 async def test_parts_that_an_agent_puts_on_record_itself_are_refused_by_every_store(
-    world: World, part: Part
+    storage: Storage, part: Part
 ) -> None:
-    desk = world.desk(Emits(name="half", part=part))
+    harness = storage.harness(Emits(name="half", part=part))
     with pytest.raises(InvalidInput, match="message event of 'half' cannot be stored"):
-        await desk.say("go")
-    assert await desk.ends() == [RunStatus.FAILED]
+        await harness.say("go")
+    assert await harness.ends() == [RunStatus.FAILED]
 
 
 def test_an_error_can_be_stored_and_printed_whatever_it_tells() -> None:

@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
-from running_world import SESSION, Desk, Till, World, check_record, clerk, no_tasks_left
+from runner_harness import (
+    SESSION,
+    PaymentTool,
+    RunnerHarness,
+    Storage,
+    check_record,
+    no_tasks_remain,
+    scripted_agent,
+)
 
 from acc import (
     BaseAgent,
@@ -65,11 +73,11 @@ class Tree:
     """A rich tree that answers every message, and pauses for a payment."""
 
     def __init__(self) -> None:
-        self.till = Till()
+        self.payment = PaymentTool()
         self.loops = 0
 
     def build(self) -> BaseAgent:
-        reads = clerk(
+        reads = scripted_agent(
             SlowModel([call("look", what="a"), call("listen", what="b")], "read it"),
             look,
             listen,
@@ -80,16 +88,20 @@ class Tree:
         beside = ParallelAgent(
             name="beside",
             sub_agents=[
-                clerk(SlowModel(call("listen", what="c"), "left"), listen, name="left"),
-                clerk(SlowModel("right"), name="right", output_key="right"),
+                scripted_agent(SlowModel(call("listen", what="c"), "left"), listen, name="left"),
+                scripted_agent(SlowModel("right"), name="right", output_key="right"),
             ],
         )
         again = LoopAgent(
             name="again",
             max_iterations=3,
-            sub_agents=[clerk(SlowModel("more", call("exit_loop")), exit_loop, name="loops")],
+            sub_agents=[
+                scripted_agent(SlowModel("more", call("exit_loop")), exit_loop, name="loops")
+            ],
         )
-        pays = clerk(SlowModel(PAY, "paid"), self.till.tool(), name="pays", memory="transcript")
+        pays = scripted_agent(
+            SlowModel(PAY, "paid"), self.payment.tool(), name="pays", memory="transcript"
+        )
         return SequentialAgent(name="root", sub_agents=[reads, beside, again, pays])
 
 
@@ -142,31 +154,31 @@ Cut = Callable[[int, Coroutine[Any, Any, RunResult]], Any]
 CUTS: dict[str, Cut] = {"suspension": cancelled_at, "round of the loop": cancelled_after}
 
 
-def step(world: World, how: str, number: int) -> int:
+def step(storage: Storage, how: str, number: int) -> int:
     """Return how far on to cut next: waiting for a file, the loop goes round very often."""
-    goes_round = how == "round of the loop" and isinstance(world.sessions, SqliteSessionStore)
+    goes_round = how == "round of the loop" and isinstance(storage.sessions, SqliteSessionStore)
     return 1 + max(number, 0) // 4 if goes_round else 1
 
 
-GREETING = clerk(ScriptedModel("hello", repeat=True), name="greeting")
+GREETING = scripted_agent(ScriptedModel("hello", repeat=True), name="greeting")
 
 
-async def settle(desk: Desk, world: World, session: str) -> None:
+async def settle(harness: RunnerHarness, storage: Storage, session: str) -> None:
     """Check that nothing stayed behind, and that the session takes the next message."""
-    assert no_tasks_left(), (session, asyncio.all_tasks())
+    assert no_tasks_remain(), (session, asyncio.all_tasks())
     assert SlowModel.open == 0
-    stored = await desk.runner.services.sessions.read(desk.runner._key("ann", session))
+    stored = await harness.runner.services.sessions.read(harness.runner._key("ann", session))
     assert stored is None or stored.status is not RunStatus.WORKING
     async with asyncio.timeout(20):
         if stored is not None and stored.status is RunStatus.INPUT_REQUIRED:
-            await desk.runner.abandon(user_id="ann", session_id=session)
-        after = await world.desk(GREETING).say("hi", session=session)
+            await harness.runner.abandon(user_id="ann", session_id=session)
+        after = await storage.harness(GREETING).say("hi", session=session)
         # The memory that was cut off must not keep the tree from its next turn.
-        again = desk.restarted(Tree().build())
+        again = harness.restarted(Tree().build())
         waiting = await again.say("pay", session=session)
     assert (after.text, waiting.status) == ("hello", RunStatus.INPUT_REQUIRED)
     await again.runner.abandon(user_id="ann", session_id=session)
-    check_record(await desk.events(session))
+    check_record(await harness.events(session))
 
 
 async def cut(attempt: Coroutine[Any, Any, RunResult]) -> RunResult | None:
@@ -178,20 +190,20 @@ async def cut(attempt: Coroutine[Any, Any, RunResult]) -> RunResult | None:
 
 
 @pytest.mark.parametrize("how", sorted(CUTS))
-async def test_a_run_can_be_cancelled_whenever_it_waits(world: World, how: str) -> None:
+async def test_a_run_can_be_cancelled_whenever_it_waits(storage: Storage, how: str) -> None:
     number, result = -1, None
     while result is None:
-        number += step(world, how, number)
+        number += step(storage, how, number)
         session, tree = f"s{number}", Tree()
-        desk = world.desk(tree.build())
-        await world.desk(GREETING).say("earlier", session=session)
-        work = desk.say("pay", session=session)
+        harness = storage.harness(tree.build())
+        await storage.harness(GREETING).say("earlier", session=session)
+        work = harness.say("pay", session=session)
         async with asyncio.TaskGroup() as group:
-            beside = group.create_task(world.desk(GREETING).say("hi", session=f"o{number}"))
+            beside = group.create_task(storage.harness(GREETING).say("hi", session=f"o{number}"))
             result = await cut(as_coroutine(CUTS[how](number, work)))
         assert beside.result().text == "hello"
-        assert tree.till.paid == []
-        await settle(desk, world, session)
+        assert tree.payment.paid == []
+        await settle(harness, storage, session)
     assert result.status is RunStatus.INPUT_REQUIRED
     assert number > 4
 
@@ -201,27 +213,27 @@ async def as_coroutine(work: Any) -> RunResult:
 
 
 @pytest.mark.parametrize("how", sorted(CUTS))
-async def test_a_resumed_run_can_be_cancelled_whenever_it_waits(world: World, how: str) -> None:
+async def test_a_resumed_run_can_be_cancelled_whenever_it_waits(storage: Storage, how: str) -> None:
     number, result = -1, None
     while result is None:
-        number += step(world, how, number)
+        number += step(storage, how, number)
         session, tree = f"s{number}", Tree()
-        desk = world.desk(tree.build())
-        requests = (await desk.say("pay", session=session)).requests
-        work = desk.runner.resume(
+        harness = storage.harness(tree.build())
+        requests = (await harness.say("pay", session=session)).requests
+        work = harness.runner.resume(
             user_id="ann", session_id=session, answers=[approve(requests[0].id)]
         )
         result = await cut(as_coroutine(CUTS[how](number, work)))
-        assert tree.till.paid in ([], [5])
-        await settle(desk, world, session)
-        assert tree.till.paid in ([], [5])
-    assert (result.status, tree.till.paid) == (RunStatus.COMPLETED, [5])
+        assert tree.payment.paid in ([], [5])
+        await settle(harness, storage, session)
+        assert tree.payment.paid in ([], [5])
+    assert (result.status, tree.payment.paid) == (RunStatus.COMPLETED, [5])
 
 
-async def collect(desk: Desk, session: str, most: int) -> list[Any]:
+async def collect(harness: RunnerHarness, session: str, most: int) -> list[Any]:
     """Listen to the first events of a run, then stop."""
     seen: list[Any] = []
-    stream = desk.runner.stream(user_id="ann", session_id=session, message="pay")
+    stream = harness.runner.stream(user_id="ann", session_id=session, message="pay")
     try:
         async for event in stream:
             seen.append(event)
@@ -232,33 +244,33 @@ async def collect(desk: Desk, session: str, most: int) -> list[Any]:
     return seen
 
 
-async def test_whoever_stops_listening_cancels_the_run(world: World) -> None:
+async def test_whoever_stops_listening_cancels_the_run(storage: Storage) -> None:
     number, seen = -1, list[Any]()
     while len(seen) > number or number < 0:
         number += 1
         session, tree = f"s{number}", Tree()
-        desk = world.desk(tree.build())
-        seen = await collect(desk, session, number)
-        stored = await desk.events(session)
-        told = [event for event in seen if not event.partial]
-        assert list(stored[: len(told)]) == told
-        await settle(desk, world, session)
+        harness = storage.harness(tree.build())
+        seen = await collect(harness, session, number)
+        stored = await harness.events(session)
+        recorded_before = [event for event in seen if not event.partial]
+        assert list(stored[: len(recorded_before)]) == recorded_before
+        await settle(harness, storage, session)
     assert seen[-1].status is RunStatus.INPUT_REQUIRED
     assert number > 20
 
 
 @pytest.mark.parametrize("how", sorted(CUTS))
-async def test_a_listener_can_be_cancelled_whenever_it_waits(world: World, how: str) -> None:
-    async def listening(desk: Desk, session: str) -> Any:
-        return await collect(desk, session, 10_000)
+async def test_a_listener_can_be_cancelled_whenever_it_waits(storage: Storage, how: str) -> None:
+    async def listening(harness: RunnerHarness, session: str) -> Any:
+        return await collect(harness, session, 10_000)
 
     number, result = -1, None
     while result is None:
-        number += step(world, how, number)
+        number += step(storage, how, number)
         session, tree = f"s{number}", Tree()
-        desk = world.desk(tree.build())
-        result = await cut(as_coroutine(CUTS[how](number, listening(desk, session))))
-        await settle(desk, world, session)
+        harness = storage.harness(tree.build())
+        result = await cut(as_coroutine(CUTS[how](number, listening(harness, session))))
+        await settle(harness, storage, session)
     assert number > 4
 
 
@@ -277,50 +289,52 @@ class Waits(BaseAgent):
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_run_that_takes_too_long_fails_and_leaves_nothing_behind(
-    world: World, streamed: bool
+    storage: Storage, streamed: bool
 ) -> None:
-    tree = ParallelAgent(name="root", sub_agents=[Waits(name="a"), clerk(SlowModel("b"), name="b")])
-    desk = world.desk(tree, timeout=0.02)
+    tree = ParallelAgent(
+        name="root", sub_agents=[Waits(name="a"), scripted_agent(SlowModel("b"), name="b")]
+    )
+    harness = storage.harness(tree, timeout=0.02)
     with pytest.raises(RunTimedOut):
         if streamed:
-            await collect(desk, SESSION, 100)
+            await collect(harness, SESSION, 100)
         else:
-            await desk.say("go")
-    assert await desk.ends() == [RunStatus.FAILED]
-    assert no_tasks_left()
-    assert (await world.desk(GREETING).say("hi")).text == "hello"
-    check_record(await desk.events())
+            await harness.say("go")
+    assert await harness.ends() == [RunStatus.FAILED]
+    assert no_tasks_remain()
+    assert (await storage.harness(GREETING).say("hi")).text == "hello"
+    check_record(await harness.events())
 
 
-async def test_a_timeout_that_an_agent_raises_itself_is_its_own_failure(world: World) -> None:
+async def test_a_timeout_that_an_agent_raises_itself_is_its_own_failure(storage: Storage) -> None:
     class Impatient(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             raise TimeoutError("its own")
 
     with pytest.raises(AgentFailed, match="its own"):
-        await world.desk(Impatient(name="impatient"), timeout=60).say("go")
+        await storage.harness(Impatient(name="impatient"), timeout=60).say("go")
 
 
-async def test_many_wait_in_line_and_any_of_them_may_leave(world: World) -> None:
+async def test_many_wait_in_line_and_any_of_them_may_leave(storage: Storage) -> None:
     gate, model = asyncio.Event(), ScriptedModel("hello", repeat=True)
 
     async def hold() -> str:
         await gate.wait()
         return "held"
 
-    first = clerk(ScriptedModel(call("hold"), "first", "hello", "hello", "hello"), hold)
-    desk = world.desk(first)
+    first = scripted_agent(ScriptedModel(call("hold"), "first", "hello", "hello", "hello"), hold)
+    harness = storage.harness(first)
     async with asyncio.TaskGroup() as group:
-        holder = group.create_task(desk.say("first"))
+        holder = group.create_task(harness.say("first"))
         await asyncio.sleep(0.01)
-        waiting = [group.create_task(desk.say(f"next {n}")) for n in range(4)]
+        waiting = [group.create_task(harness.say(f"next {n}")) for n in range(4)]
         await asyncio.sleep(0)
         waiting[1].cancel()
         gate.set()
         await asyncio.wait([holder, waiting[0]])
     assert model.asked == []
     assert [task.cancelled() for task in waiting] == [False, True, False, False]
-    assert [e.text for e in await desk.events() if e.author == "user"] == [
+    assert [e.text for e in await harness.events() if e.author == "user"] == [
         "first",
         "next 0",
         "next 2",
@@ -328,7 +342,7 @@ async def test_many_wait_in_line_and_any_of_them_may_leave(world: World) -> None
     ]
 
 
-async def test_the_last_in_line_may_leave_at_the_moment_the_first_is_done(world: World) -> None:
+async def test_the_last_in_line_may_leave_at_the_moment_the_first_is_done(storage: Storage) -> None:
     class Ends(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             if ctx.message == "first":
@@ -337,21 +351,21 @@ async def test_the_last_in_line_may_leave_at_the_moment_the_first_is_done(world:
             return "done"
 
     gate, behind = asyncio.Event(), list[asyncio.Task[RunResult]]()
-    desk = world.desk(Ends(name="ends"))
+    harness = storage.harness(Ends(name="ends"))
     async with asyncio.TaskGroup() as group:
-        holder = group.create_task(desk.say("first"))
+        holder = group.create_task(harness.say("first"))
         await asyncio.sleep(0)
-        behind.append(group.create_task(desk.say("second")))
+        behind.append(group.create_task(harness.say("second")))
         await asyncio.sleep(0)
         gate.set()
         await asyncio.wait([holder, *behind])
     assert holder.result().text == "done"
     assert behind[0].cancelled()
-    assert (await desk.say("third")).text == "done"
+    assert (await harness.say("third")).text == "done"
 
 
 async def test_whoever_was_called_and_cancelled_at_once_lets_the_next_one_in(
-    world: World,
+    storage: Storage,
 ) -> None:
     class Ends(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
@@ -360,18 +374,18 @@ async def test_whoever_was_called_and_cancelled_at_once_lets_the_next_one_in(
             return "done"
 
     gate = asyncio.Event()
-    desk = world.desk(Ends(name="ends"))
+    harness = storage.harness(Ends(name="ends"))
 
     async def first() -> None:
-        await desk.say("first")
+        await harness.say("first")
         second.cancel()
 
     async with asyncio.TaskGroup() as group:
         group.create_task(first())
         await asyncio.sleep(0)
-        second = group.create_task(desk.say("second"))
-        third = group.create_task(desk.say("third"))
+        second = group.create_task(harness.say("second"))
+        third = group.create_task(harness.say("third"))
         await asyncio.sleep(0)
         gate.set()
     assert (second.cancelled(), third.result().text) == (True, "done")
-    check_record(await desk.events())
+    check_record(await harness.events())

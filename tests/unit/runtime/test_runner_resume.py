@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from running_world import Desk, Till, World, check_record, clerk
+from runner_harness import PaymentTool, RunnerHarness, Storage, check_record, scripted_agent
 
 from acc import (
     Agent,
@@ -42,30 +42,36 @@ class Count(BaseAgent):
         return f"round {ctx.state['rounds']}"
 
 
-def in_sequence(till: Till) -> BaseAgent:
-    pays = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="payer", output_key="receipt")
+def in_sequence(payment: PaymentTool) -> BaseAgent:
+    pays = scripted_agent(
+        ScriptedModel(PAY, "paid"), payment.tool(), name="payer", output_key="receipt"
+    )
     return SequentialAgent(
         name="root", sub_agents=[Count(name="before"), pays, Count(name="after")]
     )
 
 
-def in_parallel(till: Till) -> BaseAgent:
-    pays = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="payer", output_key="receipt")
-    other = clerk(ScriptedModel("looked"), name="other", output_key="seen")
+def in_parallel(payment: PaymentTool) -> BaseAgent:
+    pays = scripted_agent(
+        ScriptedModel(PAY, "paid"), payment.tool(), name="payer", output_key="receipt"
+    )
+    other = scripted_agent(ScriptedModel("looked"), name="other", output_key="seen")
     both = ParallelAgent(name="both", sub_agents=[pays, other])
     return SequentialAgent(
         name="root", sub_agents=[Count(name="before"), both, Count(name="after")]
     )
 
 
-def in_loop(till: Till) -> BaseAgent:
+def in_loop(payment: PaymentTool) -> BaseAgent:
     model = ScriptedModel("not yet", PAY, "paid", call("exit_loop"))
-    pays = clerk(model, till.tool(), exit_loop, name="payer", output_key="receipt")
+    pays = scripted_agent(model, payment.tool(), exit_loop, name="payer", output_key="receipt")
     return LoopAgent(name="root", max_iterations=5, sub_agents=[Count(name="counts"), pays])
 
 
-def in_graph(till: Till) -> BaseAgent:
-    pays = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="payer", output_key="receipt")
+def in_graph(payment: PaymentTool) -> BaseAgent:
+    pays = scripted_agent(
+        ScriptedModel(PAY, "paid"), payment.tool(), name="payer", output_key="receipt"
+    )
     return GraphAgent(
         name="root",
         sub_agents=[Count(name="counts"), pays, Count(name="ends")],
@@ -78,10 +84,10 @@ def in_graph(till: Till) -> BaseAgent:
     )
 
 
-def in_router(till: Till) -> BaseAgent:
-    pays = clerk(
+def in_router(payment: PaymentTool) -> BaseAgent:
+    pays = scripted_agent(
         ScriptedModel(PAY, "paid"),
-        till.tool(),
+        payment.tool(),
         name="payer",
         description="payments",
         output_key="receipt",
@@ -90,15 +96,15 @@ def in_router(till: Till) -> BaseAgent:
         name="chooses",
         by="model",
         model=ScriptedModel("payer"),
-        sub_agents=[pays, clerk(ScriptedModel(), name="talker", description="small talk")],
+        sub_agents=[pays, scripted_agent(ScriptedModel(), name="talker", description="small talk")],
     )
     return SequentialAgent(name="root", sub_agents=[Count(name="a"), chosen, Count(name="b")])
 
 
-def after_transfer(till: Till) -> BaseAgent:
-    pays = clerk(
+def after_transfer(payment: PaymentTool) -> BaseAgent:
+    pays = scripted_agent(
         ScriptedModel(PAY, "paid"),
-        till.tool(),
+        payment.tool(),
         name="payer",
         description="payments",
         output_key="receipt",
@@ -113,19 +119,19 @@ def after_transfer(till: Till) -> BaseAgent:
         await ctx.artifacts.save("log.txt", "round 2")
         return 2
 
-    return clerk(model, count, name="root", sub_agents=[pays])
+    return scripted_agent(model, count, name="root", sub_agents=[pays])
 
 
-def in_agent_tool(till: Till) -> BaseAgent:
-    pays = clerk(
+def in_agent_tool(payment: PaymentTool) -> BaseAgent:
+    pays = scripted_agent(
         ScriptedModel(PAY, "paid"),
-        till.tool(),
+        payment.tool(),
         name="payer",
         description="pays",
         output_key="receipt",
     )
     model = ScriptedModel([call("payer", request="pay 5"), call("count")], call("count"), "fine")
-    return clerk(model, pays, counting(), name="root")
+    return scripted_agent(model, pays, counting(), name="root")
 
 
 def counting() -> Any:
@@ -139,23 +145,25 @@ def counting() -> Any:
     return count
 
 
-def deep_down(till: Till) -> BaseAgent:
+def deep_down(payment: PaymentTool) -> BaseAgent:
     """A tool's agent in a loop, in a branch, in a sequence."""
-    pays = clerk(
+    pays = scripted_agent(
         ScriptedModel(PAY, "paid"),
-        till.tool(),
+        payment.tool(),
         name="payer",
         description="pays",
         output_key="receipt",
     )
     model = ScriptedModel("wait", call("payer", request="now"), call("exit_loop"))
-    asks = clerk(model, AgentTool(agent=pays, confirm=True), exit_loop, name="asks")
+    asks = scripted_agent(model, AgentTool(agent=pays, confirm=True), exit_loop, name="asks")
     loop = LoopAgent(name="loop", max_iterations=4, sub_agents=[asks])
-    both = ParallelAgent(name="both", sub_agents=[loop, clerk(ScriptedModel("seen"), name="other")])
+    both = ParallelAgent(
+        name="both", sub_agents=[loop, scripted_agent(ScriptedModel("seen"), name="other")]
+    )
     return SequentialAgent(name="root", sub_agents=[Count(name="a"), both, Count(name="b")])
 
 
-TREES: dict[str, Callable[[Till], BaseAgent]] = {
+TREES: dict[str, Callable[[PaymentTool], BaseAgent]] = {
     "sequence": in_sequence,
     "parallel": in_parallel,
     "loop": in_loop,
@@ -167,39 +175,39 @@ TREES: dict[str, Callable[[Till], BaseAgent]] = {
 }
 
 
-async def to_the_end(desk: Desk, result: RunResult, *, restart: bool) -> RunResult:
+async def to_the_end(harness: RunnerHarness, result: RunResult, *, restart: bool) -> RunResult:
     while result.status is RunStatus.INPUT_REQUIRED:
-        desk = desk.restarted() if restart else desk
-        result = await desk.approve_all(result.requests)
+        harness = harness.restarted() if restart else harness
+        result = await harness.approve_all(result.requests)
     return result
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "another process"])
 @pytest.mark.parametrize("tree", sorted(TREES))
 async def test_a_run_that_paused_ends_as_one_that_did_not(
-    world: World, tree: str, restart: bool
+    storage: Storage, tree: str, restart: bool
 ) -> None:
-    till = Till()
-    desk = world.desk(TREES[tree](till))
-    first = await desk.say("pay 5")
-    assert (first.status, till.paid) == (RunStatus.INPUT_REQUIRED, [])
-    done = await to_the_end(desk, first, restart=restart)
-    assert (done.status, till.paid) == (RunStatus.COMPLETED, [5])
-    stored = await desk.state()
+    payment = PaymentTool()
+    harness = storage.harness(TREES[tree](payment))
+    first = await harness.say("pay 5")
+    assert (first.status, payment.paid) == (RunStatus.INPUT_REQUIRED, [])
+    done = await to_the_end(harness, first, restart=restart)
+    assert (done.status, payment.paid) == (RunStatus.COMPLETED, [5])
+    stored = await harness.state()
     assert (stored["rounds"], stored["receipt"]) == (2 + (tree in ("loop", "graph")), "paid")
     assert {key: value for key, value in done.state.items() if "temp:" not in key} == stored
-    artifact = await world.artifacts.load(desk.runner._key("ann", "s1"), "log.txt")
+    artifact = await storage.artifacts.load(harness.runner._key("ann", "s1"), "log.txt")
     rounds = stored["rounds"]
     assert artifact is not None
     assert (artifact.version, artifact.text) == (rounds, f"round {rounds}")
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 @pytest.mark.parametrize("tree", sorted(TREES))
-async def test_a_pause_costs_nothing(world: World, tree: str) -> None:
-    paused, plain = Till(), Till()
-    desk = world.desk(TREES[tree](paused))
-    done = await to_the_end(desk, await desk.say("pay 5"), restart=True)
+async def test_a_pause_costs_nothing(storage: Storage, tree: str) -> None:
+    paused, plain = PaymentTool(), PaymentTool()
+    harness = storage.harness(TREES[tree](paused))
+    done = await to_the_end(harness, await harness.say("pay 5"), restart=True)
     straight_tree = TREES[tree](plain)
     for agent in straight_tree.walk():
         if isinstance(agent, Agent):
@@ -207,88 +215,94 @@ async def test_a_pause_costs_nothing(world: World, tree: str) -> None:
                 item.confirm = False
                 if isinstance(item, AgentTool) and isinstance(item.agent, Agent):
                     item.agent.own_tools["pay"].confirm = False
-    straight = await world.desk(straight_tree).say("pay 5", session="other")
+    straight = await storage.harness(straight_tree).say("pay 5", session="other")
     assert straight.status is RunStatus.COMPLETED
     assert done.usage == straight.usage
     assert done.state == straight.state
     assert done.text == straight.text
 
 
-async def test_the_branches_beside_one_that_waits_finish_first(world: World) -> None:
-    till = Till()
-    slow = clerk(ScriptedModel("a", "b", "c"), name="slow", output_key="slow")
+async def test_the_branches_beside_one_that_waits_finish_first(storage: Storage) -> None:
+    payment = PaymentTool()
+    slow = scripted_agent(ScriptedModel("a", "b", "c"), name="slow", output_key="slow")
     work = LoopAgent(name="work", max_iterations=3, sub_agents=[slow])
-    pays = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="payer")
-    desk = world.desk(ParallelAgent(name="root", sub_agents=[pays, work]))
-    waiting = await desk.say("go")
+    pays = scripted_agent(ScriptedModel(PAY, "paid"), payment.tool(), name="payer")
+    harness = storage.harness(ParallelAgent(name="root", sub_agents=[pays, work]))
+    waiting = await harness.say("go")
     assert [e.text for e in waiting.events if e.author == "slow"] == ["a", "b", "c"]
-    assert await desk.state() == {}
-    done = await desk.restarted().approve_all(waiting.requests)
+    assert await harness.state() == {}
+    done = await harness.restarted().approve_all(waiting.requests)
     assert done.text == "payer: paid\nwork: c"
-    assert await desk.state() == {"slow": "c"}
+    assert await harness.state() == {"slow": "c"}
 
 
-async def test_branches_that_wait_are_answered_one_by_one(world: World) -> None:
-    tills = [Till(), Till()]
+async def test_branches_that_wait_are_answered_one_by_one(storage: Storage) -> None:
+    tills = [PaymentTool(), PaymentTool()]
     payers = [
-        clerk(ScriptedModel(PAY, f"paid {n}"), till.tool(), name=f"payer{n}", output_key=f"r{n}")
-        for n, till in enumerate(tills)
+        scripted_agent(
+            ScriptedModel(PAY, f"paid {n}"), payment.tool(), name=f"payer{n}", output_key=f"r{n}"
+        )
+        for n, payment in enumerate(tills)
     ]
-    desk = world.desk(ParallelAgent(name="root", sub_agents=payers))
-    waiting = await desk.say("go")
+    harness = storage.harness(ParallelAgent(name="root", sub_agents=payers))
+    waiting = await harness.say("go")
     by_agent = {request.agent: request for request in waiting.requests}
-    again = await desk.restarted().answer(approve(by_agent["payer1"].id))
+    again = await harness.restarted().answer(approve(by_agent["payer1"].id))
     assert again.requests == (by_agent["payer0"],)
-    assert [till.paid for till in tills] == [[], [5]]
-    done = await desk.restarted().answer(approve(by_agent["payer0"].id))
-    assert [till.paid for till in tills] == [[5], [5]]
+    assert [payment.paid for payment in tills] == [[], [5]]
+    done = await harness.restarted().answer(approve(by_agent["payer0"].id))
+    assert [payment.paid for payment in tills] == [[5], [5]]
     assert (done.text, dict(done.state)) == (
         "payer0: paid 0\npayer1: paid 1",
         {"r0": "paid 0", "r1": "paid 1"},
     )
 
 
-async def test_a_no_to_one_branch_ends_the_run_though_another_waits(world: World) -> None:
-    till = Till()
-    step = clerk(ScriptedModel(), name="step", confirm=True)
-    pays = clerk(ScriptedModel(PAY), till.tool(), name="payer")
-    desk = world.desk(ParallelAgent(name="root", sub_agents=[pays, step]))
-    waiting = await desk.say("go")
+async def test_a_no_to_one_branch_ends_the_run_though_another_waits(storage: Storage) -> None:
+    payment = PaymentTool()
+    step = scripted_agent(ScriptedModel(), name="step", confirm=True)
+    pays = scripted_agent(ScriptedModel(PAY), payment.tool(), name="payer")
+    harness = storage.harness(ParallelAgent(name="root", sub_agents=[pays, step]))
+    waiting = await harness.say("go")
     denied = next(request for request in waiting.requests if request.agent == "step")
-    done = await desk.answer(deny(denied.id))
-    assert (done.status, till.paid) == (RunStatus.REJECTED, [])
-    assert await desk.pending() == ()
-    check_record(await desk.events())
+    done = await harness.answer(deny(denied.id))
+    assert (done.status, payment.paid) == (RunStatus.REJECTED, [])
+    assert await harness.pending() == ()
+    check_record(await harness.events())
 
 
-async def test_a_loop_that_pauses_in_each_round_counts_each_round_once(world: World) -> None:
-    till = Till()
+async def test_a_loop_that_pauses_in_each_round_counts_each_round_once(storage: Storage) -> None:
+    payment = PaymentTool()
     model = ScriptedModel(PAY, "paid", PAY, "paid", PAY, "paid")
-    pays = clerk(model, till.tool(), name="payer")
-    desk = world.desk(
+    pays = scripted_agent(model, payment.tool(), name="payer")
+    harness = storage.harness(
         LoopAgent(name="root", max_iterations=3, sub_agents=[Count(name="counts"), pays])
     )
-    result = await desk.say("go")
+    result = await harness.say("go")
     for round_ in (1, 2, 3):
-        assert (result.status, len(till.paid)) == (RunStatus.INPUT_REQUIRED, round_ - 1)
-        assert (await desk.state())["rounds"] == round_
-        result = await desk.restarted().approve_all(result.requests)
-    assert (result.status, till.paid, result.state["rounds"]) == (RunStatus.COMPLETED, [5] * 3, 3)
+        assert (result.status, len(payment.paid)) == (RunStatus.INPUT_REQUIRED, round_ - 1)
+        assert (await harness.state())["rounds"] == round_
+        result = await harness.restarted().approve_all(result.requests)
+    assert (result.status, payment.paid, result.state["rounds"]) == (
+        RunStatus.COMPLETED,
+        [5] * 3,
+        3,
+    )
     assert "temp:last" in result.state
-    assert "temp:last" not in await desk.state()
-    check_record(await desk.events())
+    assert "temp:last" not in await harness.state()
+    check_record(await harness.events())
 
 
-async def test_the_next_turn_goes_on_with_the_state_of_the_resumed_one(world: World) -> None:
-    till = Till()
-    pays = clerk(ScriptedModel(PAY, "paid", "hello"), till.tool(), name="payer")
-    desk = world.desk(SequentialAgent(name="root", sub_agents=[Count(name="counts"), pays]))
-    await desk.approve_all((await desk.say("pay")).requests)
-    assert (await desk.say("hi")).state["rounds"] == 2
+async def test_the_next_turn_goes_on_with_the_state_of_the_resumed_one(storage: Storage) -> None:
+    payment = PaymentTool()
+    pays = scripted_agent(ScriptedModel(PAY, "paid", "hello"), payment.tool(), name="payer")
+    harness = storage.harness(SequentialAgent(name="root", sub_agents=[Count(name="counts"), pays]))
+    await harness.approve_all((await harness.say("pay")).requests)
+    assert (await harness.say("hi")).state["rounds"] == 2
 
 
 async def test_a_key_taken_away_before_the_pause_is_there_again_for_the_replay(
-    world: World,
+    storage: Storage,
 ) -> None:
     class Takes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
@@ -300,9 +314,9 @@ async def test_a_key_taken_away_before_the_pause_is_there_again_for_the_replay(
             answer = await ctx.request_input(f"use {ticket}?")
             return f"{ticket} {answer.value} {ctx.state['open']} {'ticket' in ctx.state}"
 
-    desk = world.desk(Takes(name="takes"))
-    await desk.say("put")
-    (request,) = (await desk.say("take")).requests
-    assert await desk.state() == {"open": [1, 2]}
-    done = await desk.restarted().answer(approve(request.id, value="yes"))
+    harness = storage.harness(Takes(name="takes"))
+    await harness.say("put")
+    (request,) = (await harness.say("take")).requests
+    assert await harness.state() == {"open": [1, 2]}
+    done = await harness.restarted().answer(approve(request.id, value="yes"))
     assert done.text == "t-1 yes [1, 2] False"

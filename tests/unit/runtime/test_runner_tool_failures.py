@@ -9,7 +9,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
-from running_world import World, check_record, clerk, no_tasks_left
+from runner_harness import Storage, check_record, no_tasks_remain, scripted_agent
 
 from acc import BaseAgent, ParallelAgent, RunContext, RunStatus, ToolContext, tool
 from acc.domain.errors import AccError, AgentFailed, InvalidInput, StateNotStorable
@@ -51,7 +51,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-def told(model: ScriptedModel) -> list[Any]:
+def recorded_before(model: ScriptedModel) -> list[Any]:
     return [p.result for m in model.asked[-1].messages for p in m.parts if p.result is not None]
 
 
@@ -59,22 +59,22 @@ def told(model: ScriptedModel) -> list[Any]:
 @pytest.mark.parametrize("kind", ["sync_tool", "async_tool"])
 @pytest.mark.parametrize("error", sorted(ERRORS))
 async def test_what_a_tool_raises_is_told_to_the_model(
-    world: World, error: str, kind: str, many: bool
+    storage: Storage, error: str, kind: str, many: bool
 ) -> None:
     async def fine() -> str:
         return "fine"
 
     calls = [call(kind), call("fine")] if many else [call(kind)]
     model = ScriptedModel(calls, "I see")
-    desk = world.desk(clerk(model, raising(ERRORS[error])[kind], fine))
-    assert (await desk.say("go")).text == "I see"
-    assert [result.is_error for result in told(model)] == [True, *[False] * many]
-    assert len(told(model)[0].content["error"]) <= 2_000
-    assert no_tasks_left()
-    check_record(await desk.events())
+    harness = storage.harness(scripted_agent(model, raising(ERRORS[error])[kind], fine))
+    assert (await harness.say("go")).text == "I see"
+    assert [result.is_error for result in recorded_before(model)] == [True, *[False] * many]
+    assert len(recorded_before(model)[0].content["error"]) <= 2_000
+    assert no_tasks_remain()
+    check_record(await harness.events())
 
 
-async def test_a_cancellation_that_a_tool_lets_out_is_its_own_failure(world: World) -> None:
+async def test_a_cancellation_that_a_tool_lets_out_is_its_own_failure(storage: Storage) -> None:
     async def waits() -> str:
         future = asyncio.get_running_loop().create_future()
         future.cancel()
@@ -85,14 +85,14 @@ async def test_a_cancellation_that_a_tool_lets_out_is_its_own_failure(world: Wor
         return "fine"
 
     model = ScriptedModel(call("waits"), [call("waits"), call("fine")], "I see")
-    desk = world.desk(clerk(model, waits, fine))
-    assert (await desk.say("go")).text == "I see"
-    assert [result.is_error for result in told(model)] == [True, True, False]
-    assert "CancelledError" in told(model)[0].content["error"]
+    harness = storage.harness(scripted_agent(model, waits, fine))
+    assert (await harness.say("go")).text == "I see"
+    assert [result.is_error for result in recorded_before(model)] == [True, True, False]
+    assert "CancelledError" in recorded_before(model)[0].content["error"]
 
 
 async def test_an_agent_that_lets_a_cancellation_out_fails_and_is_not_just_left_out(
-    world: World,
+    storage: Storage,
 ) -> None:
     class Waits(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
@@ -102,38 +102,38 @@ async def test_an_agent_that_lets_a_cancellation_out_fails_and_is_not_just_left_
         async def run(self, ctx: RunContext) -> str:
             sys.exit(3)
 
-    fine = clerk(ScriptedModel("fine", "fine", "fine"), name="fine")
+    fine = scripted_agent(ScriptedModel("fine", "fine", "fine"), name="fine")
     tree = ParallelAgent(name="root", sub_agents=[Waits(name="waits"), fine])
     with pytest.raises(AgentFailed, match="'waits' failed: CancelledError"):
-        await world.desk(tree).say("go")
-    desk = world.desk(Exits(name="exits"))
+        await storage.harness(tree).say("go")
+    harness = storage.harness(Exits(name="exits"))
     with pytest.raises(AgentFailed, match="'exits' failed: SystemExit: 3"):
-        await desk.say("go")
-    check_record(await desk.events())
+        await harness.say("go")
+    check_record(await harness.events())
 
 
-async def test_ctrl_c_in_a_tool_ends_the_program_and_the_run_is_on_record(world: World) -> None:
+async def test_ctrl_c_in_a_tool_ends_the_program_and_the_run_is_on_record(storage: Storage) -> None:
     async def interrupted() -> str:
         raise KeyboardInterrupt
 
-    desk = world.desk(clerk(ScriptedModel(call("interrupted")), interrupted))
-    work = desk.say("go")
+    harness = storage.harness(scripted_agent(ScriptedModel(call("interrupted")), interrupted))
+    work = harness.say("go")
     with pytest.raises(KeyboardInterrupt):
         await work
-    assert await desk.ends() == [RunStatus.FAILED]
-    check_record(await desk.events())
+    assert await harness.ends() == [RunStatus.FAILED]
+    check_record(await harness.events())
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
 async def test_nobody_has_pressed_a_key_in_the_thread_of_a_tool(
-    world: World, kind: type[BaseException]
+    storage: Storage, kind: type[BaseException]
 ) -> None:
     def odd() -> str:
         raise kind("no")
 
     model = ScriptedModel(call("odd"), "told")
-    assert (await world.desk(clerk(model, odd)).say("go")).text == "told"
-    assert f"{kind.__name__}: no" in told(model)[0].content["error"]
+    assert (await storage.harness(scripted_agent(model, odd)).say("go")).text == "told"
+    assert f"{kind.__name__}: no" in recorded_before(model)[0].content["error"]
 
 
 def hanging(release: threading.Event) -> dict[str, Callable[..., Any]]:
@@ -170,7 +170,9 @@ def hanging(release: threading.Event) -> dict[str, Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("kind", ["sync_tool", "async_tool"])
-async def test_a_tool_that_hangs_is_given_up_and_the_model_is_told(world: World, kind: str) -> None:
+async def test_a_tool_that_hangs_is_given_up_and_the_model_is_told(
+    storage: Storage, kind: str
+) -> None:
     release = threading.Event()
     tools = hanging(release)
     model = ScriptedModel([call(kind), call("fine")], "I see")
@@ -178,27 +180,29 @@ async def test_a_tool_that_hangs_is_given_up_and_the_model_is_told(world: World,
     def fine() -> str:
         return "fine"
 
-    desk = world.desk(clerk(model, tools[kind], fine), tool_timeout=0.5)
-    assert (await desk.say("go")).text == "I see"
-    assert told(model)[0].content == {"error": f"{kind} did not finish within 0.5 seconds"}
+    harness = storage.harness(scripted_agent(model, tools[kind], fine), tool_timeout=0.5)
+    assert (await harness.say("go")).text == "I see"
+    assert recorded_before(model)[0].content == {
+        "error": f"{kind} did not finish within 0.5 seconds"
+    }
     release.set()
     await asyncio.get_running_loop().run_in_executor(None, tools["done"], 20)
-    assert await desk.state() == {}
+    assert await harness.state() == {}
     assert tools["refused"]() == (["state_not_granted"] if kind == "sync_tool" else [])
-    assert await desk.runner.services.artifacts.names(desk.runner._key("ann", "s1")) == ()
-    assert no_tasks_left()
-    check_record(await desk.events())
+    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s1")) == ()
+    assert no_tasks_remain()
+    check_record(await harness.events())
 
 
-async def test_a_tool_may_have_a_time_limit_of_its_own(world: World) -> None:
+async def test_a_tool_may_have_a_time_limit_of_its_own(storage: Storage) -> None:
     @tool(timeout=0.01)
     async def slow() -> str:
         await asyncio.Event().wait()
         return "never"
 
     model = ScriptedModel(call("slow"), "I see")
-    await world.desk(clerk(model, slow), tool_timeout=None).say("go")
-    assert "within 0.01 seconds" in told(model)[0].content["error"]
+    await storage.harness(scripted_agent(model, slow), tool_timeout=None).say("go")
+    assert "within 0.01 seconds" in recorded_before(model)[0].content["error"]
 
 
 def circle() -> Any:
@@ -232,17 +236,17 @@ BAD_RESULTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("bad", sorted(BAD_RESULTS))
-async def test_a_result_that_cannot_be_kept_is_told_as_an_error(world: World, bad: str) -> None:
+async def test_a_result_that_cannot_be_kept_is_told_as_an_error(storage: Storage, bad: str) -> None:
     async def gives() -> Any:
         return BAD_RESULTS[bad]()
 
     model = ScriptedModel(call("gives"), "I see")
-    desk = world.desk(clerk(model, gives))
-    assert (await desk.say("go")).text == "I see"
-    (result,) = told(model)
+    harness = storage.harness(scripted_agent(model, gives))
+    assert (await harness.say("go")).text == "I see"
+    (result,) = recorded_before(model)
     assert result.is_error
     assert "cannot be kept" in result.content["error"]
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 class Colour(StrEnum):
@@ -284,17 +288,19 @@ GOOD_RESULTS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("good", sorted(GOOD_RESULTS))
-async def test_a_result_is_the_same_for_the_model_and_on_record(world: World, good: str) -> None:
+async def test_a_result_is_the_same_for_the_model_and_on_record(
+    storage: Storage, good: str
+) -> None:
     given, expected = GOOD_RESULTS[good]
 
     async def gives() -> Any:
         return given
 
     model = ScriptedModel(call("gives"), "I see")
-    desk = world.desk(clerk(model, gives))
-    await desk.say("go")
-    (result,) = told(model)
-    (stored,) = [e.result for e in await desk.events() if e.kind is EventKind.TOOL_RESULT]
+    harness = storage.harness(scripted_agent(model, gives))
+    await harness.say("go")
+    (result,) = recorded_before(model)
+    (stored,) = [e.result for e in await harness.events() if e.kind is EventKind.TOOL_RESULT]
     assert result.content == expected
     assert type(result.content) is type(expected)
     assert stored == result
@@ -313,7 +319,7 @@ BAD_STATE: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("where", ["tool", "agent"])
 @pytest.mark.parametrize("bad", sorted(BAD_STATE))
 async def test_state_that_cannot_be_stored_is_an_error_and_the_session_goes_on(
-    world: World, bad: str, where: str
+    storage: Storage, bad: str, where: str
 ) -> None:
     class Writes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
@@ -327,40 +333,40 @@ async def test_state_that_cannot_be_stored_is_an_error_and_the_session_goes_on(
         BAD_STATE[bad](ctx.state)
         return "done"
 
-    desk = world.desk(Writes(name="writes"))
-    await desk.say("set up")
+    harness = storage.harness(Writes(name="writes"))
+    await harness.say("set up")
     if where == "agent":
         with pytest.raises(StateNotStorable):
-            await desk.say("break it")
+            await harness.say("break it")
     else:
         model = ScriptedModel(call("writes"), "I see")
         try:
-            await world.desk(clerk(model, writes)).say("break it")
+            await storage.harness(scripted_agent(model, writes)).say("break it")
         except StateNotStorable:
             assert "in place" in bad
         else:
-            assert told(model)[0].is_error
-    check_record(await desk.events())
-    assert await desk.state() == {"list": [1], "map": {}}
-    assert (await desk.say("set up")).text == "done"
+            assert recorded_before(model)[0].is_error
+    check_record(await harness.events())
+    assert await harness.state() == {"list": [1], "map": {}}
+    assert (await harness.say("set up")).text == "done"
 
 
 async def test_an_agent_that_says_what_is_no_text_fails_and_the_record_stays_readable(
-    world: World,
+    storage: Storage,
 ) -> None:
     class Counts(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.say(7)  # type: ignore[arg-type] # that is what is tested
             return "never"
 
-    desk = world.desk(Counts(name="counts"))
+    harness = storage.harness(Counts(name="counts"))
     with pytest.raises(InvalidInput, match="'counts' returned int"):
-        await desk.say("go")
-    check_record(await desk.events())
-    assert (await world.desk(clerk(ScriptedModel("hello"))).say("hi")).text == "hello"
+        await harness.say("go")
+    check_record(await harness.events())
+    assert (await storage.harness(scripted_agent(ScriptedModel("hello"))).say("hi")).text == "hello"
 
 
-async def test_a_name_that_is_none_for_an_artifact_is_refused(world: World) -> None:
+async def test_a_name_that_is_none_for_an_artifact_is_refused(storage: Storage) -> None:
     class Saves(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.artifacts.save(ctx.message, "content")
@@ -368,15 +374,17 @@ async def test_a_name_that_is_none_for_an_artifact_is_refused(world: World) -> N
 
     for name in (" ", "a\nb", "x" * 257):
         with pytest.raises(InvalidInput):
-            await world.desk(Saves(name="saves")).say(f"{name}" if name.strip() else "\u2003x\x00")
-    desk = world.desk(Saves(name="saves"))
-    await desk.say("user:notes.txt")
-    assert await desk.runner.services.artifacts.names(desk.runner._key("ann", "s2")) == (
+            await storage.harness(Saves(name="saves")).say(
+                f"{name}" if name.strip() else "\u2003x\x00"
+            )
+    harness = storage.harness(Saves(name="saves"))
+    await harness.say("user:notes.txt")
+    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s2")) == (
         "user:notes.txt",
     )
 
 
-async def test_a_hundred_calls_in_one_answer_all_run(world: World) -> None:
+async def test_a_hundred_calls_in_one_answer_all_run(storage: Storage) -> None:
     ran: list[int] = []
 
     def note(n: int) -> int:
@@ -384,8 +392,8 @@ async def test_a_hundred_calls_in_one_answer_all_run(world: World) -> None:
         return n
 
     model = ScriptedModel([call("note", n=n) for n in range(100)], "done")
-    desk = world.desk(clerk(model, note))
-    await desk.say("go")
+    harness = storage.harness(scripted_agent(model, note))
+    await harness.say("go")
     assert sorted(ran) == list(range(100))
-    assert [result.content for result in told(model)] == list(range(100))
-    check_record(await desk.events())
+    assert [result.content for result in recorded_before(model)] == list(range(100))
+    check_record(await harness.events())

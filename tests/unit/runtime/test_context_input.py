@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from running_world import World, check_record, clerk
+from runner_harness import Storage, check_record, scripted_agent
 
 from acc import BaseAgent, RunContext, ToolContext, approve, deny, tool
 from acc.domain.errors import InvalidInput
@@ -35,24 +35,24 @@ class Asking(BaseAgent):
 
 
 async def test_an_agent_of_ones_own_asks_a_person_and_goes_on_with_the_answer(
-    world: World,
+    storage: Storage,
 ) -> None:
-    desk = world.desk(Asking(name="asking"))
-    (who,) = (await desk.say("hi")).requests
+    harness = storage.harness(Asking(name="asking"))
+    (who,) = (await harness.say("hi")).requests
     assert (who.kind, who.schema) == (RequestKind.INPUT, {"type": "string"})
-    (colour,) = (await desk.restarted().answer(approve(who.id, value="Bo"))).requests
+    (colour,) = (await harness.restarted().answer(approve(who.id, value="Bo"))).requests
     assert colour.message == "Which colour, Bo?"
-    done = await desk.restarted().answer(approve(colour.id, value={"rgb": [1, 2]}))
+    done = await harness.restarted().answer(approve(colour.id, value={"rgb": [1, 2]}))
     assert done.text == "Bo likes {'rgb': [1, 2]}"
     assert done.state == {"asked": 1}
-    assert await desk.state() == {"asked": 1}
+    assert await harness.state() == {"asked": 1}
 
 
-async def test_an_agent_of_ones_own_hears_that_time_ran_out(world: World) -> None:
-    desk = world.desk(Asking(name="asking"))
-    await desk.say("hi")
-    world.clock.time += 60
-    assert (await desk.answer()).text == "no name: expired"
+async def test_an_agent_of_ones_own_hears_that_time_ran_out(storage: Storage) -> None:
+    harness = storage.harness(Asking(name="asking"))
+    await harness.say("hi")
+    storage.clock.time += 60
+    assert (await harness.answer()).text == "no name: expired"
 
 
 class Counting(BaseAgent):
@@ -66,15 +66,15 @@ class Counting(BaseAgent):
 
 @pytest.mark.parametrize("given", ["abc", None, 0, 1.5, {"n": 1}, "0", "null", "[" * 20_000])
 async def test_a_value_that_is_not_what_was_asked_for_is_refused_and_the_question_waits(
-    world: World, given: Any
+    storage: Storage, given: Any
 ) -> None:
-    desk = world.desk(Counting(name="counting"))
-    (asked,) = (await desk.say("hi")).requests
+    harness = storage.harness(Counting(name="counting"))
+    (asked,) = (await harness.say("hi")).requests
     with pytest.raises(InvalidInput, match=f"{asked.id}.* does not match its schema: "):
-        await desk.answer(approve(asked.id, value=given))
+        await harness.answer(approve(asked.id, value=given))
     with pytest.raises(InvalidInput, match="still pending"):
-        await desk.answer(approve(asked.id, arguments={"n": 3}))
-    assert (await desk.restarted().answer(approve(asked.id, value=3))).text == "approve 3"
+        await harness.answer(approve(asked.id, arguments={"n": 3}))
+    assert (await harness.restarted().answer(approve(asked.id, value=3))).text == "approve 3"
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ async def test_a_value_that_is_not_what_was_asked_for_is_refused_and_the_questio
     ],
 )
 async def test_a_value_that_fits_counts_also_as_the_text_of_it(
-    world: World, answer: Any, text: str
+    storage: Storage, answer: Any, text: str
 ) -> None:
-    desk = world.desk(Counting(name="counting"))
-    (asked,) = (await desk.say("hi")).requests
-    assert (await desk.answer(answer(asked.id))).text == text
+    harness = storage.harness(Counting(name="counting"))
+    (asked,) = (await harness.say("hi")).requests
+    assert (await harness.answer(answer(asked.id))).text == text
 
 
-async def test_only_approvals_have_the_time_that_is_set_for_approvals(world: World) -> None:
+async def test_only_approvals_have_the_time_that_is_set_for_approvals(storage: Storage) -> None:
     model = ScriptedModel(call("export", what="x"), "done")
-    desk = world.desk(clerk(model, export([])), approval_ttl=60)
-    (asked,) = (await desk.say("hi")).requests
+    harness = storage.harness(scripted_agent(model, export([])), approval_ttl=60)
+    (asked,) = (await harness.say("hi")).requests
     assert asked.kind is RequestKind.OUTCOME and asked.expires_at is None
-    world.clock.time += 3600
-    await desk.answer(approve(asked.id, value={"rows": 7}))
+    storage.clock.time += 3600
+    await harness.answer(approve(asked.id, value={"rows": 7}))
     assert results(model)[-1] == {"rows": 7}
 
 
@@ -114,34 +114,34 @@ def export(started: list[str], **options: Any) -> Any:
     return start
 
 
-async def test_the_outcome_of_a_long_running_tool_is_handed_in_later(world: World) -> None:
+async def test_the_outcome_of_a_long_running_tool_is_handed_in_later(storage: Storage) -> None:
     started: list[str] = []
     model = ScriptedModel(call("export", what="all"), "exported")
-    desk = world.desk(clerk(model, export(started)))
-    (request,) = (await desk.say("export")).requests
+    harness = storage.harness(scripted_agent(model, export(started)))
+    (request,) = (await harness.say("export")).requests
     assert (request.kind, request.arguments) == (RequestKind.OUTCOME, {"ticket": {"job": "job-1"}})
-    done = await desk.restarted().answer(approve(request.id, value={"rows": 7}))
+    done = await harness.restarted().answer(approve(request.id, value={"rows": 7}))
     assert (done.text, started, done.state) == ("exported", ["all"], {"started": 1})
     assert results(model) == [{"rows": 7}]
 
 
-async def test_a_long_running_tool_may_need_a_yes_first(world: World) -> None:
+async def test_a_long_running_tool_may_need_a_yes_first(storage: Storage) -> None:
     started: list[str] = []
     model = ScriptedModel(call("export", what="all"), "exported")
-    desk = world.desk(clerk(model, export(started, confirm=True)))
-    (may,) = (await desk.say("export")).requests
+    harness = storage.harness(scripted_agent(model, export(started, confirm=True)))
+    (may,) = (await harness.say("export")).requests
     assert started == []
-    (outcome,) = (await desk.restarted().answer(approve(may.id))).requests
+    (outcome,) = (await harness.restarted().answer(approve(may.id))).requests
     assert (outcome.kind, started) == (RequestKind.OUTCOME, ["all"])
-    done = await desk.restarted().answer(approve(outcome.id, value="7 rows"))
+    done = await harness.restarted().answer(approve(outcome.id, value="7 rows"))
     assert (done.text, started, results(model)) == ("exported", ["all"], ["7 rows"])
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
-async def test_a_long_running_tool_may_come_to_nothing(world: World) -> None:
+async def test_a_long_running_tool_may_come_to_nothing(storage: Storage) -> None:
     started: list[str] = []
     model = ScriptedModel(call("export", what="all"), "failed")
-    desk = world.desk(clerk(model, export(started)))
-    (request,) = (await desk.say("export")).requests
-    await desk.answer(deny(request.id, "disk full"))
+    harness = storage.harness(scripted_agent(model, export(started)))
+    (request,) = (await harness.say("export")).requests
+    await harness.answer(deny(request.id, "disk full"))
     assert results(model) == [{"status": "denied", "reason": "disk full"}]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from running_world import World, check_record, clerk
+from runner_harness import Storage, check_record, scripted_agent
 
 from acc import BaseAgent, CallContext, ModelAnswer, RunContext, ToolCall, ToolContext, Usage, tool
 from acc.domain.errors import InvalidInput, ModelFailed
@@ -87,21 +87,21 @@ ODD: dict[str, tuple[Callable[[RunContext], Awaitable[Any]], str]] = {
 
 @pytest.mark.parametrize("case", ODD)
 async def test_what_cannot_be_kept_is_refused_and_the_session_goes_on(
-    world: World, case: str
+    storage: Storage, case: str
 ) -> None:
     do, reason = ODD[case]
-    desk = world.desk(Does(name="odd", do=do))
+    harness = storage.harness(Does(name="odd", do=do))
     with pytest.raises(InvalidInput, match=reason):
-        await desk.say("go")
-    ended = (await desk.events())[-1]
+        await harness.say("go")
+    ended = (await harness.events())[-1]
     assert ended.detail["code"] in ("invalid_input", "state_not_storable")
-    assert await desk.runner.services.artifacts.names(desk.runner._key("ann", "s1")) == ()
-    again = desk.restarted(clerk(ScriptedModel("ok")))
+    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s1")) == ()
+    again = harness.restarted(scripted_agent(ScriptedModel("ok")))
     assert (await again.say("again")).text == "ok"
     check_record(await again.events())
 
 
-async def test_a_tool_that_saves_what_is_no_file_is_told_so(world: World) -> None:
+async def test_a_tool_that_saves_what_is_no_file_is_told_so(storage: Storage) -> None:
     @tool
     async def save(ctx: ToolContext) -> str:
         """Save."""
@@ -115,20 +115,20 @@ async def test_a_tool_that_saves_what_is_no_file_is_told_so(world: World) -> Non
         return "saved"
 
     model = ScriptedModel([call("save"), call("save_later")], "told")
-    result = await world.desk(clerk(model, save, save_later)).say("go")
+    result = await storage.harness(scripted_agent(model, save, save_later)).say("go")
     assert result.text == "told"
     found = [event.result for event in result.events if event.result is not None]
     assert [one.is_error for one in found] == [True, True]
     assert all("got dict" in one.content["error"] for one in found)
 
 
-async def test_bytes_of_any_kind_are_a_file(world: World) -> None:
+async def test_bytes_of_any_kind_are_a_file(storage: Storage) -> None:
     async def save(ctx: RunContext) -> None:
         assert await ctx.artifacts.save("n", bytearray(b"ab")) == 1  # type: ignore[arg-type]
 
-    desk = world.desk(Does(name="odd", do=save))
-    await desk.say("go")
-    found = await desk.runner.load_artifact("n", user_id="ann", session_id="s1")
+    harness = storage.harness(Does(name="odd", do=save))
+    await harness.say("go")
+    found = await harness.runner.load_artifact("n", user_id="ann", session_id="s1")
     assert found is not None
     assert found.data == b"ab"
 
@@ -147,22 +147,24 @@ def test_a_call_is_told_apart_by_texts(odd: Any) -> None:
     [{"input_tokens": 1.5}, {"output_tokens": "x"}, {"cached_tokens": 0.5}, {"cost": "much"}],
 )
 async def test_a_model_that_tells_no_numbers_has_failed(
-    world: World, usage: dict[str, Any]
+    storage: Storage, usage: dict[str, Any]
 ) -> None:
-    desk = world.desk(clerk(ScriptedModel(ModelAnswer(text="x", usage=Usage(**usage)))))
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(ModelAnswer(text="x", usage=Usage(**usage))))
+    )
     with pytest.raises(ModelFailed, match="text, tool calls or usage"):
-        await desk.say("go")
+        await harness.say("go")
 
 
-async def test_a_model_that_tells_no_count_has_told_none(world: World) -> None:
+async def test_a_model_that_tells_no_count_has_told_none(storage: Storage) -> None:
     usage = Usage(input_tokens=None, output_tokens=3)  # type: ignore[arg-type]
-    desk = world.desk(clerk(ScriptedModel(ModelAnswer(text="x", usage=usage))))
-    spent = (await desk.say("go")).usage
+    harness = storage.harness(scripted_agent(ScriptedModel(ModelAnswer(text="x", usage=usage))))
+    spent = (await harness.say("go")).usage
     assert (spent.input_tokens, spent.output_tokens, spent.cached_tokens) == (0, 3, 0)
 
 
-async def test_half_a_character_in_the_id_of_a_call_is_no_end(world: World) -> None:
+async def test_half_a_character_in_the_id_of_a_call_is_no_end(storage: Storage) -> None:
     odd = ModelAnswer(calls=(ToolCall(id=HALF, name="f"),))
-    desk = world.desk(clerk(ScriptedModel(odd, "ok")))
-    assert (await desk.say("go")).text == "ok"
-    assert len(await desk.events()) > 2
+    harness = storage.harness(scripted_agent(ScriptedModel(odd, "ok")))
+    assert (await harness.say("go")).text == "ok"
+    assert len(await harness.events()) > 2

@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_world import USER, Desk, Till, World, check_record, clerk, in_memory
+from runner_harness import (
+    USER,
+    PaymentTool,
+    RunnerHarness,
+    Storage,
+    check_record,
+    in_memory,
+    scripted_agent,
+)
 
 from acc import (
     BaseAgent,
@@ -32,15 +40,19 @@ from acc.domain.value_objects.event import EventKind
 from acc.domain.value_objects.run import CallContext
 from acc.testing import ScriptedModel, call
 
-ECHO = clerk(ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo")
+ECHO = scripted_agent(
+    ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo"
+)
 BAD_IDS = ["", "  ", "a\x00b", "a\nb", "x" * 257, "\u200b", "\ud800", None, 7, b"s1", ["s1"]]
 
 
 @pytest.mark.parametrize("place", ["user_id", "session_id", "app_name"])
 @pytest.mark.parametrize("bad", BAD_IDS, ids=repr)
-async def test_an_id_that_is_none_is_refused_everywhere(world: World, bad: Any, place: str) -> None:
+async def test_an_id_that_is_none_is_refused_everywhere(
+    storage: Storage, bad: Any, place: str
+) -> None:
     ids: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
-    runner = world.desk(ECHO).runner
+    runner = storage.harness(ECHO).runner
     if place == "app_name":
         runner = Runner(ECHO, app_name=bad, services=runner.services)
     else:
@@ -61,26 +73,26 @@ async def test_an_id_that_is_none_is_refused_everywhere(world: World, bad: Any, 
 
 
 @pytest.mark.parametrize("odd", ["'; DROP TABLE sessions; --", "会話", "../../etc", "a" * 256, "%"])
-async def test_an_odd_id_is_an_id_like_any_other(world: World, odd: str) -> None:
-    runner = world.desk(ECHO).runner
+async def test_an_odd_id_is_an_id_like_any_other(storage: Storage, odd: str) -> None:
+    runner = storage.harness(ECHO).runner
     for user in (odd, "bo"):
         done = await runner.run(user_id=user, session_id=odd, message=f"I am {user}")
         assert done.text == f"you said I am {user}"
         assert len(await runner.events(user_id=user, session_id=odd)) == 3
 
 
-async def test_a_session_that_was_never_used_is_empty(world: World) -> None:
-    desk = world.desk(ECHO)
-    assert (await desk.state(), await desk.events(), await desk.pending()) == ({}, (), ())
+async def test_a_session_that_was_never_used_is_empty(storage: Storage) -> None:
+    harness = storage.harness(ECHO)
+    assert (await harness.state(), await harness.events(), await harness.pending()) == ({}, (), ())
 
 
 @pytest.mark.parametrize("bad", ["", " \n", None, 7, b"hi", [], [7], ["hi"], {}, 2.5], ids=repr)
-async def test_a_message_that_is_none_is_refused(world: World, bad: Any) -> None:
-    desk = world.desk(ECHO)
+async def test_a_message_that_is_none_is_refused(storage: Storage, bad: Any) -> None:
+    harness = storage.harness(ECHO)
     with pytest.raises(InvalidInput):
-        await desk.say(bad)
-    assert await desk.events() == ()
-    assert (await desk.say("hi")).text == "you said hi"
+        await harness.say(bad)
+    assert await harness.events() == ()
+    assert (await harness.say("hi")).text == "you said hi"
 
 
 PARTS: dict[str, Part] = {
@@ -95,12 +107,12 @@ PARTS: dict[str, Part] = {
 
 
 @pytest.mark.parametrize("kind", sorted(PARTS))
-async def test_every_kind_of_part_can_be_said_and_is_kept(world: World, kind: str) -> None:
-    agent = clerk(ScriptedModel("seen", "seen"), memory="transcript")
-    desk = world.desk(agent)
-    await desk.say(PARTS[kind])
-    await desk.restarted().say([Part(text="and "), PARTS[kind], Part(text="more")])
-    first, second = [e for e in await desk.events() if e.author == "user"]
+async def test_every_kind_of_part_can_be_said_and_is_kept(storage: Storage, kind: str) -> None:
+    agent = scripted_agent(ScriptedModel("seen", "seen"), memory="transcript")
+    harness = storage.harness(agent)
+    await harness.say(PARTS[kind])
+    await harness.restarted().say([Part(text="and "), PARTS[kind], Part(text="more")])
+    first, second = [e for e in await harness.events() if e.author == "user"]
     assert first.parts == (PARTS[kind],)
     assert second.parts == (Part(text="and "), PARTS[kind], Part(text="more"))
 
@@ -115,12 +127,12 @@ BAD_PARTS = [
 
 
 @pytest.mark.parametrize("bad", BAD_PARTS, ids=range(len(BAD_PARTS)))
-async def test_a_part_that_could_not_be_read_again_is_refused(world: World, bad: Part) -> None:
-    desk = world.desk(ECHO)
+async def test_a_part_that_could_not_be_read_again_is_refused(storage: Storage, bad: Part) -> None:
+    harness = storage.harness(ECHO)
     with pytest.raises(InvalidInput):
-        await desk.say(bad)
-    assert await desk.events() == ()
-    assert (await desk.say("hi")).text == "you said hi"
+        await harness.say(bad)
+    assert await harness.events() == ()
+    assert (await harness.say("hi")).text == "you said hi"
 
 
 @pytest.mark.parametrize(
@@ -129,21 +141,23 @@ async def test_a_part_that_could_not_be_read_again_is_refused(world: World, bad:
     ids=["by", "value", "reason", "arguments"],
 )
 async def test_an_answer_that_could_not_be_read_again_is_refused(
-    world: World, fields: dict[str, Any]
+    storage: Storage, fields: dict[str, Any]
 ) -> None:
-    till = Till()
-    desk = world.desk(clerk(ScriptedModel(call("pay", amount=1), "done"), till.tool()))
-    (request,) = (await desk.say("pay")).requests
+    payment = PaymentTool()
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(call("pay", amount=1), "done"), payment.tool())
+    )
+    (request,) = (await harness.say("pay")).requests
     with pytest.raises(InvalidInput):
-        await desk.answer(InputAnswer(request_id=request.id, **fields))
+        await harness.answer(InputAnswer(request_id=request.id, **fields))
     with pytest.raises(InvalidInput):
-        await desk.answer("yes")  # type: ignore[arg-type]
-    assert await desk.pending() == (request,)
-    await desk.answer(approve(request.id))
-    assert till.paid == [1]
+        await harness.answer("yes")  # type: ignore[arg-type]
+    assert await harness.pending() == (request,)
+    await harness.answer(approve(request.id))
+    assert payment.paid == [1]
 
 
-async def test_runs_of_one_session_take_turns_and_none_is_lost(world: World) -> None:
+async def test_runs_of_one_session_take_turns_and_none_is_lost(storage: Storage) -> None:
     class Adds(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             before = ctx.state.get("sum", 0)
@@ -151,7 +165,7 @@ async def test_runs_of_one_session_take_turns_and_none_is_lost(world: World) -> 
             ctx.state["sum"] = before + 1
             return str(before + 1)
 
-    one, other = (world.desk(Adds(name=name)) for name in ("adds", "also_adds"))
+    one, other = (storage.harness(Adds(name=name)) for name in ("adds", "also_adds"))
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task((one, other)[n % 2].say(f"{n}")) for n in range(10)]
     assert sorted(int(task.result().text) for task in tasks) == list(range(1, 11))
@@ -159,13 +173,15 @@ async def test_runs_of_one_session_take_turns_and_none_is_lost(world: World) -> 
     check_record(await one.events())
 
 
-async def test_of_two_that_resume_at_once_only_one_does(world: World) -> None:
-    till = Till()
-    desk = world.desk(clerk(ScriptedModel(call("pay", amount=1), "done"), till.tool()))
-    (request,) = (await desk.say("pay")).requests
+async def test_of_two_that_resume_at_once_only_one_does(storage: Storage) -> None:
+    payment = PaymentTool()
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(call("pay", amount=1), "done"), payment.tool())
+    )
+    (request,) = (await harness.say("pay")).requests
     outcomes: list[str] = []
 
-    async def resume(where: Desk) -> None:
+    async def resume(where: RunnerHarness) -> None:
         try:
             outcomes.append((await where.answer(approve(request.id))).text)
         except NothingPending:
@@ -173,45 +189,45 @@ async def test_of_two_that_resume_at_once_only_one_does(world: World) -> None:
 
     async with asyncio.TaskGroup() as group:
         for n in range(6):
-            group.create_task(resume(desk if n % 2 else desk.restarted()))
-    assert (sorted(outcomes), till.paid) == (["done", *["too late"] * 5], [1])
-    check_record(await desk.events())
+            group.create_task(resume(harness if n % 2 else harness.restarted()))
+    assert (sorted(outcomes), payment.paid) == (["done", *["too late"] * 5], [1])
+    check_record(await harness.events())
 
 
-async def test_a_thousand_sessions_at_the_same_time_do_not_meet(world: World) -> None:
+async def test_a_thousand_sessions_at_the_same_time_do_not_meet(storage: Storage) -> None:
     class Notes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             ctx.state["mine"] = ctx.session_id
             await asyncio.sleep(0)
             return f"{ctx.state['mine']} {ctx.message}"
 
-    desk = world.desk(Notes(name="notes"))
+    harness = storage.harness(Notes(name="notes"))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(desk.say(f"m{n}", session=f"s{n}")) for n in range(1_000)]
+        tasks = [group.create_task(harness.say(f"m{n}", session=f"s{n}")) for n in range(1_000)]
     assert [task.result().text for task in tasks] == [f"s{n} m{n}" for n in range(1_000)]
-    assert desk.runner._leases._queues == {}
+    assert harness.runner._leases._queues == {}
 
 
-async def test_a_run_whose_session_was_taken_over_fails_and_harms_nothing(world: World) -> None:
-    other = world.desk(ECHO)
+async def test_a_run_whose_session_was_taken_over_fails_and_harms_nothing(storage: Storage) -> None:
+    other = storage.harness(ECHO)
 
     async def sleep() -> str:
-        world.clock.time += 31
+        storage.clock.time += 31
         await other.say("I take over")
         return "woke up"
 
-    desk = world.desk(clerk(ScriptedModel(call("sleep"), "never"), sleep))
+    harness = storage.harness(scripted_agent(ScriptedModel(call("sleep"), "never"), sleep))
     with pytest.raises(SessionConflict):
-        await desk.say("sleep well")
+        await harness.say("sleep well")
     assert (await other.say("and now?")).text == "you said and now?"
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 # What a run is made of
 
 
 async def test_only_the_root_of_a_tree_can_be_run() -> None:
-    leaf = clerk(ScriptedModel(), name="leaf")
+    leaf = scripted_agent(ScriptedModel(), name="leaf")
     SequentialAgent(name="root", sub_agents=[leaf])
     with pytest.raises(InvalidInput, match="run the root"):
         Runner(leaf)
@@ -220,38 +236,40 @@ async def test_only_the_root_of_a_tree_can_be_run() -> None:
 
 
 async def test_who_asks_and_how_to_follow_it_is_on_every_event(tmp_path: Path) -> None:
-    world = in_memory(tmp_path)
+    storage = in_memory(tmp_path)
     context = CallContext(request_id="r-1", trace_id="t-1", caller="agent://boss")
-    done = await world.desk(ECHO).say("hi", context=context, config=RunConfig(max_hops=0))
+    done = await storage.harness(ECHO).say("hi", context=context, config=RunConfig(max_hops=0))
     assert {(e.request_id, e.trace_id, e.caller) for e in done.events} == {
         ("r-1", "t-1", "agent://boss")
     }
-    plain = await world.desk(ECHO).say("hi")
+    plain = await storage.harness(ECHO).say("hi")
     assert {e.caller for e in plain.events} == {"user://ann"}
 
 
-async def test_events_are_read_in_pages(world: World) -> None:
-    desk = world.desk(ECHO)
+async def test_events_are_read_in_pages(storage: Storage) -> None:
+    harness = storage.harness(ECHO)
     for n in range(3):
-        await desk.say(f"{n}")
-    page = await desk.runner.events(user_id=USER, session_id="s1", after=2, limit=3)
+        await harness.say(f"{n}")
+    page = await harness.runner.events(user_id=USER, session_id="s1", after=2, limit=3)
     assert [event.seq for event in page] == [3, 4, 5]
 
 
 async def test_a_model_can_be_named(tmp_path: Path) -> None:
     model = ScriptedModel("from a name", "again")
     services = make_services(models={"mine": model})
-    runner = Runner(clerk("mine", name="a"), services=services)  # type: ignore[arg-type]
+    runner = Runner(scripted_agent("mine", name="a"), services=services)  # type: ignore[arg-type]
     ids: dict[str, Any] = {"user_id": "ann", "session_id": "s1"}
     assert (await runner.run(**ids, message="hi")).text == "from a name"
     assert (await runner.run(**ids, message="hi")).text == "again"
 
 
-async def test_a_request_is_a_value_that_others_can_store(world: World) -> None:
-    desk = world.desk(clerk(ScriptedModel(call("pay", amount=1)), Till().tool()))
-    (request,) = (await desk.say("pay")).requests
-    stored = [e.request for e in await desk.events() if e.kind is EventKind.INPUT_REQUIRED]
+async def test_a_request_is_a_value_that_others_can_store(storage: Storage) -> None:
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(call("pay", amount=1)), PaymentTool().tool())
+    )
+    (request,) = (await harness.say("pay")).requests
+    stored = [e.request for e in await harness.events() if e.kind is EventKind.INPUT_REQUIRED]
     assert stored == [request]
     assert isinstance(request, InputRequest)
-    assert (await desk.ends()) == [RunStatus.INPUT_REQUIRED]
+    assert (await harness.ends()) == [RunStatus.INPUT_REQUIRED]
     assert issubclass(NothingPending, AccError)

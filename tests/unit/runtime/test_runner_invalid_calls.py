@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from running_world import APP, SESSION, USER, Till, World, clerk
+from runner_harness import APP, SESSION, USER, PaymentTool, Storage, scripted_agent
 
 from acc import Agent, BaseAgent, EventKind, RunContext, Runner, approve, deny
 from acc.domain.errors import InvalidInput, NothingPending
@@ -44,33 +44,35 @@ async def test_a_result_tells_who_answered() -> None:
     assert result.answered_by == "a"
 
 
-async def test_what_comes_from_outside_is_checked_before_anything_is_done(world: World) -> None:
-    till = Till()
-    desk = world.desk(clerk(ScriptedModel(call("pay", amount=5), "done"), till.tool()))
-    runner = desk.runner
+async def test_what_comes_from_outside_is_checked_before_anything_is_done(storage: Storage) -> None:
+    payment = PaymentTool()
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(call("pay", amount=5), "done"), payment.tool())
+    )
+    runner = harness.runner
     who: dict[str, Any] = {"user_id": USER, "session_id": SESSION}
     with pytest.raises(InvalidInput, match="values must be a mapping"):
         await runner.update_state(None, **who)  # type: ignore[arg-type]
-    (request,) = (await desk.say("pay")).requests
+    (request,) = (await harness.say("pay")).requests
     yes = approve(request.id)
     with pytest.raises(NothingPending, match=f"'{request.id}' is answered twice"):
-        await desk.answer(yes, deny(request.id))
+        await harness.answer(yes, deny(request.id))
     with pytest.raises(InvalidInput, match="answers must be a list"):
         await runner.resume(**who, answers=3)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="a message or answers, not both"):
         await anext(runner.stream(**who, message="and?", answers=[yes]))
-    assert await desk.pending() == (request,)
+    assert await harness.pending() == (request,)
     assert (await runner.resume(**who, answers=yes)).text == "done"
-    assert till.paid == [5]
+    assert payment.paid == [5]
 
 
-async def test_a_session_that_never_was_has_nothing_to_give_up(world: World) -> None:
-    desk = world.desk(clerk(ScriptedModel("hi")))
+async def test_a_session_that_never_was_has_nothing_to_give_up(storage: Storage) -> None:
+    harness = storage.harness(scripted_agent(ScriptedModel("hi")))
     with pytest.raises(NothingPending, match="session 's1' does not exist"):
-        await desk.abandon()
-    assert await desk.runner.services.sessions.sessions(APP, USER) == ()
+        await harness.abandon()
+    assert await harness.runner.services.sessions.sessions(APP, USER) == ()
     with pytest.raises(NothingPending, match="session 's1' does not wait for input"):
-        await desk.answer()
-    await desk.say("hello")
+        await harness.answer()
+    await harness.say("hello")
     with pytest.raises(NothingPending, match="its last run is completed"):
-        await desk.abandon()
+        await harness.abandon()

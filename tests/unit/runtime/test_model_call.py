@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from running_world import Desk, Till, World, check_record, clerk, no_tasks_left
+from runner_harness import (
+    PaymentTool,
+    RunnerHarness,
+    Storage,
+    check_record,
+    no_tasks_remain,
+    scripted_agent,
+)
 
 from acc import (
     AccError,
@@ -58,13 +65,13 @@ class Model:
         return self._pieces()
 
 
-async def goes_on(world: World, desk: Desk) -> None:
+async def goes_on(storage: Storage, harness: RunnerHarness) -> None:
     """Check that the record is whole and that the session takes the next message."""
-    check_record(await desk.events())
-    assert (await desk.ends())[-1] is RunStatus.FAILED
-    after = await world.desk(clerk(ScriptedModel("hello"))).say("still there?")
+    check_record(await harness.events())
+    assert (await harness.ends())[-1] is RunStatus.FAILED
+    after = await storage.harness(scripted_agent(ScriptedModel("hello"))).say("still there?")
     assert after.text == "hello"
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 def fails(error: BaseException) -> Callable[[], Any]:
@@ -90,19 +97,19 @@ BAD: dict[str, tuple[Callable[[], Any], type[AccError]]] = {
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "in a branch"])
 @pytest.mark.parametrize("bad", sorted(BAD))
 async def test_a_bad_answer_is_an_error_of_ours_and_the_session_goes_on(
-    world: World, bad: str, beside: bool
+    storage: Storage, bad: str, beside: bool
 ) -> None:
     answer, expected = BAD[bad]
-    tree: Any = clerk(Model(answer), name="bad")  # type: ignore[arg-type]
+    tree: Any = scripted_agent(Model(answer), name="bad")  # type: ignore[arg-type]
     if beside:
         tree = ParallelAgent(
-            name="root", sub_agents=[tree, clerk(ScriptedModel("good"), name="good")]
+            name="root", sub_agents=[tree, scripted_agent(ScriptedModel("good"), name="good")]
         )
-    desk = world.desk(tree, max_answer_characters=1_000)
+    harness = storage.harness(tree, max_answer_characters=1_000)
     with pytest.raises(expected):
-        await desk.say("hi")
-    assert no_tasks_left()
-    await goes_on(world, desk)
+        await harness.say("hi")
+    assert no_tasks_remain()
+    await goes_on(storage, harness)
 
 
 @pytest.mark.parametrize(
@@ -110,22 +117,24 @@ async def test_a_bad_answer_is_an_error_of_ours_and_the_session_goes_on(
     ["{", "[]", '{"item": "pen"}', '{"item": "pen", "count": "two"}', "a pen"],
 )
 async def test_json_that_does_not_fit_is_asked_for_again_and_then_given_up(
-    world: World, answer: str
+    storage: Storage, answer: str
 ) -> None:
     model = ScriptedModel(answer, '```json\n{"item": "pen", "count": 2}\n```')
-    agent = clerk(model, output_schema=Order, output_key="order")
-    done = await world.desk(agent).say("two pens")
+    agent = scripted_agent(model, output_schema=Order, output_key="order")
+    done = await storage.harness(agent).say("two pens")
     assert done.state["order"] == {"item": "pen", "count": 2}
     assert "Answer again" in model.asked[1].messages[-1].text
-    desk = world.desk(clerk(ScriptedModel(answer, repeat=True), output_schema=Order))
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(answer, repeat=True), output_schema=Order)
+    )
     with pytest.raises(ModelOutputInvalid, match="4 times"):
-        await desk.say("two pens")
-    await goes_on(world, desk)
+        await harness.say("two pens")
+    await goes_on(storage, harness)
 
 
-async def test_an_empty_answer_is_asked_for_again(world: World) -> None:
+async def test_an_empty_answer_is_asked_for_again(storage: Storage) -> None:
     model = ScriptedModel("", "  ", "hello")
-    assert (await world.desk(clerk(model)).say("hi")).text == "hello"
+    assert (await storage.harness(scripted_agent(model)).say("hi")).text == "hello"
     assert "the answer is empty" in model.asked[1].messages[-1].text
 
 
@@ -146,45 +155,47 @@ UNSOUND: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(UNSOUND))
-async def test_a_call_that_is_none_is_asked_for_again(world: World, kind: str) -> None:
-    till = Till()
+async def test_a_call_that_is_none_is_asked_for_again(storage: Storage, kind: str) -> None:
+    payment = PaymentTool()
     model = ScriptedModel(
         ModelAnswer(calls=(ToolCall(**UNSOUND[kind]),)), call("pay", amount=1), "done"
     )
-    desk = world.desk(clerk(model, till.tool(confirm=False)))
-    assert ((await desk.say("pay")).text, till.paid) == ("done", [1])
+    harness = storage.harness(scripted_agent(model, payment.tool(confirm=False)))
+    assert ((await harness.say("pay")).text, payment.paid) == ("done", [1])
     assert "a call needs an id" in model.asked[1].messages[-1].text
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 @pytest.mark.parametrize("bad", sorted(BAD_CALLS))
 async def test_a_bad_call_is_told_to_the_model_and_given_up_when_it_goes_on(
-    world: World, bad: str
+    storage: Storage, bad: str
 ) -> None:
-    till = Till()
-    pay = till.tool(confirm=False)
+    payment = PaymentTool()
+    pay = payment.tool(confirm=False)
     model = ScriptedModel(BAD_CALLS[bad], call("pay", amount=1), "done")
-    assert (await world.desk(clerk(model, pay)).say("pay")).text == "done"
-    told = [p.result for m in model.asked[1].messages for p in m.parts if p.result is not None]
-    assert [result.is_error for result in told] == [True]
-    desk = world.desk(clerk(ScriptedModel(BAD_CALLS[bad], repeat=True), pay))
+    assert (await storage.harness(scripted_agent(model, pay)).say("pay")).text == "done"
+    recorded_before = [
+        p.result for m in model.asked[1].messages for p in m.parts if p.result is not None
+    ]
+    assert [result.is_error for result in recorded_before] == [True]
+    harness = storage.harness(scripted_agent(ScriptedModel(BAD_CALLS[bad], repeat=True), pay))
     with pytest.raises(ModelOutputInvalid):
-        await desk.say("pay")
-    assert till.paid == [1]
-    await goes_on(world, desk)
+        await harness.say("pay")
+    assert payment.paid == [1]
+    await goes_on(storage, harness)
 
 
 @pytest.mark.parametrize("one", ["calls", "models"])
-async def test_endless_calls_end_with_the_budget(world: World, one: str) -> None:
-    till = Till()
+async def test_endless_calls_end_with_the_budget(storage: Storage, one: str) -> None:
+    payment = PaymentTool()
     calls = [call("pay", amount=1)] * 3
     model = ScriptedModel(calls, repeat=True)
     limits = {"max_tool_calls": 7} if one == "calls" else {"max_llm_calls": 7}
-    desk = world.desk(clerk(model, till.tool(confirm=False)), **limits)
+    harness = storage.harness(scripted_agent(model, payment.tool(confirm=False)), **limits)
     with pytest.raises(BudgetExceeded):
-        await desk.say("pay")
-    assert len(till.paid) == (6 if one == "calls" else 21)
-    await goes_on(world, desk)
+        await harness.say("pay")
+    assert len(payment.paid) == (6 if one == "calls" else 21)
+    await goes_on(storage, harness)
 
 
 @pytest.mark.parametrize(
@@ -192,40 +203,42 @@ async def test_endless_calls_end_with_the_budget(world: World, one: str) -> None
     ["\ud800", "ok \udfff"],
     ids=["half a character", "half a character at the end"],
 )
-async def test_half_a_character_is_kept_as_a_question_mark(world: World, content: str) -> None:
-    desk = world.desk(clerk(ScriptedModel(content, "never")))
-    said = content.replace("\ud800", "?").replace("\udfff", "?")
-    assert (await desk.say("hi")).text == said
-    check_record(await desk.events())
+async def test_half_a_character_is_kept_as_a_question_mark(storage: Storage, content: str) -> None:
+    harness = storage.harness(scripted_agent(ScriptedModel(content, "never")))
+    message_text = content.replace("\ud800", "?").replace("\udfff", "?")
+    assert (await harness.say("hi")).text == message_text
+    check_record(await harness.events())
 
 
 @pytest.mark.parametrize("content", [object(), "\ud800", {"of": object()}])
 async def test_a_call_that_cannot_be_stored_is_told_to_the_model(
-    world: World, content: object
+    storage: Storage, content: object
 ) -> None:
     unfit = ToolCall(id="1", name="pay", arguments={"amount": content})
     model = ScriptedModel(unfit, "sorry")
-    desk = world.desk(clerk(model, Till().tool()))
-    assert (await desk.say("hi")).text == "sorry"
-    told = model.asked[1].messages[-1].parts[0].result
-    assert told is not None
-    assert "could not be read" in told.content["error"]
-    check_record(await desk.events())
+    harness = storage.harness(scripted_agent(model, PaymentTool().tool()))
+    assert (await harness.say("hi")).text == "sorry"
+    recorded_before = model.asked[1].messages[-1].parts[0].result
+    assert recorded_before is not None
+    assert "could not be read" in recorded_before.content["error"]
+    check_record(await harness.events())
 
 
-async def test_calls_whose_ids_hold_half_a_character_are_told_to_the_model(world: World) -> None:
-    till = Till()
+async def test_calls_whose_ids_hold_half_a_character_are_told_to_the_model(
+    storage: Storage,
+) -> None:
+    payment = PaymentTool()
     ids = ("\ud800", "\udfff", "fine")
     calls = [ToolCall(id=given, name="pay", arguments={"amount": 1}) for given in ids]
     model = ScriptedModel(calls, "sorry")
-    desk = world.desk(clerk(model, till.tool(confirm=False)))
-    assert (await desk.say("hi")).text == "sorry"
+    harness = storage.harness(scripted_agent(model, payment.tool(confirm=False)))
+    assert (await harness.say("hi")).text == "sorry"
     results = [message.parts[0].result for message in model.asked[1].messages[-3:]]
-    told = {result.call_id: result.content for result in results if result is not None}
-    assert list(told) == ["\\ud800", "\\udfff", "fine"]
-    assert "could not be read" in told["\\ud800"]["error"]
-    assert (told["fine"], till.paid) == ("paid 1", [1])
-    check_record(await desk.events())
+    recorded_before = {result.call_id: result.content for result in results if result is not None}
+    assert list(recorded_before) == ["\\ud800", "\\udfff", "fine"]
+    assert "could not be read" in recorded_before["\\ud800"]["error"]
+    assert (recorded_before["fine"], payment.paid) == ("paid 1", [1])
+    check_record(await harness.events())
 
 
 async def breaks() -> AsyncIterator[Any]:
@@ -273,25 +286,25 @@ STREAMS: dict[str, tuple[Callable[[], AsyncIterator[Any]], type[AccError]]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(STREAMS))
-async def test_a_bad_stream_is_an_error_of_ours_and_is_closed(world: World, kind: str) -> None:
+async def test_a_bad_stream_is_an_error_of_ours_and_is_closed(storage: Storage, kind: str) -> None:
     closed.clear()
     pieces, expected = STREAMS[kind]
-    desk = world.desk(
-        clerk(Model(pieces=pieces)),  # type: ignore[arg-type]
+    harness = storage.harness(
+        scripted_agent(Model(pieces=pieces)),  # type: ignore[arg-type]
         timeout=0.3 if expected is RunTimedOut else 10.0,
         max_answer_characters=10_000,
     )
     seen: list[str] = []
     with pytest.raises(expected):
-        async for event in desk.runner.stream(user_id="ann", session_id="s1", message="hi"):
+        async for event in harness.runner.stream(user_id="ann", session_id="s1", message="hi"):
             seen.append(event.kind.value)
-    assert no_tasks_left()
+    assert no_tasks_remain()
     assert closed == (["hangs"] if kind == "hangs" else [])
     assert seen[-1] == "ended"
-    await goes_on(world, desk)
+    await goes_on(storage, harness)
 
 
-async def test_a_stream_that_is_not_a_generator_needs_no_closing(world: World) -> None:
+async def test_a_stream_that_is_not_a_generator_needs_no_closing(storage: Storage) -> None:
     class Pieces:
         def __init__(self) -> None:
             self._left: list[Any] = [ModelAnswer(text="one two"), "one ", "two"]
@@ -302,38 +315,38 @@ async def test_a_stream_that_is_not_a_generator_needs_no_closing(world: World) -
         async def __anext__(self) -> Any:
             return self._left.pop()
 
-    desk = world.desk(clerk(Model(pieces=Pieces)))  # type: ignore[arg-type]
+    harness = storage.harness(scripted_agent(Model(pieces=Pieces)))  # type: ignore[arg-type]
     seen = [
         event.text
-        async for event in desk.runner.stream(user_id="ann", session_id="s1", message="hi")
+        async for event in harness.runner.stream(user_id="ann", session_id="s1", message="hi")
     ]
     assert seen == ["hi", "two", "one ", "one two", "one two"]
 
 
-async def test_a_model_that_never_answers_is_cut_off(world: World) -> None:
+async def test_a_model_that_never_answers_is_cut_off(storage: Storage) -> None:
     class Silent:
         async def complete(self, prompt: Prompt) -> ModelAnswer:
             await asyncio.Event().wait()
             raise AssertionError
 
-    desk = world.desk(clerk(Silent()), timeout=0.02)  # type: ignore[arg-type]
+    harness = storage.harness(scripted_agent(Silent()), timeout=0.02)  # type: ignore[arg-type]
     with pytest.raises(RunTimedOut):
-        await desk.say("hi")
-    await goes_on(world, desk)
+        await harness.say("hi")
+    await goes_on(storage, harness)
 
 
-async def test_a_model_may_raise_what_is_no_exception(world: World) -> None:
-    desk = world.desk(clerk(ScriptedModel(Odd("no"))))
+async def test_a_model_may_raise_what_is_no_exception(storage: Storage) -> None:
+    harness = storage.harness(scripted_agent(ScriptedModel(Odd("no"))))
     with pytest.raises(AgentFailed, match="Odd"):
-        await desk.say("hi")
-    await goes_on(world, desk)
+        await harness.say("hi")
+    await goes_on(storage, harness)
 
 
-async def test_an_unknown_model_is_refused_by_name(world: World) -> None:
-    desk = world.desk(Agent(name="a", model="gpt-99", memory=None))
+async def test_an_unknown_model_is_refused_by_name(storage: Storage) -> None:
+    harness = storage.harness(Agent(name="a", model="gpt-99", memory=None))
     with pytest.raises(InvalidInput, match="gpt-99"):
-        await desk.say("hi")
-    await goes_on(world, desk)
+        await harness.say("hi")
+    await goes_on(storage, harness)
 
 
 CALLBACKS = [
@@ -349,18 +362,18 @@ CALLBACKS = [
 @pytest.mark.parametrize("many", [False, True], ids=["one call", "two calls"])
 @pytest.mark.parametrize("name", CALLBACKS)
 async def test_a_callback_that_raises_fails_the_run_as_its_agents_fault(
-    world: World, name: str, many: bool
+    storage: Storage, name: str, many: bool
 ) -> None:
     async def broken(*_: Any) -> None:
         raise KeyError("broken")
 
     pay = call("pay", amount=1)
-    agent = clerk(
+    agent = scripted_agent(
         ScriptedModel([pay, pay] if many else pay, "done"),
-        Till().tool(confirm=False),
+        PaymentTool().tool(confirm=False),
         **dict[str, Any]({name: broken}),
     )
-    desk = world.desk(SequentialAgent(name="root", sub_agents=[agent]))
+    harness = storage.harness(SequentialAgent(name="root", sub_agents=[agent]))
     with pytest.raises(AgentFailed, match="'clerk' failed: KeyError: 'broken'"):
-        await desk.say("hi")
-    await goes_on(world, desk)
+        await harness.say("hi")
+    await goes_on(storage, harness)

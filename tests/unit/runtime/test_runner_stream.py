@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from running_world import USER, World, check_record, clerk, no_tasks_left
+from runner_harness import USER, Storage, check_record, no_tasks_remain, scripted_agent
 
 from acc import BaseAgent, Event, ModelAnswer, Prompt, RunContext, RunStatus
 from acc.testing import ScriptedModel
@@ -24,14 +24,14 @@ class Talks:
         yield await self.complete(prompt)
 
 
-def stream(world: World, agent: BaseAgent) -> Any:
-    return world.desk(agent).runner.stream(user_id=USER, session_id="s1", message="hi")
+def stream(storage: Storage, agent: BaseAgent) -> Any:
+    return storage.harness(agent).runner.stream(user_id=USER, session_id="s1", message="hi")
 
 
-async def goes_on(world: World) -> None:
-    desk = world.desk(clerk(ScriptedModel("hello")))
-    assert (await desk.say("still there?")).text == "hello"
-    check_record(await desk.events())
+async def goes_on(storage: Storage) -> None:
+    harness = storage.harness(scripted_agent(ScriptedModel("hello")))
+    assert (await harness.say("still there?")).text == "hello"
+    check_record(await harness.events())
 
 
 async def quiet() -> None:
@@ -47,10 +47,10 @@ def complaints() -> Any:
 
 
 async def test_a_failure_that_nobody_waited_for_is_on_record_and_no_complaint(
-    world: World, complaints: list[Any]
+    storage: Storage, complaints: list[Any]
 ) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, c: complaints.append(c["message"]))
-    events = stream(world, clerk(ScriptedModel(ValueError("down"))))
+    events = stream(storage, scripted_agent(ScriptedModel(ValueError("down"))))
     assert (await anext(events)).text == "hi"
     await quiet()
     await events.aclose()
@@ -58,13 +58,15 @@ async def test_a_failure_that_nobody_waited_for_is_on_record_and_no_complaint(
     gc.collect()
     await quiet()
     assert complaints == []
-    assert no_tasks_left()
-    await goes_on(world)
+    assert no_tasks_remain()
+    await goes_on(storage)
 
 
-async def test_a_reader_that_is_slow_holds_the_run_back_and_misses_nothing(world: World) -> None:
+async def test_a_reader_that_is_slow_holds_the_run_back_and_misses_nothing(
+    storage: Storage,
+) -> None:
     seen: list[Event] = []
-    async for event in stream(world, clerk(Talks())):  # type: ignore[arg-type]
+    async for event in stream(storage, scripted_agent(Talks())):  # type: ignore[arg-type]
         seen.append(event)
         if len(seen) == 5:
             await quiet()
@@ -72,34 +74,36 @@ async def test_a_reader_that_is_slow_holds_the_run_back_and_misses_nothing(world
     assert seen[-1].status is RunStatus.COMPLETED
 
 
-async def test_a_stream_that_is_left_with_much_unread_is_cancelled(world: World) -> None:
-    events = stream(world, clerk(Talks()))  # type: ignore[arg-type]
+async def test_a_stream_that_is_left_with_much_unread_is_cancelled(storage: Storage) -> None:
+    events = stream(storage, scripted_agent(Talks()))  # type: ignore[arg-type]
     await anext(events)
     await quiet()
     await events.aclose()
-    assert no_tasks_left()
-    await goes_on(world)
+    assert no_tasks_remain()
+    await goes_on(storage)
 
 
-async def test_a_stream_that_was_dropped_is_closed_by_the_loop(world: World) -> None:
-    async for _ in stream(world, clerk(Talks())):  # type: ignore[arg-type]
+async def test_a_stream_that_was_dropped_is_closed_by_the_loop(storage: Storage) -> None:
+    async for _ in stream(storage, scripted_agent(Talks())):  # type: ignore[arg-type]
         break
     gc.collect()
     await quiet()
-    assert no_tasks_left()
-    await goes_on(world)
+    assert no_tasks_remain()
+    await goes_on(storage)
 
 
-async def test_a_run_ends_when_all_tasks_are_cancelled_though_nobody_reads(world: World) -> None:
+async def test_a_run_ends_when_all_tasks_are_cancelled_though_nobody_reads(
+    storage: Storage,
+) -> None:
     """So a program ends that forgot a stream somewhere: the loop cancels whatever runs."""
-    events = stream(world, clerk(Talks()))  # type: ignore[arg-type]
+    events = stream(storage, scripted_agent(Talks()))  # type: ignore[arg-type]
     await anext(events)
     await quiet()
     (task,) = asyncio.all_tasks() - {asyncio.current_task()}
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=10)
     assert done == {task}
-    await goes_on(world)
+    await goes_on(storage)
     await events.aclose()
 
 
@@ -116,11 +120,11 @@ class Lingers(BaseAgent):
         return "never"
 
 
-async def test_a_reader_that_is_cancelled_twice_leaves_no_run_behind(world: World) -> None:
+async def test_a_reader_that_is_cancelled_twice_leaves_no_run_behind(storage: Storage) -> None:
     begun = asyncio.Event()
 
     async def read() -> None:
-        async for event in stream(world, Lingers(name="lingers")):
+        async for event in stream(storage, Lingers(name="lingers")):
             if event.text == "begun":
                 begun.set()
 
@@ -131,5 +135,5 @@ async def test_a_reader_that_is_cancelled_twice_leaves_no_run_behind(world: Worl
             reader.cancel()
             await asyncio.sleep(0)
     assert reader.cancelled()
-    assert no_tasks_left()
-    await goes_on(world)
+    assert no_tasks_remain()
+    await goes_on(storage)

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_world import APP, USER, Desk, Till, World, check_record, clerk, sqlite
+from runner_harness import (
+    APP,
+    USER,
+    PaymentTool,
+    RunnerHarness,
+    Storage,
+    check_record,
+    scripted_agent,
+    sqlite,
+)
 
 from acc import (
     Agent,
@@ -31,7 +40,9 @@ from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.storage_ports import TurnStart
 from acc.testing import FrozenClock, ScriptedModel, call
 
-ECHO = clerk(ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo")
+ECHO = scripted_agent(
+    ScriptedModel(lambda prompt: f"you said {prompt.query}", repeat=True), name="echo"
+)
 
 
 class Refusing(InMemorySessionStore):
@@ -66,19 +77,19 @@ class Refusing(InMemorySessionStore):
         self.appended += 1
 
 
-def payments() -> tuple[BaseAgent, Till]:
-    till = Till()
+def payments() -> tuple[BaseAgent, PaymentTool]:
+    payment = PaymentTool()
     tree = SequentialAgent(
         name="root",
         sub_agents=[
-            clerk(
+            scripted_agent(
                 ScriptedModel([call("pay", amount=n) for n in (1, 2)], "paid"),
-                till.tool(confirm=False),
+                payment.tool(confirm=False),
             ),
-            clerk(ScriptedModel("bye"), name="last", output_key="said"),
+            scripted_agent(ScriptedModel("bye"), name="last", output_key="said"),
         ],
     )
-    return tree, till
+    return tree, payment
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -89,27 +100,29 @@ async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_wor
     while failed:
         clock = FrozenClock()
         store = Refusing(clock)
-        world = World(store, InMemoryArtifactStore(), clock)
-        tree, till = payments()
-        desk = world.desk(tree)
+        storage = Storage(store, InMemoryArtifactStore(), clock)
+        tree, payment = payments()
+        harness = storage.harness(tree)
         store.remaining = left
         try:
             if streamed:
-                async for _ in desk.runner.stream(user_id=USER, session_id="s1", message="pay"):
+                async for _ in harness.runner.stream(user_id=USER, session_id="s1", message="pay"):
                     pass
             else:
-                await desk.say("pay")
+                await harness.say("pay")
             failed = False
         except StorageFailed:
             left += 1
-        assert len(till.paid) in (0, 2)
+        assert len(payment.paid) in (0, 2)
         store.remaining = 10**9
-        assert (await world.desk(ECHO).say("hi")).text == "you said hi"
-        check_record(await desk.events())
+        assert (await storage.harness(ECHO).say("hi")).text == "you said hi"
+        check_record(await harness.events())
     assert left == 7
 
 
-async def test_a_store_that_fails_once_in_the_middle_is_told_as_what_it_is(world: World) -> None:
+async def test_a_store_that_fails_once_in_the_middle_is_told_as_what_it_is(
+    storage: Storage,
+) -> None:
     """Whoever swallows the error finds the numbers as the store has them."""
 
     class Swallows(BaseAgent):
@@ -120,30 +133,30 @@ async def test_a_store_that_fails_once_in_the_middle_is_told_as_what_it_is(world
                 return "mended"
             return "taken as it is"
 
-    desk = world.desk(Swallows(name="swallows"))
-    assert (await desk.say("go")).text in ("mended", "taken as it is")
-    check_record(await desk.events())
+    harness = storage.harness(Swallows(name="swallows"))
+    assert (await harness.say("go")).text in ("mended", "taken as it is")
+    check_record(await harness.events())
 
 
-async def sqlite_fails(desk: Desk, match: str) -> None:
+async def sqlite_fails(harness: RunnerHarness, match: str) -> None:
     with pytest.raises(StorageFailed, match=match):
-        await desk.say("hi")
+        await harness.say("hi")
 
 
 async def test_a_file_that_is_locked_fails_the_run_until_it_is_let_go(tmp_path: Path) -> None:
     clock = FrozenClock()
     database = SqliteDatabase(tmp_path / "acc.db", busy_timeout=0.05)
-    world = World(SqliteSessionStore(database, clock=clock), InMemoryArtifactStore(), clock)
-    desk = world.desk(ECHO)
-    await desk.say("first")
+    storage = Storage(SqliteSessionStore(database, clock=clock), InMemoryArtifactStore(), clock)
+    harness = storage.harness(ECHO)
+    await harness.say("first")
     blocker = sqlite3.connect(tmp_path / "acc.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    await sqlite_fails(desk, "locked")
+    await sqlite_fails(harness, "locked")
     blocker.execute("ROLLBACK")
     blocker.close()
-    assert (await desk.say("again")).text == "you said again"
-    check_record(await desk.events())
-    await world.sessions.aclose()
+    assert (await harness.say("again")).text == "you said again"
+    check_record(await harness.events())
+    await storage.sessions.aclose()
 
 
 async def test_a_file_that_gets_locked_in_mid_run_leaves_a_session_that_can_be_closed(
@@ -151,59 +164,59 @@ async def test_a_file_that_gets_locked_in_mid_run_leaves_a_session_that_can_be_c
 ) -> None:
     clock = FrozenClock()
     database = SqliteDatabase(tmp_path / "acc.db", busy_timeout=0.05)
-    world = World(SqliteSessionStore(database, clock=clock), InMemoryArtifactStore(), clock)
+    storage = Storage(SqliteSessionStore(database, clock=clock), InMemoryArtifactStore(), clock)
     blocker = sqlite3.connect(tmp_path / "acc.db", isolation_level=None)
 
     async def lock() -> str:
         blocker.execute("BEGIN IMMEDIATE")
         return "locked"
 
-    desk = world.desk(clerk(ScriptedModel(call("lock"), "never"), lock))
-    await sqlite_fails(desk, "locked")
+    harness = storage.harness(scripted_agent(ScriptedModel(call("lock"), "never"), lock))
+    await sqlite_fails(harness, "locked")
     blocker.execute("ROLLBACK")
     blocker.close()
     clock.time += 31  # nobody could let go of it, so its lease has to run out
-    assert (await world.desk(ECHO).say("again")).text == "you said again"
-    check_record(await desk.events())
-    await world.sessions.aclose()
+    assert (await storage.harness(ECHO).say("again")).text == "you said again"
+    check_record(await harness.events())
+    await storage.sessions.aclose()
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "acc.db").write_bytes(b"not a database at all" * 100)
-    world = sqlite(tmp_path)
-    await sqlite_fails(world.desk(ECHO), "not an SQLite database")
-    await world.sessions.aclose()
+    storage = sqlite(tmp_path)
+    await sqlite_fails(storage.harness(ECHO), "not an SQLite database")
+    await storage.sessions.aclose()
 
 
 async def test_a_damaged_file_is_told_and_not_made_worse(tmp_path: Path) -> None:
-    world = sqlite(tmp_path)
+    storage = sqlite(tmp_path)
     for n in range(30):
-        await world.desk(ECHO).say("word " * 200, session=f"s{n}")
-    await world.sessions.aclose()
+        await storage.harness(ECHO).say("word " * 200, session=f"s{n}")
+    await storage.sessions.aclose()
     path = tmp_path / "acc.db"
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
-    world = sqlite(tmp_path)
+    storage = sqlite(tmp_path)
     with pytest.raises(StorageFailed):
-        await world.desk(ECHO).say("hi", session="s3")
-    await world.sessions.aclose()
+        await storage.harness(ECHO).say("hi", session="s3")
+    await storage.sessions.aclose()
     assert path.read_bytes() == bytes(data)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
-    world = sqlite(tmp_path)
-    await world.desk(ECHO).say("hi")
-    await world.sessions.aclose()
+    storage = sqlite(tmp_path)
+    await storage.harness(ECHO).say("hi")
+    await storage.sessions.aclose()
     (tmp_path / "acc.db").chmod(stat.S_IRUSR)
-    await sqlite_fails(sqlite(tmp_path).desk(ECHO), "cannot be written")
+    await sqlite_fails(sqlite(tmp_path).harness(ECHO), "cannot be written")
 
 
 async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    world = sqlite(tmp_path / "nowhere")
-    await sqlite_fails(world.desk(ECHO), "does not exist")
-    await world.sessions.aclose()
+    storage = sqlite(tmp_path / "nowhere")
+    await sqlite_fails(storage.harness(ECHO), "does not exist")
+    await storage.sessions.aclose()
 
 
 async def test_a_store_that_is_closed_is_told(tmp_path: Path) -> None:
@@ -219,29 +232,29 @@ async def test_an_answer_that_cannot_be_stored_fails_the_run_on_record(tmp_path:
         async def run(self, ctx: RunContext) -> None:
             await ctx.finish("dear", usage="much")  # type: ignore[arg-type]
 
-    world = sqlite(tmp_path)
-    desk = world.desk(Babbles(name="a"))
+    storage = sqlite(tmp_path)
+    harness = storage.harness(Babbles(name="a"))
     with pytest.raises(InvalidInput):
-        await desk.say("go")
-    assert await desk.ends() == [RunStatus.FAILED]
-    check_record(await desk.events())
-    assert (await world.desk(ECHO).say("hi")).text == "you said hi"
-    await world.sessions.aclose()
+        await harness.say("go")
+    assert await harness.ends() == [RunStatus.FAILED]
+    check_record(await harness.events())
+    assert (await storage.harness(ECHO).say("hi")).text == "you said hi"
+    await storage.sessions.aclose()
 
 
 async def test_a_memory_is_not_told_an_answer_that_could_not_be_stored() -> None:
     clock = FrozenClock()
     store = Refusing(clock)
-    world = World(store, InMemoryArtifactStore(), clock)
-    desk = world.desk(Agent(name="a", model=ScriptedModel("lost", "kept")))
+    storage = Storage(store, InMemoryArtifactStore(), clock)
+    harness = storage.harness(Agent(name="a", model=ScriptedModel("lost", "kept")))
     store.remaining = 1
     with pytest.raises(StorageFailed):
-        await desk.say("one")
+        await harness.say("one")
     store.remaining = 10**9
-    assert (await desk.say("two")).text == "kept"
-    texts = [event.text for event in await desk.events()]
+    assert (await harness.say("two")).text == "kept"
+    texts = [event.text for event in await harness.events()]
     assert "lost" not in texts
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 async def test_a_turn_that_is_cancelled_before_the_store_has_begun_it_leaves_nothing() -> None:
@@ -251,10 +264,10 @@ async def test_a_turn_that_is_cancelled_before_the_store_has_begun_it_leaves_not
 
     clock = FrozenClock()
     store = Slow(clock=clock)
-    desk = World(store, InMemoryArtifactStore(), clock).desk(ECHO)
+    harness = Storage(store, InMemoryArtifactStore(), clock).harness(ECHO)
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(desk.say("hi"))
+        task = group.create_task(harness.say("hi"))
         await asyncio.sleep(0.01)
         task.cancel()
     assert task.cancelled()
-    assert await desk.events() == ()
+    assert await harness.events() == ()

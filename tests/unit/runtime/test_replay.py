@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from running_world import Till, World, check_record, clerk
+from runner_harness import PaymentTool, Storage, check_record, scripted_agent
 
 from acc import (
     Agent,
@@ -49,39 +49,43 @@ def counting() -> Any:
     return count
 
 
-async def test_the_budget_counts_across_the_pause(world: World) -> None:
-    till = Till()
-    desk = world.desk(clerk(ScriptedModel(PAY, PAY, "done"), till.tool()), max_llm_calls=2)
-    waiting = await desk.say("pay")
-    waiting = await desk.restarted().approve_all(waiting.requests)
+async def test_the_budget_counts_across_the_pause(storage: Storage) -> None:
+    payment = PaymentTool()
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(PAY, PAY, "done"), payment.tool()), max_llm_calls=2
+    )
+    waiting = await harness.say("pay")
+    waiting = await harness.restarted().approve_all(waiting.requests)
     assert waiting.status is RunStatus.INPUT_REQUIRED
     with pytest.raises(BudgetExceeded, match="max_llm_calls"):
-        await desk.restarted().approve_all(waiting.requests)
-    assert till.paid == [5, 5]
-    assert (await desk.ends())[-1] is RunStatus.FAILED
+        await harness.restarted().approve_all(waiting.requests)
+    assert payment.paid == [5, 5]
+    assert (await harness.ends())[-1] is RunStatus.FAILED
 
 
-async def test_tool_calls_count_across_the_pause(world: World) -> None:
-    till = Till()
-    desk = world.desk(clerk(ScriptedModel(PAY, PAY), till.tool()), max_tool_calls=1)
-    waiting = await desk.say("pay")
-    waiting = await desk.restarted().approve_all(waiting.requests)
+async def test_tool_calls_count_across_the_pause(storage: Storage) -> None:
+    payment = PaymentTool()
+    harness = storage.harness(
+        scripted_agent(ScriptedModel(PAY, PAY), payment.tool()), max_tool_calls=1
+    )
+    waiting = await harness.say("pay")
+    waiting = await harness.restarted().approve_all(waiting.requests)
     with pytest.raises(BudgetExceeded, match="max_tool_calls"):
-        await desk.restarted().approve_all(waiting.requests)
-    assert till.paid == [5]
+        await harness.restarted().approve_all(waiting.requests)
+    assert payment.paid == [5]
 
 
-async def test_calls_that_never_ran_do_not_count_across_the_pause_either(world: World) -> None:
-    till = Till()
+async def test_calls_that_never_ran_do_not_count_across_the_pause_either(storage: Storage) -> None:
+    payment = PaymentTool()
     model = ScriptedModel(call("pays"), call("pay"), PAY, PAY, "done")
-    desk = world.desk(clerk(model, till.tool()), max_tool_calls=1)
-    waiting = await desk.say("pay")
-    waiting = await desk.restarted().answer(deny(waiting.requests[0].id))
-    done = await desk.restarted().approve_all(waiting.requests)
-    assert (done.text, till.paid, done.usage.tool_calls) == ("done", [5], 1)
+    harness = storage.harness(scripted_agent(model, payment.tool()), max_tool_calls=1)
+    waiting = await harness.say("pay")
+    waiting = await harness.restarted().answer(deny(waiting.requests[0].id))
+    done = await harness.restarted().approve_all(waiting.requests)
+    assert (done.text, payment.paid, done.usage.tool_calls) == ("done", [5], 1)
 
 
-async def test_an_agent_that_does_something_else_on_resuming_is_found_out(world: World) -> None:
+async def test_an_agent_that_does_something_else_on_resuming_is_found_out(storage: Storage) -> None:
     class Fickle(BaseAgent):
         rounds: int = 0
 
@@ -93,39 +97,41 @@ async def test_an_agent_that_does_something_else_on_resuming_is_found_out(world:
             return "done"
 
     agent = Fickle(name="fickle")
-    desk = world.desk(agent)
-    waiting = await desk.say("go")
+    harness = storage.harness(agent)
+    waiting = await harness.say("go")
     with pytest.raises(ReplayMismatch, match="must be deterministic"):
-        await desk.approve_all(waiting.requests)
-    check_record(await desk.events())
+        await harness.approve_all(waiting.requests)
+    check_record(await harness.events())
     agent.rounds = 0
-    assert (await desk.say("go")).status is RunStatus.INPUT_REQUIRED
+    assert (await harness.say("go")).status is RunStatus.INPUT_REQUIRED
 
 
-async def test_a_tool_that_a_model_invents_does_not_confuse_the_record(world: World) -> None:
-    till = Till()
+async def test_a_tool_that_a_model_invents_does_not_confuse_the_record(storage: Storage) -> None:
+    payment = PaymentTool()
     calls = [call("pay", amount=1), call("pay", amount=2), call("pay:1"), call("pay#0")]
-    desk = world.desk(clerk(ScriptedModel(calls, "done"), till.tool()))
-    waiting = await desk.say("pay")
-    done = await desk.restarted().approve_all(waiting.requests)
-    assert (done.text, sorted(till.paid)) == ("done", [1, 2])
+    harness = storage.harness(scripted_agent(ScriptedModel(calls, "done"), payment.tool()))
+    waiting = await harness.say("pay")
+    done = await harness.restarted().approve_all(waiting.requests)
+    assert (done.text, sorted(payment.paid)) == ("done", [1, 2])
 
 
-async def test_an_agent_used_as_a_tool_that_failed_is_not_tried_again(world: World) -> None:
-    till = Till()
-    broken = clerk(ScriptedModel(ValueError("down"), "up"), name="helper", description="helps")
+async def test_an_agent_used_as_a_tool_that_failed_is_not_tried_again(storage: Storage) -> None:
+    payment = PaymentTool()
+    broken = scripted_agent(
+        ScriptedModel(ValueError("down"), "up"), name="helper", description="helps"
+    )
     model = ScriptedModel(call("helper", request="help"), PAY, "done")
-    desk = world.desk(clerk(model, broken, till.tool()))
-    waiting = await desk.say("go")
-    await desk.restarted().approve_all(waiting.requests)
+    harness = storage.harness(scripted_agent(model, broken, payment.tool()))
+    waiting = await harness.say("go")
+    await harness.restarted().approve_all(waiting.requests)
     assert isinstance(broken.model, ScriptedModel)
     assert len(broken.model.asked) == 1
     shown = [p.result for m in model.asked[-1].messages for p in m.parts if p.result is not None]
     assert [result.is_error for result in shown] == [True, False]
-    assert till.paid == [5]
+    assert payment.paid == [5]
 
 
-async def test_the_payment_of_the_guide_waits_for_a_person_from_10_000_on(world: World) -> None:
+async def test_the_payment_of_the_guide_waits_for_a_person_from_10_000_on(storage: Storage) -> None:
     """The example that people know: large payments need a person, small ones do not."""
     paid: list[int] = []
 
@@ -150,34 +156,34 @@ async def test_the_payment_of_the_guide_waits_for_a_person_from_10_000_on(world:
         "支払いを中止しました。",
     )
     agent = Agent(name="payment_processor", model=model, tools=[process_payment])
-    desk = world.desk(agent)
-    small = await desk.say("新聞代を払ってください")
+    harness = storage.harness(agent)
+    small = await harness.say("新聞代を払ってください")
     assert (small.status, paid) == (RunStatus.COMPLETED, [9_999])
-    large = await desk.say("家賃を払ってください")
+    large = await harness.say("家賃を払ってください")
     assert (large.status, paid) == (RunStatus.INPUT_REQUIRED, [9_999])
-    (request,) = await desk.pending()
+    (request,) = await harness.pending()
     assert (request.tool, request.arguments) == (
         "process_payment",
         {"amount": 10_000, "payee": "家主"},
     )
-    done = await desk.restarted().answer(approve(request.id, by="user://boss"))
+    done = await harness.restarted().answer(approve(request.id, by="user://boss"))
     assert (done.text, paid) == ("10,000円を支払いました。", [9_999, 10_000])
-    too_much = await desk.say("もう一度、5倍で")
-    done = await desk.restarted().answer(deny(too_much.requests[0].id, "高すぎます"))
+    too_much = await harness.say("もう一度、5倍で")
+    done = await harness.restarted().answer(deny(too_much.requests[0].id, "高すぎます"))
     assert (done.text, paid) == ("支払いを中止しました。", [9_999, 10_000])
-    assert await desk.state() == {"last_payment": {"amount": 10_000, "payee": "家主"}}
-    told = [
+    assert await harness.state() == {"last_payment": {"amount": 10_000, "payee": "家主"}}
+    recorded_before = [
         e.result.content
-        for e in await desk.events()
+        for e in await harness.events()
         if e.kind is EventKind.TOOL_RESULT and e.result
     ]
-    assert told[-1] == {"status": "denied", "reason": "高すぎます"}
+    assert recorded_before[-1] == {"status": "denied", "reason": "高すぎます"}
 
 
 async def test_what_a_failed_agent_wrote_and_spent_still_counts_after_the_pause(
-    world: World,
+    storage: Storage,
 ) -> None:
-    till = Till()
+    payment = PaymentTool()
     inner = SequentialAgent(
         name="helper",
         description="helps",
@@ -186,19 +192,21 @@ async def test_what_a_failed_agent_wrote_and_spent_still_counts_after_the_pause(
             ParallelAgent(
                 name="both",
                 sub_agents=[
-                    clerk(ScriptedModel(call("nothing"), call("count"), "a"), counting(), name="l"),
-                    clerk(ScriptedModel("b"), name="r"),
+                    scripted_agent(
+                        ScriptedModel(call("nothing"), call("count"), "a"), counting(), name="l"
+                    ),
+                    scripted_agent(ScriptedModel("b"), name="r"),
                 ],
             ),
-            clerk(ScriptedModel(ValueError("down")), name="broken"),
+            scripted_agent(ScriptedModel(ValueError("down")), name="broken"),
         ],
     )
     model = ScriptedModel(call("helper", request="help"), PAY, "done")
     helper = AgentTool(agent=inner, confirm=True)
-    desk = world.desk(clerk(model, helper, till.tool()))
-    waiting = await desk.say("go")
-    waiting = await desk.restarted().approve_all(waiting.requests)
+    harness = storage.harness(scripted_agent(model, helper, payment.tool()))
+    waiting = await harness.say("go")
+    waiting = await harness.restarted().approve_all(waiting.requests)
     before = waiting.state
-    done = await desk.restarted().approve_all(waiting.requests)
+    done = await harness.restarted().approve_all(waiting.requests)
     assert (done.state["rounds"], done.state) == (2, before)
     assert (done.usage.llm_calls, done.usage.tool_calls) == (7, 3)

@@ -22,14 +22,14 @@ APP, USER, SESSION = "desk", "ann", "s1"
 KEY = SessionKey(app_name=APP, user_id=USER, session_id=SESSION)
 
 
-class Desk:
+class RunnerHarness:
     """A runner with one session at hand; `restarted` is the same in a process of its own."""
 
-    def __init__(self, world: "World", agent: BaseAgent, config: RunConfig, most: int) -> None:
-        services = make_services(store=(world.sessions, world.artifacts), clock=world.clock)
+    def __init__(self, storage: "Storage", agent: BaseAgent, config: RunConfig, most: int) -> None:
+        services = make_services(store=(storage.sessions, storage.artifacts), clock=storage.clock)
         services.memory_cache = MemoryCache(max_entries=most)
         self.runner = Runner(agent, app_name=APP, services=services, config=config)
-        self._world = world
+        self._world = storage
         self._most = most
 
     async def say(self, text: Any, session: str = SESSION, **options: Any) -> RunResult:
@@ -60,37 +60,39 @@ class Desk:
     async def ends(self) -> list[RunStatus | None]:
         return [event.status for event in await self.events() if event.kind is EventKind.ENDED]
 
-    def restarted(self, agent: BaseAgent | None = None) -> "Desk":
+    def restarted(self, agent: BaseAgent | None = None) -> "RunnerHarness":
         """Return the desk of another process, which knows nothing but what is stored."""
-        return Desk(self._world, agent or self.runner.agent, self.runner.config, self._most)
+        return RunnerHarness(
+            self._world, agent or self.runner.agent, self.runner.config, self._most
+        )
 
 
 @dataclass
-class World:
+class Storage:
     sessions: SessionStorePort
     artifacts: ArtifactStorePort
     clock: FrozenClock
 
-    def desk(self, agent: BaseAgent, *, most: int = 512, **config: Any) -> Desk:
-        return Desk(self, agent, RunConfig(**config), most)
+    def harness(self, agent: BaseAgent, *, most: int = 512, **config: Any) -> RunnerHarness:
+        return RunnerHarness(self, agent, RunConfig(**config), most)
 
 
-def in_memory(_: Path) -> World:
+def in_memory(_: Path) -> Storage:
     clock, artifacts = FrozenClock(), InMemoryArtifactStore()
-    return World(InMemorySessionStore(clock=clock, artifacts=artifacts), artifacts, clock)
+    return Storage(InMemorySessionStore(clock=clock, artifacts=artifacts), artifacts, clock)
 
 
-def sqlite(folder: Path) -> World:
+def sqlite(folder: Path) -> Storage:
     clock = FrozenClock()
     sessions = SqliteSessionStore(folder / "acc.db", clock=clock)
-    return World(sessions, SqliteArtifactStore(sessions.database), clock)
+    return Storage(sessions, SqliteArtifactStore(sessions.database), clock)
 
 
-WORLDS: dict[str, Callable[[Path], World]] = {"memory": in_memory, "sqlite": sqlite}
+STORAGES: dict[str, Callable[[Path], Storage]] = {"memory": in_memory, "sqlite": sqlite}
 
 
 @dataclass
-class Till:
+class PaymentTool:
     """Counts what was paid, for a tool that must never run twice."""
 
     paid: list[int] = field(default_factory=list)
@@ -107,7 +109,7 @@ class Till:
         return pay
 
 
-def clerk(model: ScriptedModel, *tools: Any, name: str = "clerk", **fields: Any) -> Agent:
+def scripted_agent(model: ScriptedModel, *tools: Any, name: str = "clerk", **fields: Any) -> Agent:
     """Return an agent with a script and tools, and no memory unless asked for."""
     return Agent(name=name, model=model, tools=tools, **{"memory": None, **fields})
 
@@ -123,6 +125,6 @@ def check_record(events: Iterable[Event]) -> None:
     assert over == dict.fromkeys(dict.fromkeys(event.run_id for event in stored), 1)
 
 
-def no_tasks_left() -> bool:
+def no_tasks_remain() -> bool:
     """Tell whether nothing runs but the one who asks."""
     return asyncio.all_tasks() == {asyncio.current_task()}

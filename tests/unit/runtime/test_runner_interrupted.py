@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_world import Desk, Till, World, check_record, clerk, sqlite
+from runner_harness import PaymentTool, RunnerHarness, Storage, check_record, scripted_agent, sqlite
 
 from acc import BaseAgent, RunContext, RunStatus, SequentialAgent, ToolContext, approve, deny, tool
 from acc.adapters.storage.in_memory import InMemorySessionStore
@@ -23,18 +23,18 @@ PAY = call("pay", amount=5)
 class Crash:
     """Takes a picture of the store at a moment; `desk` is who finds it after the crash."""
 
-    def __init__(self, world: World, folder: Path) -> None:
-        self._world = world
+    def __init__(self, storage: Storage, folder: Path) -> None:
+        self._world = storage
         self._folder = folder
-        self.pictures: list[World] = []
+        self.pictures: list[Storage] = []
 
     def now(self) -> None:
-        world = self._world
-        if isinstance(world.sessions, InMemorySessionStore):
+        storage = self._world
+        if isinstance(storage.sessions, InMemorySessionStore):
             sessions, artifacts, clock = copy.deepcopy(
-                (world.sessions, world.artifacts, world.clock)
+                (storage.sessions, storage.artifacts, storage.clock)
             )
-            found = World(sessions, artifacts, clock)
+            found = Storage(sessions, artifacts, clock)
         else:
             folder = self._folder / f"crash{len(self.pictures)}"
             folder.mkdir()
@@ -45,11 +45,11 @@ class Crash:
             there.close()
             found = sqlite(folder)
         # The holder is this very process, which lives: only its lease tells that it is gone.
-        found.clock.time = world.clock.time + 31
+        found.clock.time = storage.clock.time + 31
         self.pictures.append(found)
 
-    def desk(self, agent: BaseAgent, **config: Any) -> Desk:
-        return self.pictures[-1].desk(agent, **config)
+    def harness(self, agent: BaseAgent, **config: Any) -> RunnerHarness:
+        return self.pictures[-1].harness(agent, **config)
 
     async def close(self) -> None:
         for picture in self.pictures:
@@ -57,36 +57,36 @@ class Crash:
 
 
 @pytest.fixture
-async def crash(world: World, tmp_path: Path) -> Any:
-    made = Crash(world, tmp_path)
+async def crash(storage: Storage, tmp_path: Path) -> Any:
+    made = Crash(storage, tmp_path)
     yield made
     await made.close()
 
 
 async def test_a_run_that_was_killed_is_closed_by_the_next_message(
-    world: World, crash: Crash
+    storage: Storage, crash: Crash
 ) -> None:
     def crashing(ctx: ToolContext) -> str:
         crash.now()
         return "done"
 
-    tree = clerk(ScriptedModel(call("crashing"), "never said", "hello"), crashing)
-    await world.desk(tree).say("go")
-    desk = crash.desk(tree)
-    assert [event.kind for event in await desk.events()] == [
+    tree = scripted_agent(ScriptedModel(call("crashing"), "never said", "hello"), crashing)
+    await storage.harness(tree).say("go")
+    harness = crash.harness(tree)
+    assert [event.kind for event in await harness.events()] == [
         EventKind.MESSAGE,
         EventKind.TOOL_CALLS,
     ]
     with pytest.raises(NothingPending, match="working"):
-        await desk.answer()
-    assert (await desk.say("are you there?")).text == "hello"
-    assert await desk.ends() == [RunStatus.FAILED, RunStatus.COMPLETED]
-    closed = next(event for event in await desk.events() if event.status is RunStatus.FAILED)
+        await harness.answer()
+    assert (await harness.say("are you there?")).text == "hello"
+    assert await harness.ends() == [RunStatus.FAILED, RunStatus.COMPLETED]
+    closed = next(event for event in await harness.events() if event.status is RunStatus.FAILED)
     assert (closed.text, closed.detail) == (
         "the process was interrupted",
         {"code": "interrupted"},
     )
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 def crashing_payment(crash: Crash, paid: list[int], *, save: bool = False, **options: Any) -> Any:
@@ -104,43 +104,43 @@ def crashing_payment(crash: Crash, paid: list[int], *, save: bool = False, **opt
 
 @pytest.mark.parametrize("save", [False, True], ids=["at once", "after it stored something"])
 async def test_an_approved_tool_in_which_the_process_died_is_not_called_again(
-    world: World, crash: Crash, save: bool
+    storage: Storage, crash: Crash, save: bool
 ) -> None:
     paid: list[int] = []
     model = ScriptedModel(PAY, "paid, here", "I do not know whether it was paid")
-    tree = clerk(model, crashing_payment(crash, paid, save=save))
-    first = world.desk(tree)
+    tree = scripted_agent(model, crashing_payment(crash, paid, save=save))
+    first = storage.harness(tree)
     await first.approve_all((await first.say("pay")).requests)
     assert paid == [5]
-    desk = crash.desk(tree)
-    assert await desk.pending() == ()
+    harness = crash.harness(tree)
+    assert await harness.pending() == ()
     with pytest.raises(SessionWaiting):
-        await desk.say("hello?")
-    done = await desk.answer()
+        await harness.say("hello?")
+    done = await harness.answer()
     assert (done.text, paid) == ("I do not know whether it was paid", [5])
     shown = [p.result for m in model.asked[-1].messages for p in m.parts if p.result is not None]
     assert "how it ended is not known" in shown[0].content["error"]
     assert done.usage.tool_calls == 1
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 async def test_a_run_whose_approved_tool_was_cut_off_can_be_given_up(
-    world: World, crash: Crash
+    storage: Storage, crash: Crash
 ) -> None:
     paid: list[int] = []
-    tree = clerk(ScriptedModel(PAY, "paid", "hello"), crashing_payment(crash, paid))
-    first = world.desk(tree)
+    tree = scripted_agent(ScriptedModel(PAY, "paid", "hello"), crashing_payment(crash, paid))
+    first = storage.harness(tree)
     await first.approve_all((await first.say("pay")).requests)
-    desk = crash.desk(tree)
-    await desk.abandon()
-    assert ((await desk.say("hi")).text, paid) == ("hello", [5])
-    check_record(await desk.events())
+    harness = crash.harness(tree)
+    await harness.abandon()
+    assert ((await harness.say("hi")).text, paid) == ("hello", [5])
+    check_record(await harness.events())
 
 
 async def test_a_tool_after_the_approved_one_is_not_called_again_either(
-    world: World, crash: Crash
+    storage: Storage, crash: Crash
 ) -> None:
-    till, sent = Till(), list[int]()
+    payment, sent = PaymentTool(), list[int]()
 
     async def send(amount: int) -> str:
         """Send a receipt."""
@@ -149,40 +149,42 @@ async def test_a_tool_after_the_approved_one_is_not_called_again_either(
         return "sent"
 
     model = ScriptedModel(PAY, [call("send", amount=5), call("send", amount=6)], "here", "unsure")
-    tree = clerk(model, till.tool(), send)
-    first = world.desk(tree)
+    tree = scripted_agent(model, payment.tool(), send)
+    first = storage.harness(tree)
     await first.approve_all((await first.say("pay")).requests)
-    done = await crash.desk(tree).answer()
-    assert (done.text, till.paid, sent) == ("unsure", [5], [5, 6])
+    done = await crash.harness(tree).answer()
+    assert (done.text, payment.paid, sent) == ("unsure", [5], [5, 6])
 
 
-async def test_the_others_are_still_asked_about_after_a_crash(world: World, crash: Crash) -> None:
+async def test_the_others_are_still_asked_about_after_a_crash(
+    storage: Storage, crash: Crash
+) -> None:
     paid: list[int] = []
     model = ScriptedModel([PAY, call("pay", amount=6)], "done")
-    tree = clerk(model, crashing_payment(crash, paid))
-    first = world.desk(tree)
+    tree = scripted_agent(model, crashing_payment(crash, paid))
+    first = storage.harness(tree)
     one, other = (await first.say("pay both")).requests
     await first.answer(approve(one.id))
-    desk = crash.desk(tree)
-    assert await desk.pending() == (other,)
-    done = await desk.answer(deny(other.id))
+    harness = crash.harness(tree)
+    assert await harness.pending() == (other,)
+    done = await harness.answer(deny(other.id))
     assert (done.text, paid) == ("done", [5])
 
 
-async def test_a_long_running_tool_is_not_started_again(world: World, crash: Crash) -> None:
+async def test_a_long_running_tool_is_not_started_again(storage: Storage, crash: Crash) -> None:
     paid: list[int] = []
     model = ScriptedModel(PAY, "done")
-    tree = clerk(model, crashing_payment(crash, paid, long_running=True))
-    first = world.desk(tree)
+    tree = scripted_agent(model, crashing_payment(crash, paid, long_running=True))
+    first = storage.harness(tree)
     (may,) = (await first.say("pay")).requests
     (outcome,) = (await first.answer(approve(may.id))).requests
     crash.now()
-    done = await crash.desk(tree).answer(approve(outcome.id, value="arrived"))
+    done = await crash.harness(tree).answer(approve(outcome.id, value="arrived"))
     assert (done.text, paid) == ("done", [5])
 
 
 async def test_a_run_that_died_after_it_was_resumed_goes_on_where_it_was(
-    world: World, crash: Crash
+    storage: Storage, crash: Crash
 ) -> None:
     class Counts(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
@@ -191,48 +193,50 @@ async def test_a_run_that_died_after_it_was_resumed_goes_on_where_it_was(
             crash.now()
             return f"after {ctx.state['rounds']}"
 
-    till = Till()
-    payer = clerk(ScriptedModel(PAY, "paid"), till.tool(), name="payer")
+    payment = PaymentTool()
+    payer = scripted_agent(ScriptedModel(PAY, "paid"), payment.tool(), name="payer")
     tree = SequentialAgent(name="root", sub_agents=[payer, Counts(name="counts")])
-    first = world.desk(tree)
+    first = storage.harness(tree)
     straight = await first.approve_all((await first.say("pay")).requests)
-    done = await crash.desk(tree).answer()
-    assert (done.text, done.state, till.paid) == (straight.text, {"rounds": 1}, [5])
+    done = await crash.harness(tree).answer()
+    assert (done.text, done.state, payment.paid) == (straight.text, {"rounds": 1}, [5])
     assert done.usage == straight.usage
 
 
 async def test_an_answer_is_on_record_with_all_that_came_with_it_or_not_at_all(
-    world: World,
+    storage: Storage,
 ) -> None:
     """One of two answers cannot be stored: neither counts, and both can be given again."""
-    till = Till()
+    payment = PaymentTool()
     model = ScriptedModel([PAY, call("pay", amount=6)], "done")
-    desk = world.desk(clerk(model, till.tool()))
-    one, other = (await desk.say("pay")).requests
-    before = await desk.events()
+    harness = storage.harness(scripted_agent(model, payment.tool()))
+    one, other = (await harness.say("pay")).requests
+    before = await harness.events()
     with pytest.raises(InvalidInput, match="cannot be stored"):
-        await desk.answer(approve(one.id), approve(other.id, value=object()))
-    assert (await desk.events(), till.paid) == (before, [])
-    await desk.answer(approve(one.id), approve(other.id))
-    assert sorted(till.paid) == [5, 6]
+        await harness.answer(approve(one.id), approve(other.id, value=object()))
+    assert (await harness.events(), payment.paid) == (before, [])
+    await harness.answer(approve(one.id), approve(other.id))
+    assert sorted(payment.paid) == [5, 6]
 
 
-async def test_every_event_that_was_streamed_is_stored(world: World, crash: Crash) -> None:
-    till = Till()
+async def test_every_event_that_was_streamed_is_stored(storage: Storage, crash: Crash) -> None:
+    payment = PaymentTool()
     tree = SequentialAgent(
         name="root",
         sub_agents=[
-            clerk(ScriptedModel(call("pay", amount=1), "one two three"), till.tool(confirm=False)),
-            clerk(ScriptedModel("four five"), name="second", output_key="said"),
+            scripted_agent(
+                ScriptedModel(call("pay", amount=1), "one two three"), payment.tool(confirm=False)
+            ),
+            scripted_agent(ScriptedModel("four five"), name="second", output_key="said"),
         ],
     )
-    desk = world.desk(tree)
+    harness = storage.harness(tree)
     seen: list[Any] = []
-    async for event in desk.runner.stream(user_id="ann", session_id="s1", message="go"):
+    async for event in harness.runner.stream(user_id="ann", session_id="s1", message="go"):
         if not event.partial:
             seen.append(event)
         crash.now()
-        stored = await crash.desk(tree).events()
+        stored = await crash.harness(tree).events()
         assert [e.seq for e in stored][: len(seen)] == [e.seq for e in seen]
         assert stored[: len(seen)] == tuple(seen)
     assert seen[-1].status is RunStatus.COMPLETED

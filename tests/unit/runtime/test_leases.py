@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from running_world import KEY, World, no_tasks_left
+from runner_harness import KEY, Storage, no_tasks_remain
 
 from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.application.runtime.leases import SessionLease, SessionLeases
@@ -71,23 +71,23 @@ async def release(lease: SessionLease) -> None:
     await lease.__aexit__(None, None, None)
 
 
-async def test_acquire_fails_when_session_stays_busy(world: World) -> None:
-    leases = SessionLeases(world.sessions, busy_timeout=0.0)
-    await world.sessions.open(KEY, holder="other")
+async def test_acquire_fails_when_session_stays_busy(storage: Storage) -> None:
+    leases = SessionLeases(storage.sessions, busy_timeout=0.0)
+    await storage.sessions.open(KEY, holder="other")
     with pytest.raises(SessionBusy, match="other"):
-        await acquire(leases, world.sessions, "me")
-    await world.sessions.release(KEY, holder="other")
-    await release(await acquire(leases, world.sessions, "me"))
+        await acquire(leases, storage.sessions, "me")
+    await storage.sessions.release(KEY, holder="other")
+    await release(await acquire(leases, storage.sessions, "me"))
 
 
-async def test_queued_run_times_out_and_next_run_gets_session(world: World) -> None:
-    leases = SessionLeases(world.sessions, busy_timeout=0.01)
-    first = await acquire(leases, world.sessions, "me")
+async def test_queued_run_times_out_and_next_run_gets_session(storage: Storage) -> None:
+    leases = SessionLeases(storage.sessions, busy_timeout=0.01)
+    first = await acquire(leases, storage.sessions, "me")
     with pytest.raises(SessionBusy, match=r"0\.01 seconds"):
-        await acquire(leases, world.sessions, "late")
+        await acquire(leases, storage.sessions, "late")
     await release(first)
-    await release(await acquire(leases, world.sessions, "next"))
-    await release(await acquire(SessionLeases(world.sessions), world.sessions, "last"))
+    await release(await acquire(leases, storage.sessions, "next"))
+    await release(await acquire(SessionLeases(storage.sessions), storage.sessions, "last"))
 
 
 async def test_session_is_not_lost_when_timeout_and_release_coincide() -> None:
@@ -115,13 +115,13 @@ async def test_session_is_not_lost_when_timeout_and_release_coincide() -> None:
     assert await try_acquire("next") is not None
 
 
-async def test_acquire_waits_until_other_process_releases(world: World) -> None:
-    leases = SessionLeases(world.sessions)
-    await world.sessions.open(KEY, holder="other")
+async def test_acquire_waits_until_other_process_releases(storage: Storage) -> None:
+    leases = SessionLeases(storage.sessions)
+    await storage.sessions.open(KEY, holder="other")
     async with asyncio.TaskGroup() as group:
-        acquired = group.create_task(acquire(leases, world.sessions, "me"))
+        acquired = group.create_task(acquire(leases, storage.sessions, "me"))
         await asyncio.sleep(0)
-        await world.sessions.release(KEY, holder="other")
+        await storage.sessions.release(KEY, holder="other")
     assert acquired.result().key == KEY
     await release(acquired.result())
 
@@ -143,7 +143,7 @@ async def test_lease_is_renewed_while_run_lasts() -> None:
     await store.open(KEY, holder="other")
     await release(second)
     await asyncio.sleep(0.005)
-    assert no_tasks_left()
+    assert no_tasks_remain()
 
 
 async def test_failed_renewal_is_ignored() -> None:
@@ -152,7 +152,7 @@ async def test_failed_renewal_is_ignored() -> None:
     await store.delete(KEY)
     await store.renewed.acquire()
     await release(lease)
-    assert no_tasks_left()
+    assert no_tasks_remain()
 
 
 async def test_release_waits_for_renewal_in_progress() -> None:
@@ -166,7 +166,7 @@ async def test_release_waits_for_renewal_in_progress() -> None:
         assert not releasing.done()
         store.gate.set()
     await store.open(KEY, holder="other")
-    assert no_tasks_left()
+    assert no_tasks_remain()
 
 
 async def test_session_is_released_when_opening_is_cancelled() -> None:

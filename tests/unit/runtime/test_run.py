@@ -62,9 +62,9 @@ async def test_resuming_brings_no_permission_that_the_run_did_not_have(
     paused = await runner.run(**WHO, message="go", context=limited("read"))
     answers = [approve(paused.requests[0].id)]
     result = await runner.resume(**WHO, answers=answers, context=given)
-    told = [e.result for e in result.events if e.result is not None][-1]
-    assert told.is_error
-    assert "admin" in told.content["error"]
+    recorded_before = [e.result for e in result.events if e.result is not None][-1]
+    assert recorded_before.is_error
+    assert "admin" in recorded_before.content["error"]
     expected = {"t1"} if given is None else {given.trace_id}
     assert {event.trace_id for event in result.events} == expected
     assert {event.caller for event in result.events} == {"svc://x"}
@@ -147,8 +147,8 @@ def test_a_grant_takes_lists_and_no_text(named: str) -> None:
 def test_permissions_are_names_and_not_their_letters() -> None:
     with pytest.raises(InvalidInput, match="permissions must be a list of names"):
         CallContext(request_id="r", trace_id="t", caller="c", permissions="write:summary")
-    held = CallContext(request_id="r", trace_id="t", caller="c", permissions=["read"])
-    assert (held.allows("read"), held.allows("rea")) == (True, False)
+    current = CallContext(request_id="r", trace_id="t", caller="c", permissions=["read"])
+    assert (current.allows("read"), current.allows("rea")) == (True, False)
 
 
 @pytest.mark.parametrize("value", [0, "5", float("nan"), True])
@@ -227,8 +227,8 @@ async def test_after_a_transfer_to_a_workflow_the_root_has_the_conversation() ->
     a = Agent(name="a", model=to_flow, description="a")
     model = script(call("transfer_to_agent", agent_name="a"), "I am root")
     runner = Runner(Agent(name="root", model=model, sub_agents=[a, flow]))
-    said = [(await runner.run(**WHO, message="hi")).text for _ in range(3)]
-    assert said == ["I am a", "stepped", "I am root"]
+    message_text = [(await runner.run(**WHO, message="hi")).text for _ in range(3)]
+    assert message_text == ["I am a", "stepped", "I am root"]
 
 
 def test_a_tree_that_was_refused_leaves_its_agents_free() -> None:
@@ -292,8 +292,8 @@ async def test_a_tool_keeps_a_part_as_a_file_and_knows_its_caller() -> None:
     model = ScriptedModel(call("keep"), call("keep_data"), "done")
     runner = Runner(Agent(name="a", model=model, tools=[keep, keep_data]))
     result = await runner.run(**WHO, message="go")
-    kept, refused = (e.result for e in result.events if e.result is not None)
-    assert kept.content == "user://u"
+    stored_items, refused = (e.result for e in result.events if e.result is not None)
+    assert stored_items.content == "user://u"
     assert "neither text nor raw bytes" in refused.content["error"]
     picture = await runner.load_artifact("dot.png", **WHO)
     assert picture is not None

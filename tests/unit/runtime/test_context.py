@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from running_world import USER, Till, World, check_record, clerk
+from runner_harness import USER, PaymentTool, Storage, check_record, scripted_agent
 
 from acc import (
     BaseAgent,
@@ -36,21 +36,21 @@ class Sees(BaseAgent):
     async def run(self, ctx: RunContext) -> str:
         await ctx.progress("half way", detail={"percent": 50})
         permissions = ctx.call.permissions
-        held = "all" if permissions is None else ",".join(sorted(permissions))
-        return f"{ctx.user_id or 'nobody'} {sorted(ctx.state)} {held} {ctx.call.caller}"
+        current = "all" if permissions is None else ",".join(sorted(permissions))
+        return f"{ctx.user_id or 'nobody'} {sorted(ctx.state)} {current} {ctx.call.caller}"
 
 
-async def test_progress_is_shown_and_not_stored(world: World) -> None:
-    desk = world.desk(Sees(name="sees"))
-    done = await desk.say("hi")
+async def test_progress_is_shown_and_not_stored(storage: Storage) -> None:
+    harness = storage.harness(Sees(name="sees"))
+    done = await harness.say("hi")
     shown = [(e.text, e.detail, e.seq) for e in done.events if e.kind is EventKind.PROGRESS]
     assert shown == [("half way", {"percent": 50}, 0)]
-    assert EventKind.PROGRESS not in {event.kind for event in await desk.events()}
+    assert EventKind.PROGRESS not in {event.kind for event in await harness.events()}
     assert done.run_id == done.events[0].run_id
 
 
 async def test_a_grant_narrows_what_a_worker_sees_and_a_branch_does_not_widen_it(
-    world: World,
+    storage: Storage,
 ) -> None:
     grant = Grant(read=("doc_*",), write=(), permissions=frozenset({"read", "pay"}), identity=False)
     inner = ParallelAgent(name="inner", sub_agents=[Sees(name="a"), Sees(name="b")])
@@ -65,18 +65,18 @@ async def test_a_grant_narrows_what_a_worker_sees_and_a_branch_does_not_widen_it
     context = CallContext(
         request_id="r", trace_id="t", caller="user://ann", permissions=frozenset({"read", "write"})
     )
-    done = await world.desk(tree).say("go", context=context)
+    done = await storage.harness(tree).say("go", context=context)
     line = "nobody ['doc_1'] read agent://sets"
     assert done.text == f"a: {line}\nb: {line}"
 
 
-async def test_a_grant_without_a_limit_leaves_all_as_it_is(world: World) -> None:
+async def test_a_grant_without_a_limit_leaves_all_as_it_is(storage: Storage) -> None:
     tree = SequentialAgent(name="root", sub_agents=[Sees(name="sees")], grants={"sees": Grant()})
-    assert (await world.desk(tree).say("go")).text == "ann [] all agent://root"
+    assert (await storage.harness(tree).say("go")).text == "ann [] all agent://root"
 
 
 async def test_a_worker_cannot_write_what_it_is_not_granted_also_after_a_pause(
-    world: World,
+    storage: Storage,
 ) -> None:
     class Writes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
@@ -88,15 +88,15 @@ async def test_a_worker_cannot_write_what_it_is_not_granted_also_after_a_pause(
     tree = SequentialAgent(
         name="root", sub_agents=[Writes(name="writes")], grants={"writes": Grant(write=("mine",))}
     )
-    desk = world.desk(tree)
-    (request,) = (await desk.say("go")).requests
+    harness = storage.harness(tree)
+    (request,) = (await harness.say("go")).requests
     with pytest.raises(StateNotGranted):
-        await desk.restarted().answer(approve(request.id))
-    assert await desk.state() == {"mine": 1}
-    check_record(await desk.events())
+        await harness.restarted().answer(approve(request.id))
+    assert await harness.state() == {"mine": 1}
+    check_record(await harness.events())
 
 
-async def test_files_are_shared_within_a_session_and_read_by_version(world: World) -> None:
+async def test_files_are_shared_within_a_session_and_read_by_version(storage: Storage) -> None:
     class Files(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             for content in ("one", b"two"):
@@ -108,11 +108,11 @@ async def test_files_are_shared_within_a_session_and_read_by_version(world: Worl
             assert newest is not None
             return f"{await ctx.artifacts.names()} {first.text} {newest.text} {missing}"
 
-    done = await world.desk(Files(name="files")).say("go")
+    done = await storage.harness(Files(name="files")).say("go")
     assert done.text == "('note.txt',) one two None"
 
 
-async def test_a_worker_gets_the_files_it_is_granted_and_no_others(world: World) -> None:
+async def test_a_worker_gets_the_files_it_is_granted_and_no_others(storage: Storage) -> None:
     class Files(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.artifacts.save("out.txt", "mine")
@@ -131,10 +131,10 @@ async def test_a_worker_gets_the_files_it_is_granted_and_no_others(world: World)
 
     grants = {"files": Grant(artifacts=("out.*",))}
     tree = Saves(name="saves", sub_agents=[Files(name="files")], grants=grants)
-    assert (await world.desk(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
+    assert (await storage.harness(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
 
 
-async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(world: World) -> None:
+async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(storage: Storage) -> None:
     class Publishes(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.artifacts.publish("out.txt", "mine")
@@ -146,53 +146,57 @@ async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(world: Wor
 
     grants = {"worker": Grant(artifacts=("out.*",))}
     tree = SequentialAgent(name="s", sub_agents=[Publishes(name="worker")], grants=grants)
-    done = await world.desk(tree).say("go")
+    done = await storage.harness(tree).say("go")
     assert done.text == "artifact.secret.txt"
-    told = [event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT]
-    assert told == ["out.txt"]
+    recorded_before = [
+        event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT
+    ]
+    assert recorded_before == ["out.txt"]
 
 
-async def test_whoever_works_without_history_hears_nothing_and_is_heard(world: World) -> None:
+async def test_whoever_works_without_history_hears_nothing_and_is_heard(storage: Storage) -> None:
     models = [ScriptedModel("first"), ScriptedModel("second"), ScriptedModel("third")]
-    agents = [clerk(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
+    agents = [scripted_agent(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
     tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})
-    done = await world.desk(tree).say("go")
-    heard = [[message.text for message in model.asked[0].messages] for model in models]
-    assert heard == [[], [], ["first", "second"]]
+    done = await storage.harness(tree).say("go")
+    received = [[message.text for message in model.asked[0].messages] for model in models]
+    assert received == [[], [], ["first", "second"]]
     assert (done.answered_by, done.text) == ("c", "third")
 
 
-async def test_a_conversation_goes_back_to_the_root_when_it_is_handed_back(world: World) -> None:
-    sub = clerk(
+async def test_a_conversation_goes_back_to_the_root_when_it_is_handed_back(
+    storage: Storage,
+) -> None:
+    sub = scripted_agent(
         ScriptedModel("sub speaking", call("transfer_to_agent", agent_name="root")),
         name="sub",
         description="does the work",
     )
     model = ScriptedModel(call("transfer_to_agent", agent_name="sub"), "root again", "still root")
-    desk = world.desk(clerk(model, name="root", sub_agents=[sub]))
-    assert (await desk.say("one")).text == "sub speaking"
-    assert await desk.state() == {"_active_agent": "sub"}
-    assert (await desk.restarted().say("two")).text == "root again"
-    assert await desk.state() == {}
-    assert (await desk.say("three")).text == "still root"
+    harness = storage.harness(scripted_agent(model, name="root", sub_agents=[sub]))
+    assert (await harness.say("one")).text == "sub speaking"
+    assert await harness.state() == {"_active_agent": "sub"}
+    assert (await harness.restarted().say("two")).text == "root again"
+    assert await harness.state() == {}
+    assert (await harness.say("three")).text == "still root"
 
 
-async def test_an_agent_below_a_workflow_does_not_keep_the_conversation(world: World) -> None:
-    deep = clerk(ScriptedModel("deep"), name="deep", description="does the work")
-    top = clerk(
+async def test_an_agent_below_a_workflow_does_not_keep_the_conversation(storage: Storage) -> None:
+    deep = scripted_agent(ScriptedModel("deep"), name="deep", description="does the work")
+    top = scripted_agent(
         ScriptedModel(call("transfer_to_agent", agent_name="deep"), "top"),
         name="top",
         sub_agents=[deep],
     )
-    desk = world.desk(SequentialAgent(name="root", sub_agents=[top]))
-    assert (await desk.say("one")).text == "deep"
-    assert await desk.state() == {}
-    assert (await desk.say("two")).text == "top"
+    harness = storage.harness(SequentialAgent(name="root", sub_agents=[top]))
+    assert (await harness.say("one")).text == "deep"
+    assert await harness.state() == {}
+    assert (await harness.say("two")).text == "top"
 
 
 @pytest.mark.parametrize("name", ["gone", "helper", 7])
 async def test_whoever_cannot_keep_the_conversation_any_more_gives_it_to_the_root(
-    world: World, name: Any
+    storage: Storage, name: Any
 ) -> None:
     """The tree may have changed since the conversation was handed over."""
 
@@ -201,37 +205,41 @@ async def test_whoever_cannot_keep_the_conversation_any_more_gives_it_to_the_roo
             ctx.state["_active_agent"] = name
             return "claimed"
 
-    await world.desk(Claims(name="claims")).say("go")
-    helper = clerk(ScriptedModel(), name="helper", description="helps", returns_control=True)
-    desk = world.desk(clerk(ScriptedModel("root"), name="root", sub_agents=[helper]))
-    assert (await desk.say("who is there?")).text == "root"
+    await storage.harness(Claims(name="claims")).say("go")
+    helper = scripted_agent(
+        ScriptedModel(), name="helper", description="helps", returns_control=True
+    )
+    harness = storage.harness(
+        scripted_agent(ScriptedModel("root"), name="root", sub_agents=[helper])
+    )
+    assert (await harness.say("who is there?")).text == "root"
 
 
-async def test_a_resumed_run_can_be_streamed_too(world: World) -> None:
-    till = Till()
-    desk = world.desk(clerk(ScriptedModel(PAY, "all paid"), till.tool()))
-    first = [e async for e in desk.runner.stream(user_id=USER, session_id="s1", message="pay")]
+async def test_a_resumed_run_can_be_streamed_too(storage: Storage) -> None:
+    payment = PaymentTool()
+    harness = storage.harness(scripted_agent(ScriptedModel(PAY, "all paid"), payment.tool()))
+    first = [e async for e in harness.runner.stream(user_id=USER, session_id="s1", message="pay")]
     (request,) = [e.request for e in first if e.request is not None]
-    stream = desk.restarted().runner.stream(
+    stream = harness.restarted().runner.stream(
         user_id=USER, session_id="s1", answers=[approve(request.id)]
     )
     rest = [event async for event in stream]
-    assert till.paid == [5]
+    assert payment.paid == [5]
     assert [event.text for event in rest if event.partial] == ["all ", "paid"]
     stored = [event for event in (*first, *rest) if not event.partial]
-    assert stored == list(await desk.events())
+    assert stored == list(await harness.events())
     assert stored[-1].status is RunStatus.COMPLETED
 
 
-async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(world: World) -> None:
+async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(storage: Storage) -> None:
     def late(_: Any) -> str:
         raise TimeoutError("its own")
 
-    desk = world.desk(clerk(ScriptedModel()), timeout=60, stubs={"clerk": late})
+    harness = storage.harness(scripted_agent(ScriptedModel()), timeout=60, stubs={"clerk": late})
     with pytest.raises(AgentFailed, match="TimeoutError"):
-        await desk.say("go")
-    check_record(await desk.events())
-    assert (await desk.ends()) == [RunStatus.FAILED]
+        await harness.say("go")
+    check_record(await harness.events())
+    assert (await harness.ends()) == [RunStatus.FAILED]
 
 
 class LateAtSnapshots:
@@ -244,22 +252,24 @@ class LateAtSnapshots:
             raise TimeoutError("its own")
 
 
-async def test_a_listener_that_times_out_is_no_timeout_of_the_run(world: World) -> None:
-    desk = world.desk(clerk(ScriptedModel("hi")), timeout=60, snapshots=True)
+async def test_a_listener_that_times_out_is_no_timeout_of_the_run(storage: Storage) -> None:
+    harness = storage.harness(scripted_agent(ScriptedModel("hi")), timeout=60, snapshots=True)
     with pytest.raises(AgentFailed, match="TimeoutError"):
-        await desk.say("go", observer=LateAtSnapshots())
-    assert (await desk.ends()) == [RunStatus.FAILED]
+        await harness.say("go", observer=LateAtSnapshots())
+    assert (await harness.ends()) == [RunStatus.FAILED]
 
 
 async def test_a_run_can_be_followed_in_the_log(
-    world: World, caplog: pytest.LogCaptureFixture
+    storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    till = Till()
-    tree = clerk(ScriptedModel(PAY, "done"), till.tool(confirm=False))
+    payment = PaymentTool()
+    tree = scripted_agent(ScriptedModel(PAY, "done"), payment.tool(confirm=False))
     with caplog.at_level(logging.INFO, logger="acc.run"):
-        done = await world.desk(tree).say("go", config=RunConfig())
-    told = [(r.message, getattr(r, "run_id", "")) for r in caplog.records if r.name == "acc.run"]
-    assert told == [
+        done = await storage.harness(tree).say("go", config=RunConfig())
+    recorded_before = [
+        (r.message, getattr(r, "run_id", "")) for r in caplog.records if r.name == "acc.run"
+    ]
+    assert recorded_before == [
         ("agent started", done.run_id),
         ("tool called", done.run_id),
         ("agent finished", done.run_id),
@@ -271,7 +281,7 @@ class Diary:
     """A memory that tells what it did, but cannot be written down."""
 
     def __init__(self) -> None:
-        self.kept: list[str] = []
+        self.stored_items: list[str] = []
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         trace = TurnTrace(
@@ -284,30 +294,32 @@ class Diary:
             notes=(),
             tokens=1,
         )
-        return MemoryView(text="|".join(self.kept), tokens=1, trace=trace)
+        return MemoryView(text="|".join(self.stored_items), tokens=1, trace=trace)
 
     async def keep(self, signal: TurnSignal, decision: Decision) -> None:
-        self.kept.append(signal.text)
+        self.stored_items.append(signal.text)
 
 
-async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(world: World) -> None:
+async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(storage: Storage) -> None:
     async def look(at: int = 0) -> Any:
         """Look."""
         return [at] if at else {"pens": 3, "cups": 2}
 
-    till = Till()
+    payment = PaymentTool()
     model = ScriptedModel([call("look"), call("look", at=7)], PAY, "paid", "bye")
-    desk = world.desk(clerk(model, look, till.tool(), memory=Diary))
-    (request,) = (await desk.say("pay")).requests
-    await desk.restarted().answer(approve(request.id))
-    await desk.restarted().say("and now?")
+    harness = storage.harness(scripted_agent(model, look, payment.tool(), memory=Diary))
+    (request,) = (await harness.say("pay")).requests
+    await harness.restarted().answer(approve(request.id))
+    await harness.restarted().say("and now?")
     assert model.asked[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
-    told = [event.detail for event in await desk.events() if event.kind is EventKind.MEMORY]
-    assert len(told) == 4
-    assert all("snapshot" not in detail for detail in told)
+    recorded_before = [
+        event.detail for event in await harness.events() if event.kind is EventKind.MEMORY
+    ]
+    assert len(recorded_before) == 4
+    assert all("snapshot" not in detail for detail in recorded_before)
 
 
-async def test_a_prompt_is_only_seen_by_whom_it_is_for(world: World) -> None:
+async def test_a_prompt_is_only_seen_by_whom_it_is_for(storage: Storage) -> None:
     """A recording model shows that one session's memory never reaches another."""
     prompts: list[Prompt] = []
 
@@ -315,13 +327,13 @@ async def test_a_prompt_is_only_seen_by_whom_it_is_for(world: World) -> None:
         prompts.append(prompt)
         return "noted"
 
-    desk = world.desk(clerk(ScriptedModel(record, repeat=True), memory="acc"))
+    harness = storage.harness(scripted_agent(ScriptedModel(record, repeat=True), memory="acc"))
     async with asyncio.TaskGroup() as group:
         for n in range(8):
-            group.create_task(desk.say(f"My code is secret{n}.", session=f"s{n}"))
+            group.create_task(harness.say(f"My code is secret{n}.", session=f"s{n}"))
     async with asyncio.TaskGroup() as group:
         for n in range(8):
-            group.create_task(desk.say("What is my code?", session=f"s{n}"))
+            group.create_task(harness.say("What is my code?", session=f"s{n}"))
     for prompt in prompts[8:]:
         known = {f"secret{n}" for n in range(8) if f"secret{n}" in prompt.memory}
         assert len(known) == 1

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from running_world import Desk, Till, World, check_record, clerk
+from runner_harness import PaymentTool, RunnerHarness, Storage, check_record, scripted_agent
 
 from acc import (
     BaseAgent,
@@ -46,13 +46,15 @@ def seen(model: ScriptedModel) -> list[tuple[str, str, int]]:
     return [(p.query, p.memory, len(p.messages)) for p in model.asked]
 
 
-async def talk(desk: Desk, session: str, *, restart: bool, chat: tuple[str, ...] = CHAT) -> None:
+async def talk(
+    harness: RunnerHarness, session: str, *, restart: bool, chat: tuple[str, ...] = CHAT
+) -> None:
     for text in chat:
-        desk = desk.restarted() if restart else desk
-        result = await desk.say(text, session=session)
+        harness = harness.restarted() if restart else harness
+        result = await harness.say(text, session=session)
         while result.status is RunStatus.INPUT_REQUIRED:
-            desk = desk.restarted() if restart else desk
-            result = await desk.runner.resume(
+            harness = harness.restarted() if restart else harness
+            result = await harness.runner.resume(
                 user_id="ann",
                 session_id=session,
                 answers=[approve(request.id) for request in result.requests],
@@ -73,7 +75,7 @@ async def ponder(what: str) -> str:
 
 def plain_chat(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(*(f"answer {n}" for n in range(5)))
-    return clerk(model, memory=memory), model
+    return scripted_agent(model, memory=memory), model
 
 
 def with_tools(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
@@ -88,7 +90,7 @@ def with_tools(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
         "d",
         "e",
     )
-    return clerk(model, note, ponder, memory=memory), model
+    return scripted_agent(model, note, ponder, memory=memory), model
 
 
 def with_pauses(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
@@ -96,19 +98,21 @@ def with_pauses(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(
         pay, "a", "b", [pay, call("note", what="1"), pay], "c", pay, pay, "d", "e"
     )
-    return clerk(model, Till().tool(), note, memory=memory), model
+    return scripted_agent(model, PaymentTool().tool(), note, memory=memory), model
 
 
 def with_callback(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(*(f"answer {n}" for n in range(5)))
-    return clerk(model, memory=memory, after_agent_callback=lambda ctx, text: text.upper()), model
+    return scripted_agent(
+        model, memory=memory, after_agent_callback=lambda ctx, text: text.upper()
+    ), model
 
 
 def in_turns(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     """Another agent answers every second turn."""
     model = ScriptedModel("mine 0", "mine 1", "mine 2")
-    mine = clerk(model, name="mine", memory=memory)
-    other = clerk(ScriptedModel("theirs 0", "theirs 1"), name="theirs", memory=memory)
+    mine = scripted_agent(model, name="mine", memory=memory)
+    other = scripted_agent(ScriptedModel("theirs 0", "theirs 1"), name="theirs", memory=memory)
 
     class Turns(BaseAgent):
         async def run(self, ctx: RunContext) -> None:
@@ -123,21 +127,21 @@ def in_a_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     for n in range(5):
         answers += [f"draft {n}", call("note", what=f"{n}"), f"better {n}", call("exit_loop")]
     model = ScriptedModel(*answers)
-    agent = clerk(model, note, exit_loop, name="writes", memory=memory)
+    agent = scripted_agent(model, note, exit_loop, name="writes", memory=memory)
     return LoopAgent(name="root", max_iterations=5, sub_agents=[agent]), model
 
 
 def handing_over(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(call("transfer_to_agent", agent_name="helper"), "a", "b", "c", "d", "e")
-    helper = clerk(
+    helper = scripted_agent(
         ScriptedModel("helped"), name="helper", description="helps", returns_control=True
     )
-    return clerk(model, name="root", memory=memory, sub_agents=[helper]), model
+    return scripted_agent(model, name="root", memory=memory, sub_agents=[helper]), model
 
 
 def told_something_else(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(*(f"answer {n}" for n in range(5)))
-    inner = clerk(model, name="inner", memory=memory)
+    inner = scripted_agent(model, name="inner", memory=memory)
 
     class Rephrases(BaseAgent):
         async def run(self, ctx: RunContext) -> None:
@@ -162,12 +166,12 @@ TREES: dict[str, Callable[[Any], tuple[BaseAgent, ScriptedModel]]] = {
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
 @pytest.mark.parametrize("tree", sorted(TREES))
 async def test_a_model_sees_the_same_memory_whether_or_not_the_process_was_restarted(
-    world: World, tree: str, memory: str
+    storage: Storage, tree: str, memory: str
 ) -> None:
     found: list[Any] = []
     for restart in (False, True):
         agent, model = TREES[tree](MEMORIES[memory])
-        await talk(world.desk(agent), f"restart {restart}", restart=restart)
+        await talk(storage.harness(agent), f"restart {restart}", restart=restart)
         found.append(seen(model))
     assert found[1] == found[0]
     if memory == "transcript":
@@ -176,28 +180,30 @@ async def test_a_model_sees_the_same_memory_whether_or_not_the_process_was_resta
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
 async def test_a_memory_that_was_given_up_for_another_is_made_anew(
-    world: World, memory: str
+    storage: Storage, memory: str
 ) -> None:
     found: list[Any] = []
     for most in (512, 1):
         agent, model = plain_chat(MEMORIES[memory])
-        desk = world.desk(agent, most=most)
+        harness = storage.harness(agent, most=most)
         other, _ = plain_chat(MEMORIES[memory])
-        beside = Desk(world, other, desk.runner.config, most)
-        beside.runner.services.memory_cache = desk.runner.services.memory_cache
+        beside = RunnerHarness(storage, other, harness.runner.config, most)
+        beside.runner.services.memory_cache = harness.runner.services.memory_cache
         for text in CHAT:
-            await desk.say(text, session=f"most {most}")
+            await harness.say(text, session=f"most {most}")
             await beside.say(text, session=f"beside {most}")
         found.append(seen(model))
     assert found[1] == found[0]
 
 
-async def test_two_agents_whose_memories_push_each_other_out_both_remember(world: World) -> None:
+async def test_two_agents_whose_memories_push_each_other_out_both_remember(
+    storage: Storage,
+) -> None:
     models = [ScriptedModel("a", "b"), ScriptedModel("c", "d")]
-    agents = [clerk(m, name=f"n{n}", memory="transcript") for n, m in enumerate(models)]
-    desk = world.desk(SequentialAgent(name="root", sub_agents=agents), most=1)
-    await desk.say("one")
-    await desk.say("two")
+    agents = [scripted_agent(m, name=f"n{n}", memory="transcript") for n, m in enumerate(models)]
+    harness = storage.harness(SequentialAgent(name="root", sub_agents=agents), most=1)
+    await harness.say("one")
+    await harness.say("two")
     assert [m.asked[1].memory for m in models] == [
         "user: one\n\nassistant: a\n",
         "user: one\n\nassistant: c\n",
@@ -207,35 +213,37 @@ async def test_two_agents_whose_memories_push_each_other_out_both_remember(world
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("memory", ["transcript", "retrieval"])
 async def test_a_turn_that_failed_is_not_remembered(
-    world: World, memory: str, restart: bool
+    storage: Storage, memory: str, restart: bool
 ) -> None:
     model = ScriptedModel("a", ValueError("down"), "b", "c")
-    desk = world.desk(clerk(model, memory=memory))
-    await desk.say("I like tea")
-    desk = desk.restarted() if restart else desk
+    harness = storage.harness(scripted_agent(model, memory=memory))
+    await harness.say("I like tea")
+    harness = harness.restarted() if restart else harness
     with pytest.raises(ModelFailed):
-        await desk.say("I like coffee")
-    desk = desk.restarted() if restart else desk
-    await desk.say("I like milk")
-    await desk.say("Is it tea, coffee or milk?")
+        await harness.say("I like coffee")
+    harness = harness.restarted() if restart else harness
+    await harness.say("I like milk")
+    await harness.say("Is it tea, coffee or milk?")
     assert "coffee" not in model.asked[-1].memory
     assert "tea" in model.asked[-1].memory
     assert "milk" in model.asked[-1].memory
 
 
-async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(world: World) -> None:
+async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(
+    storage: Storage,
+) -> None:
     model = ScriptedModel("a", ValueError("down"), "b", "c")
-    agent = clerk(model, memory=TranscriptMemory(tokens=WordCounter()))
-    desk = world.desk(agent, most=1)
-    await desk.say("one")
+    agent = scripted_agent(model, memory=TranscriptMemory(tokens=WordCounter()))
+    harness = storage.harness(agent, most=1)
+    await harness.say("one")
     with pytest.raises(ModelFailed):
-        await desk.say("two")
-    await desk.say("three")
-    other = clerk(ScriptedModel("x"), memory="transcript", name="other")
-    beside = Desk(world, other, desk.runner.config, 1)
-    beside.runner.services.memory_cache = desk.runner.services.memory_cache
+        await harness.say("two")
+    await harness.say("three")
+    other = scripted_agent(ScriptedModel("x"), memory="transcript", name="other")
+    beside = RunnerHarness(storage, other, harness.runner.config, 1)
+    beside.runner.services.memory_cache = harness.runner.services.memory_cache
     await beside.say("elsewhere", session="s2")
-    await desk.say("four")
+    await harness.say("four")
     assert model.asked[-1].memory.split("\n\n") == [
         "user: one",
         "assistant: a",
@@ -244,14 +252,14 @@ async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(worl
     ]
 
 
-async def test_a_memory_of_ones_own_serves_one_session_only(world: World) -> None:
-    agent = clerk(ScriptedModel("a", "b"), memory=TranscriptMemory(tokens=WordCounter()))
-    desk = world.desk(agent)
-    await desk.say("secret", session="s1")
+async def test_a_memory_of_ones_own_serves_one_session_only(storage: Storage) -> None:
+    agent = scripted_agent(ScriptedModel("a", "b"), memory=TranscriptMemory(tokens=WordCounter()))
+    harness = storage.harness(agent)
+    await harness.say("secret", session="s1")
     with pytest.raises(InvalidInput, match="belongs to session 's1'"):
-        await desk.say("tell me", session="s2")
-    assert (await desk.say("again", session="s1")).text == "b"
-    check_record(await desk.events("s2"))
+        await harness.say("tell me", session="s2")
+    assert (await harness.say("again", session="s1")).text == "b"
+    check_record(await harness.events("s2"))
 
 
 class Words:
@@ -272,69 +280,69 @@ class Words:
         self.words.append(signal.text)
 
 
-async def test_a_class_can_stand_for_the_function_that_makes_a_memory(world: World) -> None:
+async def test_a_class_can_stand_for_the_function_that_makes_a_memory(storage: Storage) -> None:
     model = ScriptedModel("a", "b", "c")
-    desk = world.desk(clerk(model, memory=Words))
-    await desk.say("one")
-    await desk.say("two", session="s2")
-    await desk.restarted().say("three")
+    harness = storage.harness(scripted_agent(model, memory=Words))
+    await harness.say("one")
+    await harness.say("two", session="s2")
+    await harness.restarted().say("three")
     assert [p.memory for p in model.asked] == ["", "", "one"]
 
 
 async def test_a_memory_that_fails_while_it_catches_up_is_made_anew(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ScriptedModel("a", "b", "c", "d")
-    desk = world.desk(clerk(model, memory=Words))
+    harness = storage.harness(scripted_agent(model, memory=Words))
     for text in ("one", "two", "three"):
-        await desk.say(text)
-    again = desk.restarted()
+        await harness.say(text)
+    again = harness.restarted()
     monkeypatch.setattr(Words, "fail_at", 2)
     with pytest.raises(AgentFailed, match="memory is full"):
         await again.say("four")
     monkeypatch.setattr(Words, "fail_at", -1)
     await again.say("five")
     assert model.asked[-1].memory == "one two three"
-    check_record(await desk.events())
+    check_record(await harness.events())
 
 
 async def test_a_memory_that_fails_after_the_turn_is_made_anew_and_the_answer_is_given(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = ScriptedModel("a", "b", "c")
-    desk = world.desk(clerk(model, memory=Words))
-    await desk.say("one")
+    harness = storage.harness(scripted_agent(model, memory=Words))
+    await harness.say("one")
     monkeypatch.setattr(Words, "fail_at", 1)
-    assert (await desk.say("two")).text == "b"
-    assert (await desk.ends())[-1] is RunStatus.COMPLETED
+    assert (await harness.say("two")).text == "b"
+    assert (await harness.ends())[-1] is RunStatus.COMPLETED
     assert "memory of agent clerk failed" in caplog.text
     assert "memory is full" in caplog.text
     monkeypatch.setattr(Words, "fail_at", -1)
-    await desk.say("three")
+    await harness.say("three")
     assert model.asked[-1].memory == "one two"
 
 
 async def test_one_memory_that_fails_keeps_no_other_from_being_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second = ScriptedModel("b", "d")
     steps = [
-        clerk(ScriptedModel("a", "c"), memory=Words, name="first"),
-        clerk(second, memory="transcript", name="second"),
+        scripted_agent(ScriptedModel("a", "c"), memory=Words, name="first"),
+        scripted_agent(second, memory="transcript", name="second"),
     ]
-    desk = world.desk(SequentialAgent(name="both", sub_agents=steps))
+    harness = storage.harness(SequentialAgent(name="both", sub_agents=steps))
     monkeypatch.setattr(Words, "fail_at", 0)
-    assert (await desk.say("one")).text == "b"
+    assert (await harness.say("one")).text == "b"
     monkeypatch.setattr(Words, "fail_at", -1)
-    assert (await desk.say("two")).text == "d"
+    assert (await harness.say("two")).text == "d"
     assert "user: one" in second.asked[-1].memory
 
 
 async def test_a_run_that_is_canceled_while_its_memory_is_told_leaves_it_made_anew(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ScriptedModel("a", "b")
-    desk = world.desk(clerk(model, memory=Words))
+    harness = storage.harness(scripted_agent(model, memory=Words))
 
     async def stop(self: Words, signal: TurnSignal, decision: Decision) -> None:
         self.words.append("half")
@@ -343,43 +351,47 @@ async def test_a_run_that_is_canceled_while_its_memory_is_told_leaves_it_made_an
     with monkeypatch.context() as patch:
         patch.setattr(Words, "keep", stop)
         with pytest.raises(asyncio.CancelledError):
-            await desk.say("one")
-    assert (await desk.ends())[-1] is RunStatus.COMPLETED
-    await desk.say("two")
+            await harness.say("one")
+    assert (await harness.ends())[-1] is RunStatus.COMPLETED
+    await harness.say("two")
     assert model.asked[-1].memory == "one"
 
 
-async def test_a_session_that_was_deleted_is_not_remembered(world: World) -> None:
+async def test_a_session_that_was_deleted_is_not_remembered(storage: Storage) -> None:
     model = ScriptedModel("a", "b")
-    desk = world.desk(clerk(model, memory="transcript"))
-    await desk.say("my secret is 42")
-    await world.sessions.delete(desk.runner._key("ann", "s1"))
-    await desk.say("what do you know?")
+    harness = storage.harness(scripted_agent(model, memory="transcript"))
+    await harness.say("my secret is 42")
+    await storage.sessions.delete(harness.runner._key("ann", "s1"))
+    await harness.say("what do you know?")
     assert model.asked[-1].memory == ""
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
 async def test_a_run_that_was_given_up_leaves_the_memory_as_a_restart_would(
-    world: World, memory: str
+    storage: Storage, memory: str
 ) -> None:
     found: list[Any] = []
     for restart in (False, True):
         model = ScriptedModel("a", call("pay", amount=1), "b")
-        desk = world.desk(clerk(model, Till().tool(), memory=MEMORIES[memory]))
+        harness = storage.harness(
+            scripted_agent(model, PaymentTool().tool(), memory=MEMORIES[memory])
+        )
         session = f"restart {restart}"
-        await desk.say("My name is Bo.", session=session)
-        desk = desk.restarted() if restart else desk
-        await desk.say("Pay the bill of my name, " + "please " * 30, session=session)
-        desk = desk.restarted() if restart else desk
-        await desk.runner.abandon(user_id="ann", session_id=session)
-        desk = desk.restarted() if restart else desk
-        await desk.say("What is my name?", session=session)
+        await harness.say("My name is Bo.", session=session)
+        harness = harness.restarted() if restart else harness
+        await harness.say("Pay the bill of my name, " + "please " * 30, session=session)
+        harness = harness.restarted() if restart else harness
+        await harness.runner.abandon(user_id="ann", session_id=session)
+        harness = harness.restarted() if restart else harness
+        await harness.say("What is my name?", session=session)
         found.append(seen(model))
     assert found[0] == found[1]
     assert "Bo" in found[0][-1][1] or memory in ("acc", "retrieval")
 
 
-async def test_a_branch_that_failed_leaves_its_agent_with_what_is_on_record(world: World) -> None:
+async def test_a_branch_that_failed_leaves_its_agent_with_what_is_on_record(
+    storage: Storage,
+) -> None:
     found: list[Any] = []
     for restart in (False, True):
         model = ScriptedModel("a", ValueError("down"), "b", "c", "d")
@@ -387,19 +399,19 @@ async def test_a_branch_that_failed_leaves_its_agent_with_what_is_on_record(worl
             name="root",
             on_error="collect",
             sub_agents=[
-                clerk(model, name="shaky", memory=lambda: acc_memory(budget=200)),
-                clerk(ScriptedModel("ok", repeat=True), name="steady"),
+                scripted_agent(model, name="shaky", memory=lambda: acc_memory(budget=200)),
+                scripted_agent(ScriptedModel("ok", repeat=True), name="steady"),
             ],
         )
-        await talk(world.desk(tree), f"restart {restart}", restart=restart)
+        await talk(storage.harness(tree), f"restart {restart}", restart=restart)
         found.append(seen(model))
     assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("where", ["in one turn", "over turns", "in turns that paused"])
-async def test_long_histories_are_caught_up_with_page_by_page(world: World, where: str) -> None:
+async def test_long_histories_are_caught_up_with_page_by_page(storage: Storage, where: str) -> None:
     """More than 500 events: a page may end anywhere, also between a pause and its answer."""
-    till, answers = Till(), list[Any]()
+    payment, answers = PaymentTool(), list[Any]()
     chat: tuple[str, ...] = tuple(f"q{n}" for n in range(5))
     if where == "in one turn":
         answers = [[call("note", what=f"{n}") for n in range(600)], "a0", *"bcde"]
@@ -412,31 +424,33 @@ async def test_long_histories_are_caught_up_with_page_by_page(world: World, wher
             notes = [call("note", what=f"{n}.{m}") for m in range(4 + n % 3)]
             answers += [notes, call("pay", amount=n), f"a{n}"]
     model = ScriptedModel(*answers, "last")
-    agent = clerk(model, note, till.tool(), memory=Words)
-    desk = world.desk(agent, max_tool_calls=2_000, max_llm_calls=2_000)
-    await talk(desk, "s1", restart=False, chat=chat)
+    agent = scripted_agent(model, note, payment.tool(), memory=Words)
+    harness = storage.harness(agent, max_tool_calls=2_000, max_llm_calls=2_000)
+    await talk(harness, "s1", restart=False, chat=chat)
     remembered = len(model.asked)
-    await desk.restarted().say("after")
+    await harness.restarted().say("after")
     words = model.asked[remembered].memory.split()
     for text in chat:
         assert words.count(text) == 1
     assert words.count("note") == sum(
-        1 for e in await desk.events() if e.result is not None and e.result.name == "note"
+        1 for e in await harness.events() if e.result is not None and e.result.name == "note"
     )
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
 async def test_a_run_that_is_over_is_gone_without_a_look_for_cycles(
-    world: World, memory: str
+    storage: Storage, memory: str
 ) -> None:
-    till = Till()
+    payment = PaymentTool()
     model = ScriptedModel(call("pay", amount=1), "paid")
-    desk = world.desk(clerk(model, till.tool(confirm=False), memory=MEMORIES[memory]))
+    harness = storage.harness(
+        scripted_agent(model, payment.tool(confirm=False), memory=MEMORIES[memory])
+    )
     gc.collect()
     gc.disable()
     try:
         before = [one for one in gc.get_objects() if isinstance(one, Run)]
-        await desk.say("pay")
+        await harness.say("pay")
         assert [one for one in gc.get_objects() if isinstance(one, Run)] == before
     finally:
         gc.enable()

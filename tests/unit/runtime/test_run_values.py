@@ -11,11 +11,11 @@ from acc.domain.value_objects.event import Event, EventKind
 
 
 @pytest.mark.parametrize(
-    "held", [{}, {"text": "a", "data": {}}, {"url": "x", "call": ToolCall(id="1", name="t")}]
+    "current", [{}, {"text": "a", "data": {}}, {"url": "x", "call": ToolCall(id="1", name="t")}]
 )
-def test_a_part_holds_exactly_one_thing(held: dict[str, object]) -> None:
+def test_a_part_holds_exactly_one_thing(current: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="exactly one of text, data, raw, url, call and result"):
-        Part(**held)  # type: ignore[arg-type]
+        Part(**current)  # type: ignore[arg-type]
 
 
 def test_a_value_is_frozen_and_shares_nothing() -> None:
