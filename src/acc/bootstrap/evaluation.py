@@ -115,7 +115,7 @@ def _runtime_agent(
     compressors: Models = services.model
     if models is not None:
         services.models = models.of(name)
-        services.watched = partial(models.watched, who=name)
+        services.wrap_model = partial(models.watched, who=name)
         compressors = models.of(name, CostCategory.COMPRESSOR)
     services.memories = partial(make_conversation_memory, models=compressors, **sizes)
     runner = SessionRunner(agent, app_name="evaluation", services=services)

@@ -7,7 +7,7 @@ import pytest
 from serving_world import Doer, S, World, answer_of, send
 
 from acc import Agent, BaseAgent, RunContext
-from acc.application.a2a.executor import trace_of
+from acc.application.a2a.executor import trace_id_of
 from acc.application.a2a.intake import media_type, output_modes, reads, wants_data
 from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import ContentTypeNotSupported, InvalidInput
@@ -74,7 +74,7 @@ class Any_(BaseAgent):
     input_modes = ("image/*",)
 
     async def run(self, ctx: RunContext) -> str:
-        return media_type(ctx.run.message[0])
+        return media_type(ctx.run.request.message[0])
 
 
 async def test_a_family_of_media_types_can_be_read(world: World) -> None:
@@ -141,4 +141,4 @@ def test_a_limit_is_a_number_above_zero(value: Any) -> None:
 )
 def test_a_message_may_say_which_trace_it_belongs_to(metadata: dict[str, Any], trace: str) -> None:
     message = Message(message_id="m", role=Role.USER, parts=(), metadata=metadata)
-    assert trace_of(message, "otherwise") == trace
+    assert trace_id_of(message, "otherwise") == trace

@@ -138,6 +138,6 @@ async def test_a_stream_works_hands_over_and_completes(
 async def test_the_task_to_be_subscribed_to_is_at_work_for_a_while(serve: ServeA2AUseCase) -> None:
     begun = await serve.send(ANONYMOUS, request("test-resubscribe-message-id-1", wait=False))
     assert isinstance(begun, Task)
-    assert not begun.is_over
+    assert not begun.is_terminal
     canceled = await serve.cancel(ANONYMOUS, TaskRequest(id=begun.id))
     assert canceled.status.state is TaskState.CANCELED

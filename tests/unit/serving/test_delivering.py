@@ -175,7 +175,7 @@ async def test_what_was_on_its_way_in_a_crash_comes_again(worlds: World, doer: D
 async def test_faults_of_the_store_do_not_end_deliveries(world: World, doer: Doer) -> None:
     receiver = Receiver()
     tasks = world.tasks
-    due, delivered, faults = tasks.due, tasks.delivered, ["due", "delivered"]
+    due, delivered, faults = tasks.claim_deliveries, tasks.complete_delivery, ["due", "delivered"]
 
     async def bad_due(**fields: Any) -> Any:
         if "due" in faults:
@@ -189,7 +189,7 @@ async def test_faults_of_the_store_do_not_end_deliveries(world: World, doer: Doe
             raise StorageFailed("the disk is full")
         await delivered(delivery_id)
 
-    tasks.due, tasks.delivered = bad_due, bad_delivered  # type: ignore[method-assign]
+    tasks.claim_deliveries, tasks.complete_delivery = bad_due, bad_delivered  # type: ignore[method-assign]
     async with world.open(doer, check_url=any_url) as serve, delivering(world, receiver):
         await send(serve, "count 3", push=push(id="p1"))
         await until(lambda: receiver.of("p1") == WHOLE[:1])
@@ -201,7 +201,7 @@ async def test_faults_of_the_store_do_not_end_deliveries(world: World, doer: Doe
 async def test_a_notification_of_a_task_that_is_gone_is_dropped(world: World, doer: Doer) -> None:
     receiver = Receiver()
     tasks, read, settled = world.tasks, world.tasks.read, []
-    delivered = tasks.delivered
+    delivered = tasks.complete_delivery
 
     async def gone(*_: Any, **__: Any) -> None:
         return None
@@ -212,7 +212,7 @@ async def test_a_notification_of_a_task_that_is_gone_is_dropped(world: World, do
 
     async with world.open(doer, check_url=any_url) as serve:
         await send(serve, "count 3", push=push(id="p1"))
-        tasks.read, tasks.delivered = gone, note  # type: ignore[method-assign]
+        tasks.read, tasks.complete_delivery = gone, note  # type: ignore[method-assign]
         async with delivering(world, receiver):
             await until(lambda: len(settled) == 4)
         tasks.read = read  # type: ignore[method-assign]

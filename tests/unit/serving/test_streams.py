@@ -272,7 +272,7 @@ async def test_a_refused_message_takes_no_place(worlds: World, doer: Doer) -> No
     async with worlds.open(doer, streams=1, tasks=1) as serve:
         task = await start(serve, "wait")
         for _ in range(3):
-            with pytest.raises(LimitExceeded, match="tasks of one caller"):
+            with pytest.raises(LimitExceeded, match="tasks per caller"):
                 await serve.stream(ANN, said("hello"))
         await cancel(serve, task)
         await read(await serve.stream(ANN, said("hello")))

@@ -159,7 +159,7 @@ class RuntimeAgentRunner:
         config = runner.config
         if type(agent) is LlmAgent and _is_plain(agent):
             recorded = replace(agent, model=_RecordedModel(response))
-            services = replace(runner.services, watched=None)  # nothing is asked
+            services = replace(runner.services, wrap_model=None)  # nothing is asked
             runner = SessionRunner(
                 recorded, app_name=runner.app_name, services=services, config=config
             )

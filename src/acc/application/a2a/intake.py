@@ -6,14 +6,14 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
-from acc.application.a2a.executor import TaskExecutor, TaskRun
-from acc.application.a2a.projection import TaskProjection, asking
+from acc.application.a2a.executor import TaskExecutor
+from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push import PushConfigs
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import has_memory
-from acc.application.runtime.inputs import checked_answers
+from acc.application.runtime.inputs import validate_answers
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     ContentTypeNotSupported,
@@ -128,7 +128,6 @@ _STOPPING = "the server is stopping; try again in a moment"
 _NOT_STARTED = "the server was not started: its lifespan must run, also where it is mounted"
 #: Is told of a task before anything happens to it.
 Follow = Callable[[Task], None]
-Prepare = Callable[[TaskProjection], None]
 
 
 class MessageIntake:
@@ -168,23 +167,22 @@ class MessageIntake:
         """File a message, given what the agent reads and writes; who follows wants pieces."""
         message = request.message
         if not self._execution.is_open:
-            raise LimitExceeded(_STOPPING if self._execution.has_begun else _NOT_STARTED)
+            raise LimitExceeded(_STOPPING if self._execution.was_opened else _NOT_STARTED)
         reads, writes = modes
         check_message(message, self._limits, reads)
         as_data = wants_data(request.accepted_output_modes, writes)
         push = None if request.push is None else await self._notifying.checked(request.push)
-
-        def prepare(teller: TaskProjection) -> None:
-            teller.wants_pieces = follow is not None
-            teller.as_data = as_data
-            teller.may_reply = self._runner.agent.replies_directly
-            teller.wants_footprint = self._remembers
-
+        options = ProjectionOptions(
+            deltas=follow is not None,
+            as_data=as_data,
+            may_reply=self._runner.agent.replies_directly,
+            footprint=self._remembers,
+        )
         if message.task_id:
-            answering = self._answer(sender, message, push, prepare)
-            filed = await self._execution.see_through(answering)
+            answering = self._answer(sender, message, push, options)
+            filed = await self._execution.run_shielded(answering)
         else:
-            filed = await self._begin(sender, message, push, prepare, follow)
+            filed = await self._begin(sender, message, push, options, follow)
             if filed.is_new:
                 return filed
         if follow is not None:
@@ -196,7 +194,7 @@ class MessageIntake:
         sender: Principal,
         message: Message,
         push: PushConfig | None,
-        prepare: Prepare,
+        options: ProjectionOptions,
         follow: Follow | None,
     ) -> SubmitResult:
         services, owner = self._runner.services, sender.owner
@@ -205,7 +203,7 @@ class MessageIntake:
             context_id=message.context_id or services.ids.new(),
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
-        if self._execution.has_asked(owner):
+        if self._execution.may_have_interrupted(owner):
             await self._check_waiting(owner)
         if sender.is_guest:
             self._take_place(sender.account)
@@ -216,11 +214,11 @@ class MessageIntake:
                 message=message,
                 push=push,
                 key=self._key(),
-                most_active=self._limits.tasks,
+                max_active=self._limits.tasks,
             )
         except asyncio.CancelledError:
             # Who sent it has left; it may be filed all the same, and is to be worked on then.
-            self._execution.adopt(task.id, lambda held: self._start(held, sender, message, prepare))
+            self._execution.start_detached(task.id, sender, message, options=options)
             raise
         finally:
             if sender.is_guest:
@@ -228,13 +226,13 @@ class MessageIntake:
         if filed.is_new:
             if follow is not None:
                 follow(filed.task)
-            if self._start(filed.task, sender, message, prepare) is None:
+            if self._execution.start(filed.task, sender, message, options=options) is None:
                 await self._execution.refuse(filed.task)
         return filed
 
     async def _check_waiting(self, owner: Owner) -> None:
         most = self._limits.waiting
-        if await self._execution.waiting_of(owner) >= most:
+        if await self._execution.count_interrupted(owner) >= most:
             raise LimitExceeded(
                 f"at most {most} tasks of one caller may wait for an answer; answer or cancel some"
             )
@@ -253,19 +251,18 @@ class MessageIntake:
         """Return what a message is known by if it comes again, empty for its own id."""
         return "" if self.knows_repeats else self._runner.services.ids.new()
 
-    def _start(
-        self, task: Task, sender: Principal, message: Message, prepare: Prepare
-    ) -> TaskRun | None:
-        return self._execution.start(task, sender, message, prepare=prepare)
-
     async def _answer(
-        self, sender: Principal, message: Message, push: PushConfig | None, prepare: Prepare
+        self,
+        sender: Principal,
+        message: Message,
+        push: PushConfig | None,
+        options: ProjectionOptions,
     ) -> SubmitResult:
         """Take a message to a task that waits as the answer to what it asks."""
         while True:
             task = await own_task(self._tasks, sender.owner, message.task_id)
             try:
-                return await self._answer_as_seen(task, sender, message, push, prepare)
+                return await self._answer_as_seen(task, sender, message, push, options)
             except InvalidTransition as error:
                 # What was read may no longer be what it asks, or it may ask only now.
                 if error.state not in INTERRUPTED:
@@ -277,7 +274,7 @@ class MessageIntake:
         sender: Principal,
         message: Message,
         push: PushConfig | None,
-        prepare: Prepare,
+        options: ProjectionOptions,
     ) -> SubmitResult:
         """Do so if the task is still as it was seen; MoveForbidden tells where it is otherwise."""
         if message.context_id and message.context_id != task.context_id:
@@ -287,11 +284,11 @@ class MessageIntake:
         waiting: Sequence[InputRequest] = ()
         answers: tuple[InputAnswer, ...] = ()
         if task.state in INTERRUPTED:
-            _, waiting = await self._execution.waiting(sender, task)
+            _, waiting = await self._execution.pending_requests(sender, task)
             try:
                 read = read_answers(message.parts, waiting, by=sender.caller)
                 schemas = self._runner.services.schemas
-                read = checked_answers(self._runner.agent, waiting, read, schemas)
+                read = validate_answers(self._runner.agent, waiting, read, schemas)
             except InvalidInput:
                 known = await self._known(task, sender, message)
                 if known is None:
@@ -302,12 +299,12 @@ class MessageIntake:
                 await self._notifying.save(task.id, push)
         undecided = bool(waiting) and not answers
         update = self._ask_again(task, waiting) if undecided else self._working()
-        filed = await self._tasks.proceed(
+        filed = await self._tasks.continue_task(
             task.id,
             owner=sender.owner,
             message=message,
             updates=[update],
-            seen=task if task.state in INTERRUPTED else None,
+            expected=task if task.state in INTERRUPTED else None,
             key=self._key(),
         )
         if not filed.is_new:
@@ -315,7 +312,7 @@ class MessageIntake:
         self._hub.tell(task.id)
         if not undecided:
             work = self._execution.start(
-                filed.task, sender, message, answers=answers, prepare=prepare
+                filed.task, sender, message, answers=answers, options=options
             )
             if work is None:
                 await self._execution.refuse(filed.task)
@@ -324,27 +321,24 @@ class MessageIntake:
     async def _known(self, task: Task, sender: Principal, message: Message) -> SubmitResult | None:
         """Return what a message led to, if it came before."""
         try:
-            return await self._tasks.proceed(
-                task.id, owner=sender.owner, message=message, updates=(), seen=None
+            return await self._tasks.continue_task(
+                task.id, owner=sender.owner, message=message, updates=(), expected=None
             )
         except InvalidTransition:
             return None
 
     def _ask_again(self, task: Task, waiting: Sequence[InputRequest]) -> StatusUpdate:
         """Return the status of a task whose client has said neither yes nor no."""
-
-        def say(parts: tuple[Part, ...]) -> Message:
-            return Message(
-                message_id=self._runner.services.ids.new(),
-                role=Role.AGENT,
-                parts=parts,
-                context_id=task.context_id,
-                task_id=task.id,
-            )
-
-        now = self._runner.services.clock.now()
+        services = self._runner.services
         is_login = all(one.kind is RequestKind.AUTHORIZATION for one in waiting)
-        return asking(waiting, message=say, at=now, hint=_NOT_TOLD if is_login else _UNDECIDED)
+        return input_required(
+            waiting,
+            at=services.clock.now(),
+            message_id=services.ids.new(),
+            context_id=task.context_id,
+            task_id=task.id,
+            hint=_NOT_TOLD if is_login else _UNDECIDED,
+        )
 
     def _working(self) -> StatusUpdate:
         now = self._runner.services.clock.now()

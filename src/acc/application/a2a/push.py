@@ -64,12 +64,12 @@ class PushConfigs:
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
         """Keep a configuration that was checked."""
         placed = replace(config, task_id=task_id)
-        await self._tasks.save_push(placed, most=self._limits.pushes)
+        await self._tasks.save_push_config(placed, max_configs=self._limits.pushes)
         return placed
 
     async def get(self, task_id: str, config_id: str) -> PushConfig:
         """Return a configuration; without an id, the one that nobody named, or the oldest."""
-        configs = await self._tasks.pushes(task_id)
+        configs = await self._tasks.list_push_configs(task_id)
         for config in configs:
             if config.id == (config_id or _UNNAMED):
                 return config
@@ -79,7 +79,7 @@ class PushConfigs:
 
     async def page(self, task_id: str, request: PushRequest) -> PushPage:
         """Return a page of the configurations of a task, InvalidInput for a token of no page."""
-        configs = await self._tasks.pushes(task_id)
+        configs = await self._tasks.list_push_configs(task_id)
         first = 0
         if request.page_token:
             tokens = [_page_token(config) for config in configs]
@@ -176,8 +176,8 @@ class PushDelivery:
         if not places:
             return ()
         try:
-            return await self._tasks.due(
-                limit=places, lease=_LEASE, of_one=_OF_ONE, under_way=under_way
+            return await self._tasks.claim_deliveries(
+                limit=places, lease=_LEASE, max_per_owner=_OF_ONE, in_flight=under_way
             )
         except AccError as error:
             log.error("the queue of notifications cannot be read: %s", error)  # noqa: TRY400 - known
@@ -193,7 +193,7 @@ class PushDelivery:
     async def _try(self, delivery: Delivery) -> None:
         task = await self._tasks.read(delivery.config.task_id)
         if task is None:
-            await self._tasks.delivered(delivery.id)
+            await self._tasks.complete_delivery(delivery.id)
             return
         try:
             await self._deliver(delivery, task)
@@ -202,11 +202,11 @@ class PushDelivery:
                 log.exception("notification failed unexpectedly", extra=_extra(delivery))
             if delivery.attempts + 1 >= self._most_attempts:
                 log.warning("notification given up: %s", error, extra=_extra(delivery))
-                await self._tasks.delivered(delivery.id)
+                await self._tasks.complete_delivery(delivery.id)
                 return
-            await self._tasks.postpone(delivery.id, seconds=self._delay(delivery.attempts))
+            await self._tasks.reschedule(delivery.id, seconds=self._delay(delivery.attempts))
             return
-        await self._tasks.delivered(delivery.id)
+        await self._tasks.complete_delivery(delivery.id)
 
 
 def _extra(delivery: Delivery) -> dict[str, object]:

@@ -163,7 +163,7 @@ class TaskStream:
         #: Whether the first word may turn out to be a message, and no task at all.
         self.may_reply = False
         #: Whether there is nothing to wait for after the first word.
-        self.ends_at_once = task.is_over
+        self.ends_at_once = task.is_terminal
         hub.follow(task.id)
 
     def after(self, seq: int) -> None:

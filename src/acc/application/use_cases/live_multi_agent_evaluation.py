@@ -258,7 +258,7 @@ def _is_cancelled() -> bool:
 async def _overstaying(tasks: Mapping[_Answering, PausableTimeout]) -> set[_Answering]:
     """Wait for all tasks but those that do not stop when their time is up, and return these."""
     waiting = set(tasks)
-    while waiting and (left := max(tasks[task].left for task in waiting) + _GRACE) > 0:
+    while waiting and (left := max(tasks[task].remaining for task in waiting) + _GRACE) > 0:
         _, waiting = await asyncio.wait(waiting, timeout=left)
     return waiting
 

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from acc.application.a2a.executor import TaskExecutor, TaskRun, forget_for_ever, keep_house
+from acc.application.a2a.executor import TaskExecutor, TaskRun
 from acc.application.a2a.intake import MessageIntake, input_modes, output_modes
+from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.push import CheckUrl, PushConfigs
 from acc.application.a2a.requests import (
     GetRequest,
@@ -42,7 +43,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.storage_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 
 #: Times are told in milliseconds, so that a task may have moved a little earlier than was told.
 _AS_TOLD = 0.0005
@@ -62,6 +63,7 @@ class ServeA2AUseCase:
         runner: SessionRunner,
         *,
         tasks: TaskStorePort,
+        storage: UnitOfWork,
         limits: ServerLimits | None = None,
         check_url: CheckUrl | None = None,
         knows_repeats: bool = True,
@@ -76,7 +78,15 @@ class ServeA2AUseCase:
         self._tasks = tasks
         self._open_listing = open_listing
         self._hub = TaskBroker()
-        self._execution = TaskExecutor(runner=runner, tasks=tasks, hub=self._hub)
+        self._execution = TaskExecutor(
+            runner=runner, tasks=tasks, storage=storage, broker=self._hub
+        )
+        self._maintenance = TaskMaintenance(
+            runner=runner,
+            tasks=tasks,
+            executor=self._execution,
+            retention=self.limits.keep,
+        )
         self._following = Subscriptions(tasks=tasks, hub=self._hub, limits=self.limits)
         self._notifying = PushConfigs(
             tasks=tasks, ids=runner.services.ids, limits=self.limits, check_url=check_url
@@ -118,13 +128,7 @@ class ServeA2AUseCase:
 
     @property
     def _chores(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
-        return (self._keep_house, self._forget, *self.background)
-
-    async def _keep_house(self) -> None:
-        await keep_house(self._execution, tasks=self._tasks)
-
-    async def _forget(self) -> None:
-        await forget_for_ever(self.runner, tasks=self._tasks, limits=self.limits)
+        return (self._maintenance.watch, self._maintenance.expire, *self.background)
 
     # Sending
 
@@ -186,7 +190,7 @@ class ServeA2AUseCase:
         owner = owner_of(principal, request.tenant)
         task = await own_task(self._tasks, owner, request.id)
         missed = after is not None and after < task.seq
-        if task.is_over and not missed:
+        if task.is_terminal and not missed:
             raise UnsupportedOperation(
                 f"task {task.id!r} is {task.state.value}: there is nothing to subscribe to; get it"
             )
@@ -202,7 +206,7 @@ class ServeA2AUseCase:
         """Return a task once it ends or waits, or once anything has happened to it."""
         if task.state not in ACTIVE:
             return task
-        work = self._execution.work_on(task.id)
+        work = self._execution.find(task.id)
         if work is not None and not first_word:
             return await self._finished(work)
         stream = self._following.open(task)
@@ -217,10 +221,10 @@ class ServeA2AUseCase:
         return await self._tasks.read(task.id) or task
 
     async def _finished(self, work: TaskRun) -> Task:
-        await work.ended()
-        if work.yielded:
-            return await self._tasks.read(work.task.id) or work.whole()
-        return work.whole()
+        await work.wait()
+        if work.superseded:
+            return await self._tasks.read(work.task_id) or work.current()
+        return work.current()
 
     # Looking
 
@@ -241,7 +245,7 @@ class ServeA2AUseCase:
         query = request.query
         if query.since is not None:
             query = replace(query, since=query.since - _AS_TOLD)
-        page = await self._tasks.listed(owner_of(principal, request.tenant), query)
+        page = await self._tasks.list_tasks(owner_of(principal, request.tenant), query)
         tasks = (self._shown(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:
             tasks = (replace(task, artifacts=()) for task in tasks)
@@ -250,7 +254,7 @@ class ServeA2AUseCase:
     async def cancel(self, principal: Principal, request: TaskRequest) -> Task:
         """Cancel a task, which then stays canceled whatever its agents still do."""
         owner = owner_of(principal, request.tenant)
-        await self._execution.see_through(self._cancel(within(principal, owner), request.id))
+        await self._execution.run_shielded(self._cancel(within(principal, owner), request.id))
         return self._shown(await own_task(self._tasks, owner, request.id), None)
 
     async def _cancel(self, caller: Principal, task_id: str) -> None:
@@ -262,9 +266,9 @@ class ServeA2AUseCase:
         except InvalidTransition as error:
             raise TaskNotCancelable(f"task {task.id!r} is {error.state} already") from None
         self._hub.tell(task.id, events)
-        work = self._execution.work_on(task.id)
+        work = self._execution.find(task.id)
         if work is not None:
-            work.give_way()
+            work.stop()
         elif task.state in INTERRUPTED:
             await self._execution.abandon(caller, task)
 
@@ -292,7 +296,7 @@ class ServeA2AUseCase:
         """Send no more notifications to an address."""
         self._notifying.check_offered()
         task = await self._own(principal, request.tenant, request.task_id)
-        await self._tasks.delete_push(task.id, request.id)
+        await self._tasks.delete_push_config(task.id, request.id)
 
     # Who, and how much
 
