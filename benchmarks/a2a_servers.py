@@ -31,7 +31,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.storage_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 
 HOST = "127.0.0.1"
 #: Listing is for known callers only.
@@ -65,10 +65,10 @@ def serve_acc(store: str, stored: int) -> None:
     """Serve as `acc serve` does, with some tasks in the store already."""
     make_task_store = serving.make_task_store
 
-    def filled(*args: Any) -> TaskStorePort:
-        tasks = make_task_store(*args)
+    def filled(*args: Any) -> tuple[TaskStorePort, UnitOfWork]:
+        tasks, storage = make_task_store(*args)
         asyncio.run(_fill(tasks, stored))
-        return tasks
+        return tasks, storage
 
     serving.make_task_store = filled  # type: ignore[assignment] # it takes what that takes
     entry = TokenEntry(sha256=token_hash(TOKEN), caller=CALLER)

@@ -64,7 +64,7 @@ async def reject(ctx: RunContext) -> None:
 async def wait_for_input(ctx: RunContext) -> str:
     """Ask until a message requests completion / 完了の指示が来るまで尋ねます。"""
     while True:
-        answer = await ctx.ask_person("Please continue.")
+        answer = await ctx.request_input("Please continue.")
         if answer.message_id.startswith("tck-") and not answer.message_id.startswith(WAITING):
             return "Hello from TCK"
 

@@ -100,11 +100,11 @@ async def held(store: TaskStorePort, task_id: str = "t1") -> Task:
 
 async def forget(store: TaskStorePort, *, before: float) -> int:
     """Forget what ended before a time, and return how many tasks that were."""
-    ended = await store.ended(before=before, limit=1000)
-    return await store.forget([one.task_id for one in ended])
+    ended = await store.expired(before=before, limit=1000)
+    return await store.delete_expired([one.task_id for one in ended])
 
 
 async def listed_ids(store: TaskStorePort, owner: Owner = ANN, **query: object) -> list[str]:
-    page = await store.listed(owner, TaskQuery(**query))  # type: ignore[arg-type]
+    page = await store.list_tasks(owner, TaskQuery(**query))  # type: ignore[arg-type]
     assert page.total == len(page.tasks)
     return [one.id for one in page.tasks]

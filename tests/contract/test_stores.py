@@ -34,7 +34,7 @@ async def test_a_session_is_made_when_it_is_opened_first(stores: Stores) -> None
 
 async def test_a_session_that_is_held_is_busy_for_everyone_else(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
-    with pytest.raises(SessionBusy, match="s1.*held by another run"):
+    with pytest.raises(SessionBusy, match="s1.*leased by another run"):
         await store.open(KEY, holder="b")
     await store.append(KEY, [event(1)], holder="a")
 
@@ -78,9 +78,9 @@ async def test_a_holder_silent_for_longer_than_its_lease_is_put_out(stores: Stor
         await store.open(KEY, holder="b")
     clock.time += 0.001
     await store.open(KEY, holder="b")
-    with pytest.raises(SessionConflict, match="not held by a"):
+    with pytest.raises(SessionConflict, match="not leased by a"):
         await store.append(KEY, [event(1)], holder="a")
-    with pytest.raises(SessionConflict, match="not held by a"):
+    with pytest.raises(SessionConflict, match="not leased by a"):
         await store.renew(KEY, holder="a")
     await store.release(KEY, holder="a")
     await store.append(KEY, [event(1)], holder="b")
@@ -138,20 +138,6 @@ async def test_sessions_are_held_one_by_one(store: SessionStorePort) -> None:
 # Appending
 
 
-@pytest.mark.parametrize("numbers", [[0], [1], [2, 2], [4], [3, 5], [3, 2], [3, 4, 6]])
-async def test_events_that_do_not_continue_the_numbers_are_refused_all_together(
-    store: SessionStorePort, numbers: list[int]
-) -> None:
-    await store.open(KEY, holder="a")
-    await store.append(KEY, [event(1), event(2)], holder="a")
-    before = await store.read(KEY)
-    with pytest.raises(SessionConflict, match="ends with event 2"):
-        await store.append(KEY, [writes(seq, {"x": seq}) for seq in numbers], holder="a")
-    assert [e.seq for e in await store.events(KEY)] == [1, 2]
-    assert await store.read(KEY) == before
-    await store.append(KEY, [event(3)], holder="a")
-
-
 EVERYTHING = Event(
     kind=EventKind.MESSAGE,
     run_id="r1",
@@ -207,7 +193,7 @@ async def test_half_a_character_is_refused_and_nothing_is_stored(
     store: SessionStorePort, part: Part
 ) -> None:
     await store.open(KEY, holder="a")
-    with pytest.raises(InvalidInput, match="event 2 of 'helper' cannot be stored"):
+    with pytest.raises(InvalidInput, match="event of 'helper' cannot be stored"):
         await store.append(KEY, [event(1), event(2, EventKind.MESSAGE, parts=(part,))], holder="a")
     assert await store.events(KEY) == ()
 

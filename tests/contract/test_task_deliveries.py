@@ -37,7 +37,7 @@ async def tasks(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def due(tasks: Tasks, limit: int = 10, lease: float = 5.0) -> tuple[Delivery, ...]:
-    return await tasks.store.due(limit=limit, lease=lease)
+    return await tasks.store.claim_deliveries(limit=limit, lease=lease)
 
 
 async def settle_all(tasks: Tasks) -> list[tuple[str, int]]:
@@ -46,7 +46,7 @@ async def settle_all(tasks: Tasks) -> list[tuple[str, int]]:
     while taken := await due(tasks):
         for delivery in taken:
             told.append((delivery.config.id, delivery.event.seq))
-            await tasks.store.delivered(delivery.id)
+            await tasks.store.complete_delivery(delivery.id)
     return told
 
 
@@ -59,17 +59,17 @@ async def test_a_task_has_at_most_so_many_configurations_however_many_come_at_on
 
     async def save(name: str) -> None:
         try:
-            await store.save_push(push(name), most=3)
+            await store.save_push_config(push(name), max_configs=3)
         except LimitExceeded:
             refused.append(name)
 
     async with asyncio.TaskGroup() as group:
         for number in range(9):
             group.create_task(save(f"p{number}"))
-    kept = [config.id for config in await store.pushes("t1")]
+    kept = [config.id for config in await store.list_push_configs("t1")]
     assert (len(kept), len(refused)) == (3, 6)
-    await store.save_push(push(kept[0], url="https://example.org/new"), most=3)
-    assert [config.id for config in await store.pushes("t1")] == kept
+    await store.save_push_config(push(kept[0], url="https://example.org/new"), max_configs=3)
+    assert [config.id for config in await store.list_push_configs("t1")] == kept
 
 
 async def test_configurations_are_kept_in_order_and_replaced(tasks: Tasks) -> None:
@@ -85,18 +85,18 @@ async def test_configurations_are_kept_in_order_and_replaced(tasks: Tasks) -> No
         protocol_version="0.3",
     )
     for config in (push("p1"), whole, push("p3")):
-        await store.save_push(config)
-    await store.save_push(push("p1", url="https://example.org/new"))
-    assert await store.pushes("t1") == (
+        await store.save_push_config(config)
+    await store.save_push_config(push("p1", url="https://example.org/new"))
+    assert await store.list_push_configs("t1") == (
         push("p1", url="https://example.org/new"),
         whole,
         push("p3"),
     )
-    await store.delete_push("t1", "p2")
-    await store.delete_push("t1", "p2")
-    await store.delete_push("nowhere", "p2")
-    assert [config.id for config in await store.pushes("t1")] == ["p1", "p3"]
-    assert await store.pushes("nowhere") == ()
+    await store.delete_push_config("t1", "p2")
+    await store.delete_push_config("t1", "p2")
+    await store.delete_push_config("nowhere", "p2")
+    assert [config.id for config in await store.list_push_configs("t1")] == ["p1", "p3"]
+    assert await store.list_push_configs("nowhere") == ()
 
 
 async def test_statuses_and_finished_artifacts_are_told_in_order(tasks: Tasks) -> None:
@@ -111,17 +111,17 @@ async def test_statuses_and_finished_artifacts_are_told_in_order(tasks: Tasks) -
     (first,) = await due(tasks)
     assert first == (first.id, push(), ANN, events[1], 0)
     assert await due(tasks) == ()
-    await store.delivered(first.id)
+    await store.complete_delivery(first.id)
     assert await settle_all(tasks) == [("p1", 5), ("p1", 7)]
     assert await settle_all(tasks) == []
 
 
 async def test_a_message_that_moves_a_task_is_told_by_its_status(tasks: Tasks) -> None:
     await file(tasks.store)
-    await tasks.store.save_push(push())
+    await tasks.store.save_push_config(push())
     seen = await tasks.store.read("t1")
-    await tasks.store.proceed(
-        "t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], seen=seen
+    await tasks.store.continue_task(
+        "t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], expected=seen
     )
     assert await settle_all(tasks) == [("p1", 3)]
 
@@ -135,19 +135,19 @@ async def test_a_direct_reply_is_not_told(tasks: Tasks) -> None:
 async def test_everyone_is_told_at_their_own_pace(tasks: Tasks) -> None:
     store = tasks.store
     await file(store)
-    await store.save_push(push("p1"))
+    await store.save_push_config(push("p1"))
     await store.append("t1", [moved(WORKING)])
-    await store.save_push(push("p2"))
+    await store.save_push_config(push("p2"))
     await store.append("t1", [moved(WORKING), moved(COMPLETED)])
     slow, quick = await due(tasks)
     assert [(one.config.id, one.event.seq) for one in (slow, quick)] == [("p1", 2), ("p2", 3)]
-    await store.postpone(slow.id, seconds=60)
-    await store.delivered(quick.id)
+    await store.reschedule(slow.id, seconds=60)
+    await store.complete_delivery(quick.id)
     assert await settle_all(tasks) == [("p2", 4)]
     tasks.clock.time += 60
     (again,) = await due(tasks)
     assert again == changed_attempts(slow, 1)
-    await store.delivered(again.id)
+    await store.complete_delivery(again.id)
     assert await settle_all(tasks) == [("p1", 3), ("p1", 4)]
 
 
@@ -162,11 +162,11 @@ async def test_attempts_are_counted_for_each_delivery(tasks: Tasks) -> None:
     for attempts in range(3):
         (taken,) = await due(tasks)
         assert (taken.event.seq, taken.attempts) == (2, attempts)
-        await store.postpone(taken.id, seconds=1.5)
+        await store.reschedule(taken.id, seconds=1.5)
         assert await due(tasks) == ()
         tasks.clock.time += 1.5
     (taken,) = await due(tasks)
-    await store.delivered(taken.id)
+    await store.complete_delivery(taken.id)
     (following,) = await due(tasks)
     assert (following.event.seq, following.attempts) == (3, 0)
 
@@ -181,9 +181,9 @@ async def test_what_is_not_settled_comes_up_again(tasks: Tasks) -> None:
     tasks.clock.time += 0.1
     assert await due(tasks) == (taken,)
     # Whoever comes late settles nothing but their own.
-    await store.delivered(taken.id)
-    await store.delivered(taken.id)
-    await store.postpone(taken.id, seconds=1)
+    await store.complete_delivery(taken.id)
+    await store.complete_delivery(taken.id)
+    await store.reschedule(taken.id, seconds=1)
     assert await settle_all(tasks) == [("p1", 3)]
 
 
@@ -210,11 +210,11 @@ async def wait_for(tasks: Tasks, owner: Owner, *names: str) -> None:
 
 
 async def take(tasks: Tasks, of_one: int, limit: int = 9, **under_way: int) -> list[str]:
-    taken = await tasks.store.due(
+    taken = await tasks.store.claim_deliveries(
         limit=limit,
         lease=60,
-        of_one=of_one,
-        under_way={Owner("acme", name): count for name, count in under_way.items()},
+        max_per_owner=of_one,
+        in_flight={Owner("acme", name): count for name, count in under_way.items()},
     )
     return [one.config.id for one in taken]
 
@@ -249,7 +249,7 @@ async def test_what_waits_for_a_later_time_is_not_taken_in_place_of_anothers(
     await wait_for(tasks, BOB, "b1")
     first, other, last = await due(tasks)
     for one in (first, other, last):
-        await tasks.store.postpone(one.id, seconds=30 if one is last else 10)
+        await tasks.store.reschedule(one.id, seconds=30 if one is last else 10)
     tasks.clock.time += 10
     assert await take(tasks, 1, ann=1) == []
     assert await take(tasks, 1) == ["a1"]
@@ -261,12 +261,12 @@ async def test_what_waits_for_a_later_time_is_not_taken_in_place_of_anothers(
 async def test_a_configuration_that_is_dropped_takes_its_deliveries_along(tasks: Tasks) -> None:
     store = tasks.store
     await store.create(task(), owner=ANN, message=message(), push=push())
-    await store.save_push(push("p2"))
+    await store.save_push_config(push("p2"))
     await store.append("t1", [moved(WORKING), moved(COMPLETED)])
     (first, _) = await due(tasks)
-    await store.delete_push("t1", "p1")
-    await store.delivered(first.id)
-    await store.postpone(first.id, seconds=0)
+    await store.delete_push_config("t1", "p1")
+    await store.complete_delivery(first.id)
+    await store.reschedule(first.id, seconds=0)
     tasks.clock.time += 60
     assert await settle_all(tasks) == [("p2", 2), ("p2", 3)]
 
@@ -276,7 +276,7 @@ async def test_a_configuration_that_is_replaced_keeps_its_deliveries(tasks: Task
     await store.create(task(), owner=ANN, message=message(), push=push())
     await store.append("t1", [moved(WORKING)])
     config = replace(push(), url="https://example.org/new")
-    await store.save_push(config)
+    await store.save_push_config(config)
     (taken,) = await due(tasks)
     assert taken.config == config
 

@@ -65,7 +65,7 @@ async def test_a_listed_task_is_whole(store: TaskStorePort) -> None:
     await store.append("t1", [moved(WORKING), piece("x"), moved(COMPLETED)])
     await file(store, "t2")
     await store.append("t2", [piece("y")])
-    page = await store.listed(ANN, TaskQuery())
+    page = await store.list_tasks(ANN, TaskQuery())
     assert page.tasks == (await held(store), await held(store, "t2"))
 
 
@@ -107,11 +107,11 @@ async def test_pages_give_everything_once(
 ) -> None:
     for number in range(12):
         await file(store, f"t{number}", context_id="c", at=float(number // 3))
-    whole = (await store.listed(ANN, query)).tasks
+    whole = (await store.list_tasks(ANN, query)).tasks
     found: list[Task] = []
     token = ""
     for _ in range(20):
-        page = await store.listed(ANN, replace(query, page_size=size, page_token=token))
+        page = await store.list_tasks(ANN, replace(query, page_size=size, page_token=token))
         assert page.total == len(whole)
         assert len(page.tasks) <= size
         found += page.tasks
@@ -124,17 +124,17 @@ async def test_pages_give_everything_once(
 async def test_a_task_that_moves_between_pages_hides_no_other(store: TaskStorePort) -> None:
     for number in range(6):
         await file(store, f"t{number}", at=float(number))
-    page = await store.listed(ANN, TaskQuery(page_size=2))
+    page = await store.list_tasks(ANN, TaskQuery(page_size=2))
     await store.append("t4", [moved(WORKING, 20.0)])
     await store.append("t0", [moved(WORKING, 21.0)])
-    rest = await store.listed(ANN, TaskQuery(page_size=9, page_token=page.next_page_token))
+    rest = await store.list_tasks(ANN, TaskQuery(page_size=9, page_token=page.next_page_token))
     assert [one.id for one in rest.tasks] == ["t3", "t2", "t1"]
     assert rest.next_page_token == ""
 
 
 async def test_a_page_has_at_least_one_task(store: TaskStorePort) -> None:
     await file(store)
-    assert len((await store.listed(ANN, TaskQuery(page_size=0))).tasks) == 1
+    assert len((await store.list_tasks(ANN, TaskQuery(page_size=0))).tasks) == 1
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ async def test_a_page_token_that_is_none_of_ours_is_refused(
     store: TaskStorePort, token: str
 ) -> None:
     with pytest.raises(InvalidInput, match="pageToken"):
-        await store.listed(ANN, TaskQuery(page_token=token))
+        await store.list_tasks(ANN, TaskQuery(page_token=token))
 
 
 async def test_a_page_token_goes_into_an_address_as_it_is(store: TaskStorePort) -> None:
@@ -152,7 +152,7 @@ async def test_a_page_token_goes_into_an_address_as_it_is(store: TaskStorePort) 
         await file(store, f"t{number}", at=1e9 + number / 7)
     token = ""
     for _ in range(39):
-        page = await store.listed(ANN, TaskQuery(page_size=1, page_token=token))
+        page = await store.list_tasks(ANN, TaskQuery(page_size=1, page_token=token))
         token = page.next_page_token
         assert token.replace("-", "").replace("_", "").isalnum()
 
@@ -167,7 +167,7 @@ async def test_active_tasks_are_counted(store: TaskStorePort) -> None:
     for owner, count in ((ANN, 3), (BOB, 1), (Owner(), 0)):
         for most in (count, count + 1):
             new = task(f"{owner.caller}{most}", f"{owner.caller} {most}")
-            filing = store.create(new, owner=owner, message=message(new.id), most_active=most)
+            filing = store.create(new, owner=owner, message=message(new.id), max_active=most)
             with pytest.raises(LimitExceeded) if most == count else nullcontext():
                 await filing
 
@@ -204,7 +204,7 @@ def test_a_list_is_the_same_however_often_one_has_looked(
         seen.append(await forget(store, before=2.5))
         with suppress(LimitExceeded):
             made = task("new", "new", 1.0)
-            await store.create(made, owner=ANN, message=message("new"), most_active=most)
+            await store.create(made, owner=ANN, message=message("new"), max_active=most)
         for state in (None, *TaskState):
             seen.append(await listed_ids(store, state=state))
         await store.aclose()

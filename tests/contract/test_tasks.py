@@ -34,8 +34,8 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
-    MOVES,
     TERMINAL,
+    TRANSITIONS,
     DirectReply,
     Message,
     MessageAdded,
@@ -108,7 +108,7 @@ async def test_a_message_that_comes_again_leads_to_the_same_task(store: TaskStor
     assert again == (await held(store), False)
     assert again.task.state is WORKING
     assert await store.read("t2") is None
-    assert await store.pushes("t1") == ()
+    assert await store.list_push_configs("t1") == ()
 
 
 async def test_a_message_that_comes_again_may_name_the_context_that_was_made_for_it(
@@ -200,13 +200,13 @@ async def test_a_task_id_is_given_once(store: TaskStorePort) -> None:
     await file(store)
     with pytest.raises(InvalidInput, match="t1"):
         await store.create(task(), owner=ANN, message=message("other"))
-    assert (await store.listed(ANN, TaskQuery())).total == 1
+    assert (await store.list_tasks(ANN, TaskQuery())).total == 1
     assert (await store.create(task("t2"), owner=ANN, message=message("other"))).is_new
 
 
 async def test_a_configuration_comes_with_the_task(store: TaskStorePort) -> None:
     await store.create(task(), owner=ANN, message=message(), push=push(task_id=""))
-    assert await store.pushes("t1") == (push(),)
+    assert await store.list_push_configs("t1") == (push(),)
 
 
 async def test_a_message_that_is_not_plain_data_is_refused(store: TaskStorePort) -> None:
@@ -256,7 +256,7 @@ async def test_what_the_table_forbids_cannot_happen(store: TaskStorePort, state:
     for number, wanted in enumerate(TaskState):
         name = f"t{number}"
         await store.create(replace(made, id=name), owner=ANN, message=message(name))
-        if wanted in MOVES[state]:
+        if wanted in TRANSITIONS[state]:
             await store.append(name, [moved(wanted)])
             continue
         with pytest.raises(InvalidTransition, match=rf"{name}.*{state}.*{wanted}"):
@@ -283,14 +283,14 @@ async def test_updates_are_stored_all_or_none(store: TaskStorePort) -> None:
         await store.append("t1", [moved(WORKING), moved(CANCELED), piece("late")])
     assert (await held(store)).state is TaskState.SUBMITTED
     assert len(await store.events("t1")) == 1
-    assert (await store.listed(ANN, TaskQuery(state=CANCELED))).total == 0
+    assert (await store.list_tasks(ANN, TaskQuery(state=CANCELED))).total == 0
 
 
 async def test_a_task_that_does_not_exist_takes_nothing(store: TaskStorePort) -> None:
     with pytest.raises(TaskNotFound, match="t9"):
         await store.append("t9", [moved(WORKING)])
     with pytest.raises(TaskNotFound, match="t9"):
-        await store.save_push(push(task_id="t9"))
+        await store.save_push_config(push(task_id="t9"))
     assert await store.read("t9") is None
     assert await store.events("t9") == ()
 
@@ -328,8 +328,8 @@ async def test_a_message_moves_a_task_on(store: TaskStorePort) -> None:
     await store.append("t1", [moved(TaskState.INPUT_REQUIRED, text="which?")])
     answer = message("m2", "青いの", task_id="t1")
     seen = await held(store)
-    filed = await store.proceed(
-        "t1", owner=ANN, message=answer, updates=[moved(WORKING, 3.0)], seen=seen
+    filed = await store.continue_task(
+        "t1", owner=ANN, message=answer, updates=[moved(WORKING, 3.0)], expected=seen
     )
     assert filed == (await held(store), True)
     assert (filed.task.state, filed.task.seq) == (WORKING, 4)
@@ -344,8 +344,8 @@ async def test_a_message_that_moves_a_task_counts_once(store: TaskStorePort) -> 
     await file(store)
     again = {"owner": ANN, "message": message("m2"), "updates": [moved(WORKING)]}
     seen = await held(store)
-    first = await store.proceed("t1", **again, seen=seen)  # type: ignore[arg-type]
-    second = await store.proceed("t1", **again, seen=None)  # type: ignore[arg-type]
+    first = await store.continue_task("t1", **again, expected=seen)  # type: ignore[arg-type]
+    second = await store.continue_task("t1", **again, expected=None)  # type: ignore[arg-type]
     assert (first.is_new, second.is_new) == (True, False)
     assert second.task == first.task
     assert (await store.create(task("t2"), owner=ANN, message=message("m2"))).is_new
@@ -358,13 +358,13 @@ async def test_a_message_moves_nothing_that_has_moved_since_it_was_seen(
     seen = await held(store)
     fields = {"owner": ANN, "message": message("m2"), "updates": ()}
     with pytest.raises(InvalidTransition, match="is submitted; a message is not a valid"):
-        await store.proceed("t1", **fields, seen=None)  # type: ignore[arg-type]
+        await store.continue_task("t1", **fields, expected=None)  # type: ignore[arg-type]
     await store.append("t1", [moved(WORKING), piece("x")])
     with pytest.raises(InvalidTransition, match="is working; a message is not a valid"):
-        await store.proceed("t1", **fields, seen=seen)  # type: ignore[arg-type]
+        await store.continue_task("t1", **fields, expected=seen)  # type: ignore[arg-type]
     await store.append("t1", [moved(COMPLETED)])
     with pytest.raises(InvalidTransition, match="is completed; a message is not a valid"):
-        await store.proceed("t1", **fields, seen=await held(store))  # type: ignore[arg-type]
+        await store.continue_task("t1", **fields, expected=await held(store))  # type: ignore[arg-type]
     # The message id is still free.
     assert (await store.create(task("t2"), owner=ANN, message=message("m2"))).is_new
 
@@ -375,35 +375,10 @@ async def test_another_owners_task_is_not_found(store: TaskStorePort) -> None:
         assert await store.read("t1", owner=owner) is None
         with pytest.raises(TaskNotFound, match="t1"):
             seen = await held(store)
-            await store.proceed("t1", owner=owner, message=message("m2"), updates=(), seen=seen)
+            await store.continue_task(
+                "t1", owner=owner, message=message("m2"), updates=(), expected=seen
+            )
     assert await store.read("t1", owner=ANN) == await held(store)
-
-
-# Along with the events of a session
-
-
-async def test_updates_that_go_along_are_stored_when_they_are_told_to(
-    store: TaskStorePort,
-) -> None:
-    await file(store)
-    along = store.along("t1", [moved(WORKING), piece("x")])
-    assert (await held(store)).seq == 1
-    await along.store()
-    assert [event.seq for event in along.result()] == [2, 3]
-    assert (await held(store)).state is WORKING
-
-
-async def test_updates_that_go_along_and_are_forbidden_change_nothing(
-    store: TaskStorePort,
-) -> None:
-    await file(store)
-    await store.append("t1", [moved(TaskState.CANCELED)])
-    for name, error in (("t1", InvalidTransition), ("t9", TaskNotFound)):
-        along = store.along(name, [moved(WORKING)])
-        await along.store()
-        with pytest.raises(error):
-            along.result()
-    assert (await held(store)).seq == 2
 
 
 # Direct replies
@@ -416,13 +391,13 @@ async def test_a_task_that_was_answered_directly_is_kept_but_not_listed(
     await file(store, "t2")
     await store.append("t1", [DirectReply(message=said("hi"))])
     found = await held(store)
-    assert (found.reply, found.is_over) == (said("hi"), True)
+    assert (found.reply, found.is_terminal) == (said("hi"), True)
     for query in (TaskQuery(), TaskQuery(state=COMPLETED), TaskQuery(context_id="c-t1")):
-        page = await store.listed(ANN, query)
+        page = await store.list_tasks(ANN, query)
         assert [one.id for one in page.tasks] == (["t2"] if query == TaskQuery() else [])
         assert page.total == len(page.tasks)
     with pytest.raises(LimitExceeded):
-        await store.create(task("t3"), owner=ANN, message=message("m"), most_active=1)
+        await store.create(task("t3"), owner=ANN, message=message("m"), max_active=1)
     again = await store.create(task("t3"), owner=ANN, message=message("m-t1"))
     assert again == (found, False)
     with pytest.raises(InvalidTransition):
@@ -448,8 +423,8 @@ async def test_the_heads_of_many_tasks_are_told_at_once(store: TaskStorePort) ->
     for name in names[::400]:
         await file(store, name)
     await store.append("t400", [moved(WORKING), moved(COMPLETED)])
-    assert await store.heads(names) == {"t0": 1, "t400": 3, "t800": 1}
-    assert await store.heads([]) == {}
+    assert await store.latest_seqs(names) == {"t0": 1, "t400": 3, "t800": 1}
+    assert await store.latest_seqs([]) == {}
 
 
 @pytest.mark.parametrize("ending", [(), (moved(COMPLETED),)])
@@ -480,12 +455,12 @@ async def test_active_tasks_that_nobody_renews_become_orphans_once(tasks: Tasks)
     await store.append("t4", [DirectReply(message=said("hi"))])
     clock.time += LEASE - 1
     await store.renew(["t0", "nobody"])
-    assert await store.orphans() == ()
+    assert await store.claim_orphans() == ()
     clock.time += 1
-    assert await store.orphans() == ("t1",)
-    assert await store.orphans() == ()
+    assert await store.claim_orphans() == ("t1",)
+    assert await store.claim_orphans() == ()
     clock.time += LEASE
-    assert set(await store.orphans()) == {"t0", "t1"}
+    assert set(await store.claim_orphans()) == {"t0", "t1"}
 
 
 async def test_a_message_that_moves_a_task_on_takes_hold_of_it(tasks: Tasks) -> None:
@@ -493,12 +468,14 @@ async def test_a_message_that_moves_a_task_on_takes_hold_of_it(tasks: Tasks) -> 
     await file(store)
     await store.append("t1", [moved(TaskState.INPUT_REQUIRED)])
     clock.time += 2 * LEASE
-    assert await store.orphans() == ()
+    assert await store.claim_orphans() == ()
     seen = await held(store)
-    await store.proceed("t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], seen=seen)
-    assert await store.orphans() == ()
+    await store.continue_task(
+        "t1", owner=ANN, message=message("m2"), updates=[moved(WORKING)], expected=seen
+    )
+    assert await store.claim_orphans() == ()
     clock.time += LEASE
-    assert await store.orphans() == ("t1",)
+    assert await store.claim_orphans() == ("t1",)
 
 
 # Forgetting
@@ -512,14 +489,14 @@ async def test_tasks_that_ended_long_ago_are_forgotten(tasks: Tasks) -> None:
     await store.append("t1", [moved(CANCELED, 2.5)])
     await store.append("t2", [moved(COMPLETED, 3.0)])
     await store.append("t3", [moved(TaskState.INPUT_REQUIRED, 2.0)])
-    await store.save_push(push(task_id="t1"))
+    await store.save_push_config(push(task_id="t1"))
     assert await forget(store, before=3.0) == 2
     assert await forget(store, before=3.0) == 0
     assert set(await listed_ids(store)) == {"t2", "t3", "t4"}
     assert await listed_ids(store, context_id="even") == ["t2", "t4"]
-    assert await store.heads(["t0", "t1", "t2"]) == {"t2": 2}
+    assert await store.latest_seqs(["t0", "t1", "t2"]) == {"t2": 2}
     assert await store.events("t0") == ()
-    assert await store.pushes("t1") == ()
+    assert await store.list_push_configs("t1") == ()
     # The context of the second has no task any more, that of the first has.
     with pytest.raises(ContextNotFound):
         await file(store, "b", owner=BOB, context_id="even")
@@ -538,16 +515,16 @@ async def test_what_ended_is_told_with_whose_it_is_and_whether_its_context_has_m
     for name in ("t1", "t2", "t3", "t5"):
         await store.append(name, [moved(COMPLETED, 2.0)])
     await store.append("t4", [moved(TaskState.INPUT_REQUIRED, 2.0)])
-    assert await store.ended(before=2.0, limit=9) == ()
-    found = await store.ended(before=2.5, limit=9)
+    assert await store.expired(before=2.0, limit=9) == ()
+    found = await store.expired(before=2.5, limit=9)
     assert set(found) == {
         ExpiredTask("t1", "both", ANN, True),
         ExpiredTask("t2", "both", ANN, True),
         ExpiredTask("t3", "half", ANN, False),
         ExpiredTask("t5", "c-t5", BOB, True),
     }
-    await store.forget(["t1"])
-    assert ExpiredTask("t2", "both", ANN, True) in await store.ended(before=2.5, limit=9)
+    await store.delete_expired(["t1"])
+    assert ExpiredTask("t2", "both", ANN, True) in await store.expired(before=2.5, limit=9)
 
 
 async def test_of_a_context_that_is_cut_by_a_page_only_the_rest_is_the_last(
@@ -556,13 +533,13 @@ async def test_of_a_context_that_is_cut_by_a_page_only_the_rest_is_the_last(
     for number in range(5):
         await file(store, f"t{number}", context_id="c")
         await store.append(f"t{number}", [moved(COMPLETED, 2.0 + number)])
-    first = await store.ended(before=9.0, limit=2)
+    first = await store.expired(before=9.0, limit=2)
     assert [(one.task_id, one.is_last) for one in first] == [("t0", False), ("t1", False)]
-    after = await store.ended(before=9.0, limit=9, skip=3)
+    after = await store.expired(before=9.0, limit=9, skip=3)
     assert [(one.task_id, one.is_last) for one in after] == [("t3", False), ("t4", False)]
-    assert await store.ended(before=9.0, limit=9, skip=5) == ()
-    assert await store.forget(["t0", "t1", "t3"]) == 3
-    rest = await store.ended(before=9.0, limit=2)
+    assert await store.expired(before=9.0, limit=9, skip=5) == ()
+    assert await store.delete_expired(["t0", "t1", "t3"]) == 3
+    rest = await store.expired(before=9.0, limit=2)
     assert [(one.task_id, one.is_last) for one in rest] == [("t2", True), ("t4", True)]
 
 
@@ -570,8 +547,8 @@ async def test_only_what_is_over_is_forgotten(store: TaskStorePort) -> None:
     for number, state in enumerate((WORKING, TaskState.INPUT_REQUIRED, COMPLETED)):
         await file(store, f"t{number}")
         await store.append(f"t{number}", [moved(state)])
-    assert await store.forget(["t0", "t1", "t2", "t2", "nowhere"]) == 1
-    assert await store.forget([]) == 0
+    assert await store.delete_expired(["t0", "t1", "t2", "t2", "nowhere"]) == 1
+    assert await store.delete_expired([]) == 0
     assert set(await listed_ids(store)) == {"t0", "t1"}
 
 

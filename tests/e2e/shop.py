@@ -99,7 +99,7 @@ def slow() -> BaseAgent:
 
 class AskSize(BaseAgent):
     async def run(self, ctx: RunContext) -> str:
-        answer = await ctx.ask_person("Which size?", schema={"type": "integer"})
+        answer = await ctx.request_input("Which size?", schema={"type": "integer"})
         return f"size {answer.value + 1}"
 
 

@@ -45,7 +45,7 @@ class Everything(BaseAgent):
         if verb == "count":
             return await self._count(ctx, *rest.split())
         if verb == "ask":
-            answer = await ctx.ask_person(rest or "What shall it be?")
+            answer = await ctx.request_input(rest or "What shall it be?")
             return f"you answered {answer.value}"
         if verb == "login":
             await ctx.ask("Sign in at the shop.", kind=RequestKind.AUTHORIZATION)
@@ -58,7 +58,7 @@ class Everything(BaseAgent):
             await asyncio.sleep(float(rest or 60))
             return "awake"
         if verb == "parts":
-            told = [json.dumps(_told(part), ensure_ascii=False) for part in ctx.run.message]
+            told = [json.dumps(_told(part), ensure_ascii=False) for part in ctx.run.request.message]
             return "\n".join(told)
         return f"echo: {ctx.message}"
 

@@ -50,7 +50,7 @@ async def main():
 
 END = """
 async def main():
-    await store.heads(["warm"])
+    await store.latest_seqs(["warm"])
     while task_id := wait().strip():
         try:
             await store.append(task_id, [StatusUpdate(status=status(name, 2.0))])
@@ -70,7 +70,7 @@ async def main():
 
 CREATE = """
 async def main():
-    await store.heads(["warm"])
+    await store.latest_seqs(["warm"])
     number = 0
     while wait().strip():
         filed = await file(f"{name}-{number}", f"m{number}")
@@ -81,9 +81,9 @@ async def main():
 
 ORPHANS = """
 async def main():
-    await store.heads(["warm"])
+    await store.latest_seqs(["warm"])
     wait()
-    print(" ".join(await store.orphans()), flush=True)
+    print(" ".join(await store.claim_orphans()), flush=True)
     await store.aclose()
 """
 
@@ -139,10 +139,10 @@ def test_the_active_tasks_of_a_process_that_was_killed_are_orphans(tmp_path: Pat
     process = start(HOLD, path, "holder")
     assert line_of(process) == "ready"
     store = store_at(path)
-    assert run(store.orphans()) == ()
+    assert run(store.claim_orphans()) == ()
     kill(process)
-    assert run(store.orphans()) == ("t0", "t1")
-    assert run(store.orphans()) == ()
+    assert run(store.claim_orphans()) == ("t0", "t1")
+    assert run(store.claim_orphans()) == ()
     found = run(store.read("t0"))
     assert found is not None
     assert (found.state, found.seq) == (TaskState.WORKING, 2)
@@ -179,7 +179,7 @@ def test_one_end_wins_and_a_canceled_task_stays_canceled(tmp_path: Path) -> None
         assert found is not None
         assert (found.state, found.seq) == (TaskState(winner), 2)
     counts = {
-        name: run(store.listed(ANN, TaskQuery(state=TaskState(name)))).total for name in names
+        name: run(store.list_tasks(ANN, TaskQuery(state=TaskState(name)))).total for name in names
     }
     assert counts == {name: winners.count(name) for name in names}
     run(store.aclose())
@@ -197,7 +197,7 @@ def test_the_same_message_from_two_processes_at_once_files_one_task(tmp_path: Pa
         filed += ids
     end(processes)
     store = store_at(path)
-    page = run(store.listed(ANN, TaskQuery(page_size=100)))
+    page = run(store.list_tasks(ANN, TaskQuery(page_size=100)))
     assert sorted(task.id for task in page.tasks) == sorted(filed)
     assert page.total == ROUNDS
     run(store.aclose())

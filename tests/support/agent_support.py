@@ -22,7 +22,6 @@ from acc import (
 )
 from acc.adapters.storage.in_memory import InMemorySessionStore
 from acc.domain.value_objects.session import SessionKey
-from acc.ports.outbound.storage_ports import AlongPort
 from acc.testing import ScriptedModel, call
 
 
@@ -145,8 +144,7 @@ class CrashingStore(InMemorySessionStore):
         *,
         holder: str,
         release: bool = False,
-        along: AlongPort | None = None,
-    ) -> None:
+    ) -> tuple[Event, ...]:
         if self.is_crashed:
             raise ProcessKilled
-        await super().append(key, events, holder=holder, release=release, along=along)
+        return await super().append(key, events, holder=holder, release=release)

@@ -24,7 +24,7 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
-from acc.ports.outbound.storage_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 from acc.ports.outbound.system_ports import ClockPort
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
     check_models(agent)
     services = make_services(store=options.store, allow=options.allow)
     runner = Runner(agent, app_name=agent.name, services=services, config=options.config)
-    tasks = make_task_store(options.store, services.sessions, services.clock, agent.name)
+    tasks, storage = make_task_store(options.store, services.sessions, services.clock, agent.name)
     serve = ServeA2AUseCase(
         runner,
         tasks=tasks,
+        storage=storage,
         limits=options.limits,
         check_url=(lambda url: check_url(url, options.allow)) if options.push else None,
         deduplicate=options.deduplicate,
@@ -127,17 +128,20 @@ def make_server(agent: BaseAgent, options: ServeOptions | None = None) -> "A2ASe
 
 def make_task_store(
     store: str | Path, sessions: Any, clock: ClockPort, app_name: str
-) -> TaskStorePort:
-    """Return the task store that belongs to a session store."""
+) -> tuple[TaskStorePort, UnitOfWork]:
+    """Return the task store beside the sessions, and the unit of work over both."""
     from acc.adapters.storage.location import parse_location
 
     if parse_location(store) is None:
         from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
+        from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
 
-        return InMemoryTaskStore(clock=clock, app_name=app_name)
-    from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+        memory = InMemoryTaskStore(clock=clock, app_name=app_name)
+        return memory, SequentialUnitOfWork(sessions=sessions, tasks=memory)
+    from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
 
-    return SqliteTaskStore(sessions.database, clock=clock, app_name=app_name)
+    tasks = SqliteTaskStore(sessions.database, clock=clock, app_name=app_name)
+    return tasks, SqliteUnitOfWork(sessions=sessions, tasks=tasks)
 
 
 def hmac_signer(secret: str) -> NotificationSignerPort:

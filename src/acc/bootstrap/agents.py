@@ -126,7 +126,7 @@ def make_services(
         threads=threads(),
         clock=clock,
         ids=ids or RandomIds(),
-        shelf=MemoryCache(),
+        memory_cache=MemoryCache(),
         remote=remote_agents.get,
         fetch=remote_agents.download,
         mcp=LazyMcpConnections(allow),

@@ -127,7 +127,7 @@ class AgentFactory:
         compressors: Callable[[str], LanguageModelPort] = services.model
         if self.pool is not None:
             services = replace(
-                services, models=self._models(name), watched=partial(self.pool.meter, agent=name)
+                services, models=self._models(name), wrap_model=partial(self.pool.meter, agent=name)
             )
             compressors = self._models(name, CostCategory.COMPRESSOR)
         memories = partial(

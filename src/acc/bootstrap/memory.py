@@ -76,9 +76,9 @@ def acc_memory(
 
 def _run_services() -> "Services | None":
     """Return the services of the run that the memory is created for, or None."""
-    from acc.application.runtime.run import making_for
+    from acc.application.runtime.run import memory_services
 
-    return making_for.get()
+    return memory_services.get()
 
 
 def _embedder(choice: str | EmbedderPort) -> EmbedderPort | None:

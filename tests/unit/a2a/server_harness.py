@@ -11,7 +11,8 @@ from acc import BaseAgent, RequestKind, RunContext, Runner
 from acc.adapters.storage.in_memory import InMemoryArtifactStore, InMemorySessionStore
 from acc.adapters.storage.in_memory_tasks import InMemoryTaskStore
 from acc.adapters.storage.sqlite_sessions import SqliteArtifactStore, SqliteSessionStore
-from acc.adapters.storage.sqlite_tasks import SqliteTaskStore
+from acc.adapters.storage.sqlite_tasks import SqliteTaskStore, SqliteUnitOfWork
+from acc.adapters.storage.unit_of_work import SequentialUnitOfWork
 from acc.application.a2a.requests import (
     GetRequest,
     ListRequest,
@@ -34,7 +35,12 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     TaskState,
 )
-from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort, TaskStorePort
+from acc.ports.outbound.storage_ports import (
+    ArtifactStorePort,
+    SessionStorePort,
+    TaskStorePort,
+    UnitOfWork,
+)
 from acc.testing import FrozenClock
 
 APP = "desk"
@@ -93,23 +99,23 @@ class CommandAgent(BaseAgent):
         return "finished anyway"
 
     async def _ask(self, ctx: RunContext, rest: str) -> str:
-        answer = await ctx.ask_person(rest or "What shall it be?")
+        answer = await ctx.request_input(rest or "What shall it be?")
         return f"answer: {answer.value!r} by {answer.by} ({answer.verdict.value})"
 
     async def _confirm(self, ctx: RunContext, rest: str) -> str:
-        answer = await ctx.ask_person(
+        answer = await ctx.request_input(
             rest or "May I?", kind=RequestKind.CONFIRMATION, expires_after=60.0
         )
         self.log.append(f"ran {answer.verdict.value}")
         return f"{answer.verdict.value}: {dict(answer.arguments or {})} {answer.reason}".strip()
 
     async def _twice(self, ctx: RunContext, _: str) -> str:
-        first = await ctx.ask_person("First?", kind=RequestKind.CONFIRMATION)
-        second = await ctx.ask_person("Second?")
+        first = await ctx.request_input("First?", kind=RequestKind.CONFIRMATION)
+        second = await ctx.request_input("Second?")
         return f"{first.verdict.value} then {second.value}"
 
     async def _login(self, ctx: RunContext, _: str) -> str:
-        answer = await ctx.ask_person("Sign in.", kind=RequestKind.AUTHORIZATION)
+        answer = await ctx.request_input("Sign in.", kind=RequestKind.AUTHORIZATION)
         return f"login {answer.verdict.value}"
 
     async def _fail(self, ctx: RunContext, rest: str) -> str:
@@ -156,14 +162,22 @@ class ServerHarness:
     ) -> ServeA2AUseCase:
         services = make_services(store=(self.sessions, self.artifacts), clock=self.clock)
         runner = Runner(agent, app_name=APP, services=services)
+        tasks = store or self.tasks
         made = ServerLimits(**{"grace": 0.05, **limits})
         return ServeA2AUseCase(
             runner,
-            tasks=store or self.tasks,
+            tasks=tasks,
+            storage=self.unit_of_work(tasks),
             limits=made,
             check_url=check_url,
             anonymous_listing=anonymous_listing,
         )
+
+    def unit_of_work(self, tasks: TaskStorePort) -> UnitOfWork:
+        """Return the unit of work; one transaction if both stores are in one file."""
+        if isinstance(self.sessions, SqliteSessionStore) and isinstance(tasks, SqliteTaskStore):
+            return SqliteUnitOfWork(sessions=self.sessions, tasks=tasks)
+        return SequentialUnitOfWork(sessions=self.sessions, tasks=tasks)
 
     @asynccontextmanager
     async def open(self, agent: BaseAgent, **options: Any) -> AsyncIterator[ServeA2AUseCase]:

@@ -140,6 +140,6 @@ async def test_stream_scenario_sends_status_and_artifacts(
 async def test_resubscribe_scenario_keeps_the_task_working(serve: ServeA2AUseCase) -> None:
     begun = await serve.send(ANONYMOUS, request("test-resubscribe-message-id-1", wait=False))
     assert isinstance(begun, Task)
-    assert not begun.is_over
+    assert not begun.is_terminal
     canceled = await serve.cancel(ANONYMOUS, TaskRequest(id=begun.id))
     assert canceled.status.state is TaskState.CANCELED

@@ -26,7 +26,7 @@ from server_harness import (
 )
 
 from acc import Agent, BaseAgent, RunContext
-from acc.application.a2a.executor import TaskRun, trace_of
+from acc.application.a2a.executor import TaskRun, trace_id_of
 from acc.application.a2a.intake import accepts, media_type, output_modes, selects_data
 from acc.application.a2a.requests import ServerLimits
 from acc.domain.errors import ContentTypeNotSupported, InvalidInput, LimitExceeded
@@ -99,7 +99,7 @@ class Any_(BaseAgent):
     input_modes = ("image/*",)
 
     async def run(self, ctx: RunContext) -> str:
-        return media_type(ctx.run.message[0])
+        return media_type(ctx.run.request.message[0])
 
 
 async def test_submit_accepts_media_type_patterns(harness: ServerHarness) -> None:
@@ -168,7 +168,7 @@ def test_limit_fails_when_not_positive(value: Any) -> None:
 )
 def test_trace_id_is_read_from_message_metadata(metadata: dict[str, Any], trace: str) -> None:
     message = Message(message_id="m", role=Role.USER, parts=(), metadata=metadata)
-    assert trace_of(message, "otherwise") == trace
+    assert trace_id_of(message, "otherwise") == trace
 
 
 async def test_send_returns_completed_task_when_it_waits(

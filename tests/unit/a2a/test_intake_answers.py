@@ -30,7 +30,14 @@ from acc.domain.errors import InvalidInput, TaskNotFound, UnsupportedOperation
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.principal import Owner
-from acc.domain.value_objects.task import Task, TaskEvent, TaskStatus, Update
+from acc.domain.value_objects.task import (
+    INTERRUPTED,
+    StatusUpdate,
+    Task,
+    TaskEvent,
+    TaskStatus,
+    Update,
+)
 from acc.ports.outbound.storage_ports import TaskStorePort
 from acc.testing import ScriptedModel, call
 
@@ -276,7 +283,7 @@ async def test_answer_fails_when_caller_is_not_owner(
         assert str(foreign.value).replace(task.id, "") == str(unknown.value).replace("nothing", "")
         with pytest.raises(InvalidInput, match="another context"):
             await send(serve, "approve", task=task, context="elsewhere")
-        assert (await send(serve, "approve", task=task, context=task.context_id)).is_over
+        assert (await send(serve, "approve", task=task, context=task.context_id)).is_terminal
 
 
 async def test_one_of_concurrent_answers_is_accepted(
@@ -424,7 +431,8 @@ class Eager:
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         events = await self._store.append(task_id, updates)
-        if not self.answered:
+        waits = any(isinstance(u, StatusUpdate) and u.status.state in INTERRUPTED for u in updates)
+        if waits and not self.answered:
             self.answered = task_id
             await self.answer(task_id)
         return events

@@ -218,7 +218,7 @@ async def test_delivery_continues_after_storage_errors(
 ) -> None:
     receiver = Receiver()
     tasks = harness.tasks
-    due, delivered, faults = tasks.due, tasks.delivered, ["due", "delivered"]
+    due, delivered, faults = tasks.claim_deliveries, tasks.complete_delivery, ["due", "delivered"]
 
     async def bad_due(**fields: Any) -> Any:
         if "due" in faults:
@@ -232,7 +232,7 @@ async def test_delivery_continues_after_storage_errors(
             raise StorageFailed("the disk is full")
         await delivered(delivery_id)
 
-    tasks.due, tasks.delivered = bad_due, bad_delivered  # type: ignore[method-assign]
+    tasks.claim_deliveries, tasks.complete_delivery = bad_due, bad_delivered  # type: ignore[method-assign]
     async with (
         harness.open(agent_under_test, check_url=allow_any_url) as serve,
         delivering(harness, receiver),
@@ -249,7 +249,7 @@ async def test_notification_is_dropped_when_task_is_deleted(
 ) -> None:
     receiver = Receiver()
     tasks, read, completed = harness.tasks, harness.tasks.read, []
-    delivered = tasks.delivered
+    delivered = tasks.complete_delivery
 
     async def gone(*_: Any, **__: Any) -> None:
         return None
@@ -260,7 +260,7 @@ async def test_notification_is_dropped_when_task_is_deleted(
 
     async with harness.open(agent_under_test, check_url=allow_any_url) as serve:
         await send(serve, "count 3", push=push_config(id="p1"))
-        tasks.read, tasks.delivered = gone, note  # type: ignore[method-assign]
+        tasks.read, tasks.complete_delivery = gone, note  # type: ignore[method-assign]
         async with delivering(harness, receiver):
             await wait_until(lambda: len(completed) == 4)
         tasks.read = read  # type: ignore[method-assign]

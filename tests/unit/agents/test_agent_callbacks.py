@@ -98,7 +98,7 @@ async def test_answer_is_not_streamed_if_callback_may_replace_it(kept_by: str) -
 
 async def test_after_callback_may_request_input_without_second_model_call() -> None:
     async def released(ctx: RunContext, text: str) -> str:
-        answer = await ctx.ask_person(f"May I say {text!r}?")
+        answer = await ctx.request_input(f"May I say {text!r}?")
         return text if answer.verdict is ApprovalDecision.APPROVE else "no comment"
 
     model = ScriptedModel("profits are up")

@@ -201,7 +201,7 @@ async def test_last_message_precedes_snapshot() -> None:
 
 
 async def ask(ctx: RunContext) -> None:
-    await ctx.ask_person("Go on?")
+    await ctx.request_input("Go on?")
 
 
 def pretend(ctx: RunContext) -> str:

@@ -319,7 +319,7 @@ async def test_run_level_error_of_single_node_is_raised() -> None:
 
 async def test_failed_single_node_has_no_messages_in_conversation() -> None:
     def heard(ctx: RunContext) -> str:
-        return ",".join(one.author for one in ctx.line.thread)
+        return ",".join(one.author for one in ctx.current_branch.thread)
 
     first = SequentialAgent(
         name="c", sub_agents=[Writes(name="c1", values={"x": 1}), Does(name="c2", do=_fail)]

@@ -30,7 +30,7 @@ def asks(name: str) -> Does:
     """Return an agent that asks, counts its answers in the state, and says what it was told."""
 
     async def ask(ctx: RunContext) -> str:
-        answer = await ctx.ask_person(f"{name}?")
+        answer = await ctx.request_input(f"{name}?")
         ctx.state[name] = ctx.state.get(name, 0) + 1
         return answer.verdict.value
 

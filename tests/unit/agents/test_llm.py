@@ -198,7 +198,7 @@ async def test_model_must_return_model_answer() -> None:
         async def complete(self, prompt: Prompt) -> ModelAnswer:
             return "text"  # type: ignore[return-value] # a model that breaks its contract
 
-    with pytest.raises(ModelFailed, match="the model returned str, no ModelAnswer"):
+    with pytest.raises(ModelFailed, match="the model returned str, expected ModelAnswer"):
         await turn(Agent(name="a", model=Careless()))
 
 
@@ -228,7 +228,7 @@ async def test_stream_without_answer_fails() -> None:
         async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
             yield "half"
 
-    with pytest.raises(ModelFailed, match="the stream ended without an answer"):
+    with pytest.raises(ModelFailed, match="the stream ended without a response"):
         await events_of(Agent(name="a", model=Endless("x")))
 
 
@@ -260,7 +260,7 @@ async def test_stream_may_be_any_async_iterator() -> None:
     model = Piecewise("a", ModelAnswer(text="ab"), "never read")
     events = await events_of(Agent(name="a", model=model))
     assert [e.text for e in events] == ["hi", "a", "ab", "ab"]
-    with pytest.raises(ModelFailed, match="without an answer"):
+    with pytest.raises(ModelFailed, match="without a response"):
         await events_of(Agent(name="a", model=Piecewise("a")))
 
 

@@ -90,8 +90,8 @@ async def test_what_has_gone_on_since_is_left_alone() -> None:
     class Marks(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.emit(EventKind.STATE, detail={"remote": {"of": "my own"}})
-            await ctx.progress("half", remote="task-9")
-            await ctx.ask_person("Sure?")
+            await ctx.progress("half", detail={"detail": {"remote": "task-9"}})
+            await ctx.request_input("Sure?")
             return "done"
 
     tree = ParallelAgent(

@@ -19,7 +19,7 @@ class Reader(BaseAgent):
     """Says what is in the files of a message."""
 
     async def run(self, ctx: RunContext) -> str:
-        found = [await ctx.fetch(part, types=["text/*"]) for part in ctx.run.message]
+        found = [await ctx.fetch(part, types=["text/*"]) for part in ctx.run.request.message]
         return "|".join(
             f"{part.filename}={part.text or (part.raw or b'').decode()}" for part in found
         )
@@ -64,7 +64,7 @@ async def test_other_schemes_are_not_downloaded(address: str) -> None:
 async def test_download_fails_without_a_fetcher(url: str) -> None:
     services = replace(make_services(), fetch=None)
     runner = Runner(Reader(name="reader"), services=services)
-    with pytest.raises(RemoteFailed, match="cannot fetch files"):
+    with pytest.raises(RemoteFailed, match="cannot download files"):
         await runner.run(message=(Part(url=url),), **KEYS)
 
 

@@ -68,9 +68,12 @@ class TextMemory(NoteMemory):
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [
-        (TextMemory, "its memory's view returned str: MemoryView(text=..., tokens=...) is wanted"),
-        (lambda: 3, "makes its memory returned int: a MemoryPort is wanted"),
-        (lambda: NoteMemory, "makes its memory returned the class NoteMemory: a MemoryPort"),
+        (TextMemory, "returned str; expected MemoryView(text=..., tokens=...)"),
+        (lambda: 3, "creates its memory returned int; expected a MemoryPort"),
+        (
+            lambda: NoteMemory,
+            "creates its memory returned the class NoteMemory; expected a MemoryPort",
+        ),
     ],
 )
 async def test_invalid_memory_is_rejected(memory: Any, expected: str) -> None:

@@ -40,7 +40,7 @@ from acc.testing import FrozenClock, ScriptedModel, call
 
 def asks(name: str) -> Does:
     async def ask(ctx: RunContext) -> str:
-        return (await ctx.ask_person(f"{name}?")).verdict.value
+        return (await ctx.request_input(f"{name}?")).verdict.value
 
     return Does(name=name, do=ask)
 
@@ -58,7 +58,7 @@ def fickle(*questions: str) -> Does:
 
     async def ask(ctx: RunContext) -> str:
         if left:
-            await ctx.fork(left[0]).ask_person(left.pop(0))
+            await ctx.fork(left[0]).request_input(left.pop(0))
         return "paid"
 
     return Does(name="fickle", do=ask)
@@ -70,7 +70,7 @@ async def test_resume_fails_when_answered_request_is_not_reached(
 ) -> None:
     runner = Runner(fickle("First?"))
     paused = await runner.run(**WHO, message="go")
-    with pytest.raises(ReplayMismatch, match=r"^/fickle/First\?#0: '.*' was answered, and the run"):
+    with pytest.raises(ReplayMismatch, match=r"^/fickle/First\?#0: request '.*' was answered"):
         await runner.resume(**WHO, answers=answer(paused.requests[0].id))
     assert (await runner.events(**WHO))[-1].detail == {"code": "replay_mismatch"}
 
@@ -100,7 +100,7 @@ async def test_request_of_cancelled_branch_is_not_pending() -> None:
     asked = {e.request.agent: e.request for e in paused.events if e.request is not None}
     assert asked.keys() == {"a", "c"}
     assert await runner.pending(**WHO) == paused.requests == (asked["c"],)
-    with pytest.raises(NothingPending, match=f"only for {asked['c'].id}"):
+    with pytest.raises(NothingPending, match=f"pending requests: {asked['c'].id}"):
         await runner.resume(**WHO, answers=approve(asked["a"].id))
     assert (await approve_all(runner, paused)).text == "c: approve"
 
@@ -109,7 +109,7 @@ def slowly(name: str) -> Does:
     async def ask(ctx: RunContext) -> str:
         for _ in range(20):
             await asyncio.sleep(0)
-        return (await ctx.ask_person(f"{name}?")).verdict.value
+        return (await ctx.request_input(f"{name}?")).verdict.value
 
     return Does(name=name, do=ask)
 
@@ -118,7 +118,7 @@ def cut_off() -> ParallelAgent:
     """Return branches of which one fails once it is answered, and another is slower to ask."""
 
     async def ask_and_fail(ctx: RunContext) -> None:
-        await ctx.ask_person("first?")
+        await ctx.request_input("first?")
         raise RuntimeError("broken")
 
     inner = team(Does(name="first", do=ask_and_fail), slowly("second"), name="inner")
@@ -151,9 +151,9 @@ async def test_recorded_branch_failure_does_not_fail_resume_after_crash() -> Non
 
 async def test_agent_may_handle_failure_of_agent_that_asked() -> None:
     async def ask_or_fail(ctx: RunContext) -> None:
-        if ctx.run.journal:
+        if ctx.run.journal.steps:
             raise RuntimeError("no longer there")
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
 
     async def try_it(ctx: RunContext) -> str:
         try:
@@ -258,9 +258,9 @@ async def test_resume_accepts_renamed_root_of_same_agent() -> None:
 
 async def test_request_recorded_before_crash_is_pending() -> None:
     async def ask_twice(ctx: RunContext) -> None:
-        await ctx.ask_person("First?")
+        await ctx.request_input("First?")
         try:
-            await ctx.ask_person("Second?")
+            await ctx.request_input("Second?")
         except RunPaused:
             store.is_crashed = True
             raise

@@ -28,7 +28,7 @@ from acc.testing import ScriptedModel, call
 
 
 async def ask(ctx: RunContext) -> None:
-    await ctx.ask_person("Go on?")
+    await ctx.request_input("Go on?")
 
 
 def asks(name: str = "asks") -> Does:

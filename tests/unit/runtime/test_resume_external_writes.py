@@ -23,7 +23,7 @@ async def write_and_ask(ctx: RunContext) -> str:
     await ctx.say("written")
     found = []
     for question in ("Go on?", "Still?"):
-        await ctx.ask_person(question)
+        await ctx.request_input(question)
         found.append(ctx.state.get("k", "nothing"))
     return " ".join(found)
 
@@ -31,10 +31,10 @@ async def write_and_ask(ctx: RunContext) -> str:
 async def ask_and_write(ctx: RunContext) -> str:
     """Write a key before and after a question, and ask once more."""
     ctx.state["k"] = "ours"
-    await ctx.ask_person("Go on?")
+    await ctx.request_input("Go on?")
     seen = ctx.state["k"]
     ctx.state["k"] = "ours again"
-    await ctx.ask_person("Still?")
+    await ctx.request_input("Still?")
     return f"{seen}, {ctx.state['k']}"
 
 
@@ -49,7 +49,7 @@ async def test_external_write_during_pause_is_preserved(placed: Any, key: str) -
     async def write(ctx: RunContext) -> str:
         ctx.state[key] = "ours"
         await ctx.say("written")
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         return str(ctx.state[key])
 
     runner = Runner(placed(Does(name="a", do=write)))

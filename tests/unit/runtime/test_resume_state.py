@@ -58,7 +58,7 @@ def adder(name: str, *, confirm: bool) -> Does:
     async def add(ctx: RunContext) -> None:
         add_to(ctx, 1)
         if confirm:
-            await ctx.ask_person("Go on?")
+            await ctx.request_input("Go on?")
         add_to(ctx, int(ctx.message))
 
     return Does(name=name, description="Adds.", do=add)
@@ -118,7 +118,7 @@ async def test_agent_tools_accumulate_across_pauses(
 async def test_new_work_waits_for_replay_of_concurrent_work() -> None:
     async def ask_once(ctx: RunContext) -> None:
         if "agreed" not in ctx.state:
-            await ctx.ask_person("Agreed?")
+            await ctx.request_input("Agreed?")
         ctx.state["agreed"] = True
 
     helpers = [Does(name=name, description="Asks.", do=ask_once) for name in ("left", "right")]
@@ -152,7 +152,7 @@ async def test_branches_of_two_calls_are_independent() -> None:
     def ask_and_add(name: str) -> Does:
         async def work(ctx: RunContext) -> None:
             ctx.state[name] = ctx.state.get(name, 0) + int(ctx.message)
-            await ctx.ask_person("Go on?")
+            await ctx.request_input("Go on?")
             ctx.state[name] += 1
 
         return Does(name=name, do=work)
@@ -173,7 +173,7 @@ async def test_branches_of_repeated_agent_tool_are_independent() -> None:
     async def add_and_ask(ctx: RunContext) -> None:
         key = f"{ctx.agent.name}_{ctx.message}"
         ctx.state[key] = 1
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         ctx.state[key] += len(ctx.state)
 
     team = ParallelAgent(
@@ -199,7 +199,7 @@ async def test_failed_branch_does_not_affect_later_round() -> None:
 
     async def ask(ctx: RunContext) -> None:
         if "round" not in ctx.state:
-            await ctx.ask_person("Go on?")
+            await ctx.request_input("Go on?")
         ctx.state["round"] = ctx.state.get("round", 0) + 1
 
     early = Does(name="early", do=mark)
@@ -223,12 +223,12 @@ async def test_failed_branch_does_not_affect_later_round() -> None:
 async def test_writes_of_cancelled_task_match_stored_state() -> None:
     async def add_and_wait(ctx: RunContext) -> None:
         add_to(ctx, 5)
-        if not ctx.run.journal:
+        if not ctx.run.journal.steps:
             await asyncio.Event().wait()
 
     async def add_and_ask(ctx: RunContext) -> None:
         add_to(ctx, 1)
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
 
     slow, asks = Does(name="slow", do=add_and_wait), Does(name="asks", do=add_and_ask)
 
@@ -273,7 +273,7 @@ async def test_resumed_run_sees_external_value() -> None:
     async def count(ctx: RunContext) -> str:
         ctx.state["user:n"] = ctx.state.get("user:n", 0) + 1
         ctx.state.setdefault("user:list", []).append("mine")
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         return f"{ctx.state['user:n']} {ctx.state['user:list']}"
 
     runner = Runner(Does(name="a", do=count))

@@ -52,7 +52,7 @@ def test_json_values_round_trip(value: Any) -> None:
     state = State({})
     state["key"] = value
     assert state["key"] == value
-    assert state.take() == ({"key": value}, ())
+    assert state.flush() == ({"key": value}, ())
     assert State(state.copy()).copy() == {"key": value}
 
 
@@ -119,9 +119,9 @@ def test_in_place_change_is_a_write() -> None:
     state["list"].append("b")
     state["map"]["deep"]["n"] = 2
     assert state.pending
-    assert state.take() == ({"list": ["a", "b"], "map": {"deep": {"n": 2}}}, ())
+    assert state.flush() == ({"list": ["a", "b"], "map": {"deep": {"n": 2}}}, ())
     assert given == {"list": ["a"], "map": {"deep": {"n": 1}}}
-    assert state.take() == ({}, ())
+    assert state.flush() == ({}, ())
 
 
 def test_reading_list_is_not_a_write() -> None:
@@ -135,10 +135,10 @@ def test_removed_key_is_missing_until_written() -> None:
     assert state["a"] == [1]
     del state["a"]
     assert "a" not in state
-    assert state.take() == ({}, ("a",))
+    assert state.flush() == ({}, ("a",))
     del state["b"]
     state["b"] = 3
-    assert state.take() == ({"b": 3}, ())
+    assert state.flush() == ({"b": 3}, ())
     with pytest.raises(KeyError):
         del state["a"]
 
@@ -148,7 +148,7 @@ def test_in_place_change_of_removed_list_is_ignored() -> None:
     stored = state["a"]
     del state["a"]
     stored.append(2)
-    assert state.take() == ({}, ("a",))
+    assert state.flush() == ({}, ("a",))
 
 
 def test_state_is_a_mutable_mapping() -> None:
@@ -167,7 +167,7 @@ def test_rollback_restores_initial_state() -> None:
     state["b"].append(2)
     del state["c"]
     state["new"] = 1
-    state.take()
+    state.flush()
     state.apply(*state.undo())
     assert state.copy() == start
 
@@ -175,7 +175,7 @@ def test_rollback_restores_initial_state() -> None:
 def test_written_returns_all_changes() -> None:
     state = State({"a": 1, "b": 2, "c": [1]})
     state["a"] = 5
-    state.take()
+    state.flush()
     del state["b"]
     state["c"].append(2)
     assert state.written() == ({"a": 5, "c": [1, 2]}, ("b",))
@@ -194,7 +194,7 @@ def test_branch_state_is_independent() -> None:
 def test_removing_missing_keys_is_ignored() -> None:
     state = State({"a": 1, "b": 2})
     state.write({"a": 3}, ("b", "never"))
-    assert state.take() == ({"a": 3}, ("b",))
+    assert state.flush() == ({"a": 3}, ("b",))
 
 
 def test_recorded_changes_replace_read_values() -> None:
@@ -274,12 +274,12 @@ async def test_changing_result_state_does_not_change_session() -> None:
 def test_recorded_changes_do_not_override_later_writes() -> None:
     state = State({"a": 1, "b": [2], "gone": 3})
     state["a"] = 10
-    state.learn({"a": 5, "b": [6], "c": 7}, ("gone", "never"), seq=4)
+    state.rebase({"a": 5, "b": [6], "c": 7}, ("gone", "never"), seq=4)
     assert (state.copy(), state.undo()) == (
         {"a": 10, "b": [6], "c": 7},
         ({"a": 1, "b": [2], "gone": 3}, ("c", "never")),
     )
-    state.take_back()
+    state.rollback()
     assert (state.copy(), state.pending) == ({"a": 5, "b": [6], "c": 7}, False)
 
 
@@ -295,7 +295,7 @@ def test_replayed_step_applies_only_its_own_writes() -> None:
     state.is_complete = True
     state["a"], state["new"] = 2, 3
     state.apply({"a": 1}, seq=1)
-    assert state.take() == ({"new": 3}, ())
+    assert state.flush() == ({"new": 3}, ())
     assert state.copy() == {"a": 1, "new": 3}
 
 
@@ -305,11 +305,11 @@ def test_replayed_step_applies_only_its_own_writes() -> None:
 def test_in_place_change_of_type_is_a_write(before: Any, after: Any) -> None:
     state = State({"all": {"list": [before], "other": "x"}})
     state["all"]["list"][0] = after
-    assert repr(state.take()) == repr(({"all": {"list": [after], "other": "x"}}, ()))
+    assert repr(state.flush()) == repr(({"all": {"list": [after], "other": "x"}}, ()))
     assert repr(state.copy()) == repr({"all": {"list": [after], "other": "x"}})
     assert not state.pending
     state["all"]["list"][0] = before
-    assert repr(state.take()[0]) == repr({"all": {"list": [before], "other": "x"}})
+    assert repr(state.flush()[0]) == repr({"all": {"list": [before], "other": "x"}})
 
 
 def test_number_subclass_in_list_is_written_once() -> None:
@@ -318,7 +318,7 @@ def test_number_subclass_in_list_is_written_once() -> None:
 
     state = State({"all": [1]})
     state["all"][0] = Odd(1)
-    assert [type(item) for item in state.take()[0]["all"]] == [int]
+    assert [type(item) for item in state.flush()[0]["all"]] == [int]
     assert not state.pending
 
 
@@ -327,17 +327,17 @@ def test_unstorable_in_place_change_is_rejected(bad: Any) -> None:
     state = State({"all": [[1], "x"]})
     state["all"][0] = bad
     with pytest.raises(StateNotStorable, match=r"all\[0\]"):
-        state.take()
+        state.flush()
 
 
 @pytest.mark.parametrize("bad", ["\ud800", ["a", "b\udfff"], {"\ud800": 1}, {"a": {"b": "\ud800"}}])
 def test_unpaired_surrogate_is_rejected(bad: Any) -> None:
     state = State({})
-    with pytest.raises(StateNotStorable, match="half a character") as refused:
+    with pytest.raises(StateNotStorable, match="unpaired surrogate") as refused:
         state["key"] = bad
     assert str(refused.value).isascii()
     assert state.copy() == {}
-    with pytest.raises(StateNotStorable, match="half a character") as refused:
+    with pytest.raises(StateNotStorable, match="unpaired surrogate") as refused:
         state["\ud800"] = 1
     assert str(refused.value).isascii()
 
@@ -352,4 +352,4 @@ async def test_unpaired_surrogate_fails_only_the_tool() -> None:
     model = ScriptedModel(call("note"), "done")
     result = await turn(Agent(name="a", model=model, tools=[note], memory=None))
     assert (result.text, result.state) == ("done", {})
-    assert "half a character" in results(result)[0]["error"]
+    assert "unpaired surrogate" in results(result)[0]["error"]

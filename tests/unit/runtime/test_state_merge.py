@@ -7,7 +7,7 @@ import pytest
 from agent_support import Does, Writes, turn
 
 from acc import LoopAgent, ParallelAgent, RunContext
-from acc.application.runtime.state import ABSENT, MergeRule, State, StateView, merge_branches
+from acc.application.runtime.state import MISSING, MergeRule, State, StateView, merge_branches
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
 
@@ -26,13 +26,13 @@ def test_view_rejects_writes_that_are_not_granted() -> None:
     view["out"] = 3
     view["out_2"] = 4
     del view["out_2"]
-    with pytest.raises(StateNotGranted, match="'in' cannot be written.*grants writing out, out_"):
+    with pytest.raises(StateNotGranted, match="'in' cannot be written.*write access to out, out_"):
         view["in"] = 5
     with pytest.raises(StateNotGranted, match="'in'"):
         del view["in"]
-    with pytest.raises(StateNotGranted, match="grants writing nothing"):
+    with pytest.raises(StateNotGranted, match="write access to nothing"):
         StateView(state, write=())["out"] = 1
-    assert state.take() == ({"out": 3}, ("out_2",))
+    assert state.flush() == ({"out": 3}, ("out_2",))
 
 
 def test_read_only_value_is_a_copy() -> None:
@@ -58,7 +58,7 @@ def test_closed_view_is_read_only() -> None:
     view.close()
     assert view["list"] == [1]
     view["list"].append(2)
-    with pytest.raises(StateNotGranted, match="the call it was given to is over"):
+    with pytest.raises(StateNotGranted, match="the call that it was granted to has ended"):
         view["a"] = 1
     assert state.copy() == {"list": [1]}
 
@@ -104,7 +104,7 @@ def test_merge_rules_combine_branch_writes(
     [
         ("sum", ["a", "b"], "by 'sum'"),
         ("total", ["a", 1], "by 'total'"),
-        ("union", [1, [2]], "union takes lists or mappings"),
+        ("union", [1, [2]], "union expects lists or mappings"),
     ],
 )
 def test_merge_rule_rejects_incompatible_values(rule: str, values: list[Any], fault: str) -> None:
@@ -138,26 +138,26 @@ def test_removal_and_write_need_a_rule() -> None:
 @pytest.mark.parametrize(
     ("rule", "before", "values", "stored"),
     [
-        ("first", 1, [ABSENT, 5], ABSENT),
-        ("first", 1, [5, ABSENT], 5),
-        ("last", 1, [5, ABSENT], ABSENT),
-        ("last", 1, [ABSENT, 5], 5),
-        ("list", 1, [ABSENT, 5, 6], [5, 6]),
-        ("sum", 10, [ABSENT, 11], 1),
-        ("total", 10, [ABSENT, 3, 4], 7),
-        ("union", ["z"], [["z", "a"], ABSENT], ["a"]),
-        ("union", {"z": 0}, [ABSENT, {"z": 0, "a": 1}], {"a": 1}),
-        (lambda before, values: [before, *values], 1, [5, ABSENT], [1, 5, None]),
+        ("first", 1, [MISSING, 5], MISSING),
+        ("first", 1, [5, MISSING], 5),
+        ("last", 1, [5, MISSING], MISSING),
+        ("last", 1, [MISSING, 5], 5),
+        ("list", 1, [MISSING, 5, 6], [5, 6]),
+        ("sum", 10, [MISSING, 11], 1),
+        ("total", 10, [MISSING, 3, 4], 7),
+        ("union", ["z"], [["z", "a"], MISSING], ["a"]),
+        ("union", {"z": 0}, [MISSING, {"z": 0, "a": 1}], {"a": 1}),
+        (lambda before, values: [before, *values], 1, [5, MISSING], [1, 5, None]),
     ],
 )
 def test_merge_rule_receives_removals(
     rule: MergeRule, before: Any, values: list[Any], stored: Any
 ) -> None:
     wrote: Sequence[Any] = [
-        (f"b{n}", ({}, ("key",)) if value is ABSENT else ({"key": value}, ()))
+        (f"b{n}", ({}, ("key",)) if value is MISSING else ({"key": value}, ()))
         for n, value in enumerate(values)
     ]
-    expected = ({}, ("key",)) if stored is ABSENT else ({"key": stored}, ())
+    expected = ({}, ("key",)) if stored is MISSING else ({"key": stored}, ())
     assert merge_branches({"key": before}, wrote, {"key": rule}) == expected
 
 
@@ -229,7 +229,7 @@ async def test_conflicting_writes_fail_the_run() -> None:
 
 async def test_merge_function_must_return_storable_value() -> None:
     branches = [Writes(name=f"b{n}", values={"key": n}) for n in (1, 2)]
-    with pytest.raises(StateNotStorable, match="a set is not"):
+    with pytest.raises(StateNotStorable, match="set is not"):
         await turn(
             ParallelAgent(name="p", sub_agents=branches, merge={"key": lambda _, all_: set(all_)})
         )

@@ -55,7 +55,7 @@ async def test_reading_state_in_threads_does_not_fail_the_run() -> None:
 def test_reading_lists_in_threads_writes_nothing() -> None:
     state = State({f"k{n}": [n] * 20 for n in range(400)})
     at_once(state, lambda number: [list(state[key]) for key in state], lambda: state.pending)
-    assert state.take() == ({}, ())
+    assert state.flush() == ({}, ())
 
 
 def test_writes_of_all_threads_are_stored() -> None:
@@ -71,8 +71,8 @@ def test_writes_of_all_threads_are_stored() -> None:
             view[f"gone{number}"] = n
             del view[f"gone{number}"]
 
-    at_once(state, write, lambda: taken.update(state.take()[0]))
-    delta, removed = state.take()
+    at_once(state, write, lambda: taken.update(state.flush()[0]))
+    delta, removed = state.flush()
     taken = {**taken, **delta}
     wanted = {f"k{number}.{n}": [n, "more"] for number in range(_THREADS) for n in range(100)}
     assert state.copy() == wanted
@@ -89,8 +89,8 @@ def test_mappings_changed_in_threads_are_stored() -> None:
         for n in range(300):
             view["all"]["inner"][f"{number}.{n}"] = n
 
-    at_once(state, change, state.take)
-    state.take()
+    at_once(state, change, state.flush)
+    state.flush()
     assert len(state.copy()["all"]["inner"]) == 300 * _THREADS
 
 

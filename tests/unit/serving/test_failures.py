@@ -1,7 +1,6 @@
 """When the store fails, and when nothing should be left of it."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,8 +20,9 @@ from serving_world import (
     until,
 )
 
+from acc.application.a2a.projection import ProjectionOptions
 from acc.domain.errors import StorageFailed, TaskNotFound
-from acc.domain.value_objects.task import StatusUpdate, Task, TaskEvent, TaskStatus, Update
+from acc.domain.value_objects.task import StatusUpdate, Task, TaskStatus
 from acc.ports.outbound.storage_ports import TaskStorePort
 
 _AT = TaskStatus(state=S.SUBMITTED)
@@ -36,9 +36,6 @@ class Fragile:
         self.fails: dict[str, int] = {}
         self.fault: Exception = StorageFailed("the disk is full")
 
-    def along(self, task_id: str, updates: Sequence[Update]) -> "Along":
-        return Along(self, task_id, updates)
-
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
         if not self.fails.get(name):
@@ -49,26 +46,6 @@ class Fragile:
             raise self.fault
 
         return failing
-
-
-class Along:
-    """Updates that such a store may fail to append along with a run's events."""
-
-    def __init__(self, store: Fragile, task_id: str, updates: Sequence[Update]) -> None:
-        self._append: Any = lambda: store.append(task_id, updates)
-        self._events: tuple[TaskEvent, ...] = ()
-        self._fault: Exception | None = None
-
-    async def store(self) -> None:
-        try:
-            self._events = await self._append()
-        except Exception as error:  # noqa: BLE001 - whatever the test has it fail with
-            self._fault = error
-
-    def result(self) -> tuple[TaskEvent, ...]:
-        if self._fault is not None:
-            raise self._fault
-        return self._events
 
 
 @pytest.fixture
@@ -133,9 +110,9 @@ async def test_a_stop_that_cannot_be_stored_ends_all_the_same(
 
 
 async def test_housekeeping_goes_on_after_a_fault(world: World, doer: Doer, fragile: Any) -> None:
-    fragile.fails["orphans"] = 1
+    fragile.fails["claim_orphans"] = 1
     async with world.open(doer, store=fragile) as serve:
-        await until(lambda: not fragile.fails["orphans"])
+        await until(lambda: not fragile.fails["claim_orphans"])
         assert (await send(serve, "hello")).state is S.COMPLETED
 
 
@@ -144,15 +121,15 @@ async def test_orphans_that_others_ended_are_let_be(world: World, doer: Doer, fr
         task = await start(serve, "wait")
         await until(lambda: doer.log == ["wait"])
         world.clock.time += 31
-        assert await serve._executor.fail_orphans() == 0  # it is ours
+        assert await serve._maintenance.fail_orphans() == 0  # it is ours
         await cancel(serve, task)
 
         async def orphans() -> tuple[str, ...]:
             return (task.id, "gone")
 
-        fragile.orphans = orphans
+        fragile.claim_orphans = orphans
         await until(lambda: not serve._executor.running)
-        assert await serve._executor.fail_orphans() == 2
+        assert await serve._maintenance.fail_orphans() == 2
         assert (await get(serve, task)).state is S.CANCELED
 
 
@@ -195,10 +172,10 @@ async def test_work_that_others_took_over_is_stopped_once(shared: World, doer: D
         await until(lambda: doer.log == ["stubborn"])
         failed = StatusUpdate(status=TaskStatus(state=S.FAILED, at=2.0))
         await shared.tasks.append(task.id, [failed])
-        work = serve._executor.work_on(task.id)
+        work = serve._executor.find(task.id)
         assert work is not None
-        await until(lambda: work.yielded)
-        work.give_way()  # as often as others are seen to have moved it on
+        await until(lambda: work.superseded)
+        work.stop()  # as often as others are seen to have moved it on
         await until(lambda: doer.log[-1] == "done")
         assert doer.log.count("swallowed") == 1
         await until(lambda: not serve._executor.running)
@@ -223,28 +200,29 @@ async def test_a_sender_that_left_is_worked_for_where_the_store_allows(
     world: World, doer: Doer, fragile: Any
 ) -> None:
     async with world.open(doer, store=fragile) as serve:
-        start_work = serve._executor.start
-        begun: list[Task] = []
-
-        def begin(task: Task) -> None:
-            begun.append(task)
-
-        serve._executor.adopt("nothing", begin)
-        fragile.fails["read"] = 1
-        serve._executor.adopt("unreadable", begin)
-        done = await send(serve, "hello")
-        serve._executor.adopt(done.id, begin)
-        await asyncio.sleep(0.02)
-        assert begun == []
-        waiting = Task(id="t1", context_id="c1", status=_AT)
         message = said("hello").message
-        await world.tasks.create(waiting, owner=ANN.owner, message=message)
-        serve._executor.adopt("t1", begin)
-        await settled(serve, waiting, S.FAILED)
-        assert [task.id for task in begun] == ["t1"]
-        assert start_work is not None
+
+        def adopt(task_id: str) -> None:
+            serve._executor.start_detached(task_id, ANN, message, options=ProjectionOptions())
+
+        adopt("unknown")
+        fragile.fails["read"] = 1
+        adopt("unreadable")
+        done = await send(serve, "hello")
+        adopt(done.id)
+        await asyncio.sleep(0.02)
+        assert doer.log == ["hello"]
+        created = Task(id="t1", context_id="c1", status=_AT)
+        await world.tasks.create(created, owner=ANN.owner, message=said("hello").message)
+        adopt("t1")
+        await settled(serve, created, S.COMPLETED)
+        assert doer.log == ["hello", "hello"]
+        late = Task(id="t3", context_id="c3", status=_AT)
+        await world.tasks.create(late, owner=ANN.owner, message=said("hello").message)
+        adopt("t3")
         group, serve._executor._group = serve._executor._group, None
-        serve._executor.adopt("t1", begin)
+        await settled(serve, late, S.FAILED)
+        adopt("t1")
         assert (await cancel(serve, await _filed(world))).state is S.CANCELED
         serve._executor._group = group
 

@@ -7,7 +7,6 @@ import pytest
 from serving_world import APP, Doer, S, World, cancel, get, send, start, until
 
 from acc import Agent, Runner
-from acc.application.a2a.executor import forget
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import make_services
 from acc.domain.errors import StorageFailed, TaskNotFound
@@ -29,7 +28,7 @@ async def sessions_of(world: World, user_id: str = "ann") -> set[str]:
 async def pass_time(serve: ServeA2AUseCase, world: World, seconds: float = 10.0) -> None:
     """Let time pass, and forget what was over before that."""
     world.clock.time += seconds
-    await forget(serve.runner, tasks=world.tasks, before=world.clock.time - seconds / 2)
+    await serve._maintenance.delete_expired(before=world.clock.time - seconds / 2)
 
 
 async def is_forgotten(serve: ServeA2AUseCase, task: Task) -> bool:
@@ -48,7 +47,7 @@ async def test_a_conversation_is_forgotten_with_the_last_of_its_tasks(
         await worlds.artifacts.save(key("talk"), "a.txt", b"a", "text/plain")
         worlds.clock.time += 10.0
         young = await send(serve, "hello", context="talk")
-        await forget(serve.runner, tasks=worlds.tasks, before=worlds.clock.time - 5.0)
+        await serve._maintenance.delete_expired(before=worlds.clock.time - 5.0)
         assert await is_forgotten(serve, old)
         assert (await get(serve, young)).state is S.COMPLETED
         assert await sessions_of(worlds) == {"talk"}
@@ -75,7 +74,7 @@ async def test_the_server_forgets_conversations_by_itself(worlds: World, doer: D
 async def test_forgetting_goes_on_after_a_fault(
     world: World, doer: Doer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acc.application.a2a.executor._SWEEP_EVERY", 0.01)
+    monkeypatch.setattr("acc.application.a2a.maintenance.SWEEP_SECONDS", 0.01)
     async with world.open(doer) as serve:
         task = await send(serve, "hello")
     world.clock.time += 100.0
@@ -119,10 +118,10 @@ async def test_the_memories_of_a_forgotten_conversation_are_given_up(world: Worl
     agent = Agent(name="helper", model=model, memory="transcript")
     async with world.open(agent) as serve:
         await send(serve, "hello", context="talk")
-        shelf = serve.runner.services.shelf
-        assert [where for where, _ in shelf._kept] == [key("talk")]
+        shelf = serve.runner.services.memory_cache
+        assert [where for where, _ in shelf._cache] == [key("talk")]
         await pass_time(serve, world)
-        assert not shelf._kept
+        assert not shelf._cache
         await send(serve, "hello again", context="talk")
         assert "teal" not in repr(model.requests[-1])
 
@@ -148,7 +147,7 @@ async def test_a_conversation_that_is_taken_up_while_it_is_forgotten_stays(
         assert session.turns == 2
         assert (await get(serve, came[0])).state is S.COMPLETED
         # It is no more the last of its context, so nothing hinders that it goes.
-        await forget(serve.runner, tasks=worlds.tasks, before=worlds.clock.time - 5.0)
+        await serve._maintenance.delete_expired(before=worlds.clock.time - 5.0)
         assert await is_forgotten(serve, old)
         assert await sessions_of(worlds) == {"talk"}
 
@@ -236,7 +235,7 @@ async def test_a_process_that_dies_in_the_middle_leaves_nothing_over(
     async with worlds.open(doer) as serve:
         task = await send(serve, "hello", context="talk")
         with monkeypatch.context() as patch, pytest.raises(StorageFailed):
-            patch.setattr(worlds.tasks, "forget", dies)
+            patch.setattr(worlds.tasks, "delete_expired", dies)
             await pass_time(serve, worlds)
         assert not await is_forgotten(serve, task)
         await pass_time(serve, worlds)
@@ -247,7 +246,7 @@ async def test_a_process_that_dies_in_the_middle_leaves_nothing_over(
 async def test_many_tasks_are_forgotten_while_others_are_served(
     worlds: World, doer: Doer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acc.application.a2a.executor._AT_ONCE", 3)
+    monkeypatch.setattr("acc.application.a2a.maintenance.BATCH_SIZE", 3)
     async with worlds.open(doer) as serve:
         for number in range(10):
             await send(serve, "hello", context=f"c{number // 2}")
@@ -264,5 +263,5 @@ async def test_many_tasks_are_forgotten_while_others_are_served(
             await pass_time(serve, worlds)
             counting.cancel()
         assert turns >= 3
-        assert await worlds.tasks.ended(before=1e12, limit=9) == ()
+        assert await worlds.tasks.expired(before=1e12, limit=9) == ()
         assert await sessions_of(worlds) == set()

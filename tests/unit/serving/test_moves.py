@@ -29,8 +29,8 @@ from acc.application.a2a.requests import TaskRequest
 from acc.domain.errors import InvalidTransition, TaskNotCancelable, TaskNotFound
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.task import (
-    MOVES,
     TERMINAL,
+    TRANSITIONS,
     Message,
     Role,
     StatusUpdate,
@@ -164,7 +164,7 @@ async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(worlds: World)
             try:
                 await store.append(task_id, [StatusUpdate(status=TaskStatus(state=state, at=2.0))])
             except InvalidTransition as error:
-                assert state not in MOVES[TaskState(error.state)]
+                assert state not in TRANSITIONS[TaskState(error.state)]
 
         async with asyncio.TaskGroup() as group:
             for _ in range(20):
@@ -175,7 +175,7 @@ async def test_no_mix_of_moves_from_many_at_once_breaks_the_table(worlds: World)
             if isinstance(event.update, StatusUpdate)
         ]
         for before, after in zip(states, states[1:], strict=False):
-            assert after in MOVES[before]
+            assert after in TRANSITIONS[before]
         assert not any(state in TERMINAL for state in states[:-1])
 
 
@@ -228,7 +228,7 @@ async def test_a_message_that_comes_while_the_server_stops_is_failed(
     serve = worlds.server(doer)
     async with serve.open():
         waiting = await send(serve, "ask")
-        create, proceed = worlds.tasks.create, worlds.tasks.proceed
+        create, proceed = worlds.tasks.create, worlds.tasks.continue_task
 
         async def late(*arguments: object, **fields: object) -> object:
             filed = await create(*arguments, **fields)  # type: ignore[arg-type]
@@ -244,10 +244,10 @@ async def test_a_message_that_comes_while_the_server_stops_is_failed(
         worlds.tasks.create = late  # type: ignore[method-assign,assignment]
         assert (await send(serve, "hello")).state is S.FAILED
         serve._executor._group = group
-        worlds.tasks.proceed = late_too  # type: ignore[method-assign,assignment]
+        worlds.tasks.continue_task = late_too  # type: ignore[method-assign,assignment]
         assert (await send(serve, "tea", task=waiting)).state is S.FAILED
         worlds.tasks.create = create  # type: ignore[method-assign]
-        worlds.tasks.proceed = proceed  # type: ignore[method-assign]
+        worlds.tasks.continue_task = proceed  # type: ignore[method-assign]
         serve._executor._group = group
         # The run that it would have answered is given up, so that the context is of use again.
         again = await send(serve, "hello", context=waiting.context_id)

@@ -150,7 +150,7 @@ async def test_what_was_said_before_a_question_is_told(worlds: World) -> None:
     class Talker(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.say("here is a draft")
-            answer = await ctx.ask_person("Fine?")
+            answer = await ctx.request_input("Fine?")
             return f"final: {answer.value}"
 
     async with worlds.open(Talker(name="talker")) as serve:
@@ -220,7 +220,7 @@ async def test_a_file_that_is_gone_is_told_as_empty(world: World) -> None:
         return None
 
     async with world.open(Filer(name="filer")) as serve:
-        serve.runner.load_artifact = nothing  # type: ignore[method-assign]
+        world.artifacts.load = nothing  # type: ignore[method-assign]
         task = await send(serve, "go")
         assert task.artifacts[0].parts[0].text == ""
 

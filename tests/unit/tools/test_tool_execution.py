@@ -164,7 +164,7 @@ async def test_tool_timeout_returns_error_and_closes_state() -> None:
     ]
     assert await asyncio.to_thread(ended.wait, 10)
     assert (len(written), result.state) == (1, {})
-    assert "the call it was given to is over" in written[0]
+    assert "the call that it was granted to has ended" in written[0]
 
 
 async def test_timeout_error_of_tool_is_reported_without_limit() -> None:
@@ -284,7 +284,7 @@ async def test_tool_uses_state_and_reports_progress() -> None:
     async def take(n: int, context) -> int:  # type: ignore[no-untyped-def] # a context by name
         """Take."""
         context.state["left"] -= n
-        await context.progress("taken", n=n)
+        await context.progress("taken", detail={"detail": {"n": n}})
         return int(context.state["left"])
 
     model = ScriptedModel(call("take", n=3), "done")

@@ -111,7 +111,7 @@ _NO = "a person denied this call"
 async def test_agent_tool_is_not_continued_without_permission() -> None:
     async def work(ctx: RunContext) -> None:
         ctx.state["begun"] = True
-        await ctx.ask_person("Go on?")
+        await ctx.request_input("Go on?")
         ctx.state["ended"] = True
 
     worker = Does(name="worker", description="Works.", do=work)

@@ -160,7 +160,7 @@ class RuntimeAgentRunner:
         config = runner.config
         if type(agent) is LlmAgent and _is_plain(agent):
             recorded = replace(agent, model=_RecordedModel(response))
-            services = replace(runner.services, watched=None)  # no model is called
+            services = replace(runner.services, wrap_model=None)  # no model is called
             runner = SessionRunner(
                 recorded, app_name=runner.app_name, services=services, config=config
             )

@@ -106,7 +106,7 @@ class AgentMcpServer:
         """Run a turn, and continue it with the answers of people as long as there are any."""
         observer = _ProgressObserver(ctx)
         for _ in range(MAX_INPUT_ROUNDS):
-            turn = await self._use_case.call(name, arguments, listen=observer)
+            turn = await self._use_case.call(name, arguments, observer=observer)
             schemas = [form_schema(request) for request in turn.requests]
             if not schemas or None in schemas or not _can_elicit(ctx):
                 return _call_result(turn)
@@ -122,16 +122,13 @@ class AgentMcpServer:
 class _ProgressObserver:
     """Reports the progress of a run to the client."""
 
-    wants_pieces = False
+    wants_deltas = False
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._count = 0
 
-    def foresee(self, events: Sequence[Event]) -> None:
-        """Store nothing with the events."""
-
-    async def hear(self, event: Event) -> None:
+    async def on_event(self, event: Event) -> None:
         text = progress_text(event)
         if text:
             self._count += 1

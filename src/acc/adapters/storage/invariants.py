@@ -1,4 +1,4 @@
-"""What every session store does alike with the events it is given."""
+"""Rules that every store applies in the same way, whatever it is built on."""
 
 import struct
 from base64 import b64decode, urlsafe_b64encode
@@ -17,8 +17,11 @@ from acc.domain.errors import (
     SessionBusy,
     SessionConflict,
 )
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import text_part
 from acc.domain.value_objects.event import Event, EventKind
-from acc.domain.value_objects.session import SessionKey
+from acc.domain.value_objects.run import RunStatus
+from acc.domain.value_objects.session import Session, SessionKey
 from acc.domain.value_objects.task import (
     ArtifactUpdate,
     DirectReply,
@@ -33,81 +36,95 @@ from acc.domain.value_objects.task import (
 )
 
 _USER = "user"
+_ENCODER = msgspec.json.Encoder()
+_CANONICAL_ENCODER = msgspec.json.Encoder(order="deterministic")
+_CURSOR = struct.Struct(">dq")
+_SIGNED_CURSOR = struct.Struct(">16sI")
+_NOT_ENCODABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
+
+
+# Sessions
 
 
 def starts_run(event: Event) -> bool:
-    """Tell whether an event starts a run and counts a turn: a message of the user."""
+    """Return True if an event starts a run and counts a turn: a user's message."""
     return event.kind is EventKind.MESSAGE and event.author == _USER
 
 
-def continues(seq: int, events: Sequence[Event]) -> bool:
-    """Tell whether events go on, without a gap, where a session that is at `seq` ends."""
-    for event in events:
-        seq += 1
-        if event.seq != seq:
-            return False
-    return True
+def opening_events(session: Session, message: Event, agent: str) -> tuple[Event, ...]:
+    """Return the numbered events that start a turn, none if the session waits for input.
+
+    If the process of the last run died, its run is closed as failed first.
+    """
+    if session.status is RunStatus.INPUT_REQUIRED:
+        return ()
+    seq, detail = session.seq + 1, {"turn": session.turns + 1}
+    if session.status is not RunStatus.WORKING:
+        return (replace(message, seq=seq, detail=detail),)
+    ended = Event(
+        kind=EventKind.ENDED,
+        run_id=session.run_id,
+        author=agent,
+        seq=seq,
+        at=message.at,
+        request_id=message.request_id,
+        trace_id=message.trace_id,
+        caller=message.caller,
+        parts=text_part("the process was interrupted"),
+        status=RunStatus.FAILED,
+        detail={"code": "interrupted"},
+    )
+    return (ended, replace(message, seq=seq + 1, detail=detail))
 
 
-def busy(key: SessionKey, holder: str | None) -> SessionBusy:
-    """Return the error for a session that another run holds."""
+def session_busy(key: SessionKey, holder: str | None) -> SessionBusy:
+    """Return the error for a session whose lease another run holds."""
     return SessionBusy(
-        f"session {key.session_id!r} of user {key.user_id!r} is held by another run ({holder}); "
+        f"session {key.session_id!r} of user {key.user_id!r} is leased by another run ({holder}); "
         "wait until it ends"
     )
 
 
-def out_of_order(key: SessionKey, seq: int, events: Sequence[Event]) -> SessionConflict:
-    """Return the error for events whose numbers do not continue the session's."""
-    numbers = ", ".join(str(event.seq) for event in events[:5])
+def lease_lost(key: SessionKey, holder: str) -> SessionConflict:
+    """Return the error for a write without the lease of the session."""
     return SessionConflict(
-        f"session {key.session_id!r} of user {key.user_id!r} ends with event {seq}, "
-        f"so it cannot be continued with {numbers}"
-    )
-
-
-def not_held(key: SessionKey, holder: str) -> SessionConflict:
-    """Return the error for someone who does not, or no longer, hold the session."""
-    return SessionConflict(
-        f"session {key.session_id!r} of user {key.user_id!r} is not held by {holder}: another "
+        f"session {key.session_id!r} of user {key.user_id!r} is not leased by {holder}: another "
         "process took it over, or it was released or deleted; open it again"
     )
 
 
-_WITHOUT_ORDER = msgspec.json.Encoder(order="deterministic")
-_CURSOR = struct.Struct(">dq")
-_CHECKED = struct.Struct(">16sI")
+# Tasks
 
 
 class Advance(NamedTuple):
-    """What updates come to: their events, and where they leave the task.
+    """The events that updates become, and the state they leave the task in.
 
-    `moved_at` is None if none of them told a status.
+    `updated_at` is None if none of them is a status.
     """
 
     events: tuple[TaskEvent, ...]
     state: TaskState
-    moved_at: float | None
+    updated_at: float | None
     is_reply: bool
 
 
-def advanced(task_id: str, state: TaskState, seq: int, updates: Sequence[Update]) -> Advance:
-    """Number updates that follow event `seq`; MoveForbidden if one of them cannot happen."""
+def advance(task_id: str, state: TaskState, seq: int, updates: Sequence[Update]) -> Advance:
+    """Number updates that follow event `seq`; InvalidTransition if one is not allowed."""
     events = []
-    moved_at, is_reply = None, False
+    updated_at, is_reply = None, False
     for update in updates:
         if not is_valid_transition(state, update):
-            raise InvalidTransition(task_id, state.value, _in_words(update))
+            raise InvalidTransition(task_id, state.value, _describe(update))
         seq += 1
         events.append(TaskEvent(seq, update))
         if isinstance(update, StatusUpdate):
-            state, moved_at = update.status.state, update.status.at
+            state, updated_at = update.status.state, update.status.at
         elif isinstance(update, DirectReply):
             state, is_reply = TaskState.COMPLETED, True
-    return Advance(tuple(events), state, moved_at, is_reply)
+    return Advance(tuple(events), state, updated_at, is_reply)
 
 
-def _in_words(update: Update) -> str:
+def _describe(update: Update) -> str:
     if isinstance(update, StatusUpdate):
         return update.status.state.value
     if isinstance(update, ArtifactUpdate):
@@ -115,79 +132,87 @@ def _in_words(update: Update) -> str:
     return "a message" if isinstance(update, MessageAdded) else "a direct reply"
 
 
-def check_active(count: int, most: int | None) -> None:
-    """Refuse a further task of an owner who has as many at work as one may have."""
-    if most is not None and count >= most:
-        raise LimitExceeded(f"at most {most} tasks of one caller at a time; wait for some to end")
+def check_active(count: int, limit: int | None) -> None:
+    """Raise LimitExceeded if an owner has reached the limit of active tasks."""
+    if limit is not None and count >= limit:
+        raise LimitExceeded(f"at most {limit} active tasks per caller; wait for some to end")
 
 
-def check_pushes(count: int, most: int | None) -> None:
-    """Refuse a further configuration of a task that has as many as one may have."""
-    if most is not None and count >= most:
-        raise LimitExceeded(f"at most {most} push configurations of one task")
+def check_push_configs(count: int, limit: int | None) -> None:
+    """Raise LimitExceeded if a task has reached the limit of push configurations."""
+    if limit is not None and count >= limit:
+        raise LimitExceeded(f"at most {limit} push configurations per task")
 
 
-def is_told(update: Update) -> bool:
-    """Tell whether an update goes to those who want to be told of a task."""
+def is_notified(update: Update) -> bool:
+    """Return True if an update is delivered to push configurations."""
     if isinstance(update, ArtifactUpdate):
         return update.last_chunk
     return isinstance(update, StatusUpdate)
 
 
-def digest_of(message: Message, task_id: str, key: str) -> bytes:
-    """Return what a message that comes again is known by: its id, its parts, and where it goes.
+# Repeated messages
 
-    `task_id` is the task that the client sent it to, empty if it was to start one.
+
+def message_digest(message: Message, task_id: str, key: str) -> bytes:
+    """Return the digest that identifies a repeated message: its id, parts and target.
+
+    `task_id` is the task that the client sent it to, empty if it was to start one. A `key`
+    replaces the id.
     """
     try:
-        what = (key or message.message_id, task_id, message.parts)
-        return sha256(_WITHOUT_ORDER.encode(what)).digest()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        content = (key or message.message_id, task_id, message.parts)
+        return sha256(_CANONICAL_ENCODER.encode(content)).digest()
+    except _NOT_ENCODABLE as error:
         raise InvalidInput(f"message {message.message_id!r} cannot be stored: {error}") from error
 
 
-def is_of_another_context(known: Task, message: Message) -> bool:
-    """Tell whether a message that led to a task before now goes to another context than that."""
+def names_other_context(known: Task, message: Message) -> bool:
+    """Return True if a repeated message names another context than that of its task."""
     return message.context_id not in ("", known.context_id)
 
 
-def digest_within(digest: bytes, context_id: str) -> bytes:
-    """Return what a message is known by that came to another context before."""
+def digest_in_context(digest: bytes, context_id: str) -> bytes:
+    """Return the digest of a message that was sent to another context before."""
     return sha256(digest + context_id.encode("utf-8", "surrogatepass")).digest()
 
 
-def page_token(moved_at: float, move: int) -> str:
-    """Return where a page ends, as a word that goes into a URL as it is."""
-    place = _CURSOR.pack(moved_at, move)
-    return urlsafe_b64encode(_CHECKED.pack(place, crc32(place))).rstrip(b"=").decode()
+# Page tokens
 
 
-def place_of(token: str) -> tuple[float, int]:
-    """Return what `page_token` was given; InvalidInput if the token is none of ours."""
+def page_token(updated_at: float, revision: int) -> str:
+    """Return a token for the position where a page ends; it needs no escaping in a URL."""
+    cursor = _CURSOR.pack(updated_at, revision)
+    return urlsafe_b64encode(_SIGNED_CURSOR.pack(cursor, crc32(cursor))).rstrip(b"=").decode()
+
+
+def parse_page_token(token: str) -> tuple[float, int]:
+    """Return the arguments of `page_token`; InvalidInput if the token is not valid."""
     try:
-        place, checksum = _CHECKED.unpack(b64decode(f"{token}=", altchars=b"-_", validate=True))
-        moved_at, move = _CURSOR.unpack(place)
+        padded = b64decode(f"{token}=", altchars=b"-_", validate=True)
+        cursor, checksum = _SIGNED_CURSOR.unpack(padded)
+        updated_at, revision = _CURSOR.unpack(cursor)
     except (ValueError, struct.error):
-        checksum, place, moved_at, move = -1, b"", 0.0, 0
-    if checksum != crc32(place) or isnan(moved_at):
-        raise InvalidInput("pageToken: it is none that we gave out; leave it out to start anew")
-    return moved_at, move
+        checksum, cursor, updated_at, revision = -1, b"", 0.0, 0
+    if checksum != crc32(cursor) or isnan(updated_at):
+        raise InvalidInput("pageToken: not a token of this server; omit it to get the first page")
+    return updated_at, revision
 
 
-_ENCODER = msgspec.json.Encoder()
+# Encoding
 
 
-def encoded(value: object, what: str) -> bytes:
-    """Return a value as JSON; InvalidInput, naming what it is, if there is no JSON for it."""
+def encode(value: object, what: str) -> bytes:
+    """Return a value as JSON; InvalidInput, naming `what`, if that is not possible."""
     try:
         return _ENCODER.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+    except _NOT_ENCODABLE as error:
         raise InvalidInput(f"{what} cannot be stored: {error}") from error
 
 
-def readable(value: object, what: str, decoder: "msgspec.json.Decoder[Any]") -> bytes:
-    """Return a value as JSON that can be read again: what cannot would make the rest unusable."""
-    body = encoded(value, what)
+def encode_readable(value: object, what: str, decoder: "msgspec.json.Decoder[Any]") -> bytes:
+    """Return a value as JSON that the decoder accepts, so that no record becomes unreadable."""
+    body = encode(value, what)
     try:
         decoder.decode(body)
     except msgspec.MsgspecError as error:

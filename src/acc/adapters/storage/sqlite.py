@@ -1,4 +1,4 @@
-"""One SQLite file, one connection, one thread that works off what it is given in order."""
+"""One SQLite file, one connection, one thread that runs jobs in order."""
 
 import asyncio
 import atexit
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,343 +21,309 @@ from acc.adapters.storage.sqlite_schema import connect, is_connection_usable_aft
 from acc.domain.errors import AccError, InvalidInput, StorageFailed
 
 T = TypeVar("T")
-Job = Callable[[sqlite3.Connection], T]
-_Answer = tuple[Any, BaseException | None]
-#: So that nobody waits long for what was done first.
-_MOST_TOGETHER = 64
-
-
-class _Order:
-    """A job on its way to the thread, and where its answer goes."""
-
-    __slots__ = ("answer", "future", "job", "loop", "writes")
-
-    def __init__(self, job: Job[Any] | None, *, writes: bool) -> None:
-        self.job = job  # None: there will be no more
-        self.writes = writes
-        self.answer: _Answer = (None, None)
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[_Answer] = self.loop.create_future()
-
-
-def _tell(orders: Sequence[_Order]) -> None:
-    """Give the callers their answers, if there still are callers."""
-    # The orders of one loop are answered by waking it once, which costs more than a small job.
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Order]] = {}
-    for order in orders:
-        by_loop.setdefault(order.loop, []).append(order)
-    for loop, some in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_settle, some)
-
-
-def _settle(orders: Sequence[_Order]) -> None:
-    for order in orders:
-        if not order.future.done():
-            order.future.set_result(order.answer)
-
-
-class _Worker:
-    """The thread's side. It knows nothing of the database object, which may be dropped."""
-
-    def __init__(self, path: Path, busy_timeout: float) -> None:
-        self.path = path
-        self.busy_timeout = busy_timeout
-        self.pid = os.getpid()
-        self.orders: SimpleQueue[list[_Order] | None] = SimpleQueue()
-        self._gathered: dict[asyncio.AbstractEventLoop, list[_Order]] = {}
-        self._left: deque[_Order] = deque()
-        self.connection: sqlite3.Connection | None = None
-        self.farewell: _Order | None = None
-        # A thread that cannot hinder the process from ending: it may be waiting for a lock.
-        self.thread = threading.Thread(target=self._work, name=f"acc {path.name}", daemon=True)
-        self.thread.start()
-        atexit.register(self.finish)
-
-    def submit(self, order: _Order) -> None:
-        """Hand an order to the thread, with all that come in this round of the loop."""
-        # Waking the thread for the first of them would have it work against the loop for Python's
-        # lock, and commit that one alone.
-        gathered = self._gathered.get(order.loop)
-        if gathered is None:
-            self._gathered[order.loop] = [order]
-            order.loop.call_soon(self._hand_over, order.loop)
-        else:
-            gathered.append(order)
-
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        orders = self._gathered.pop(loop, None)
-        if orders is not None:
-            self.orders.put(orders)
-
-    def let_go(self) -> None:
-        """Have the thread end once all that was submitted is done."""
-        for loop in list(self._gathered):
-            self._hand_over(loop)
-        self.orders.put(None)
-
-    def finish(self) -> None:
-        """Give what was submitted the time that a lock may take, then let the process end."""
-        if self.pid == os.getpid():
-            self.let_go()
-            self.thread.join(self.busy_timeout + 1.0)
-
-    def _work(self) -> None:
-        is_open = True
-        while is_open:
-            orders, is_open = self._waiting()
-            if orders:
-                self._do(orders)
-                _tell(orders)
-            del orders
-        if self.connection is not None:
-            self.connection.close()
-        atexit.unregister(self.finish)
-        if self.farewell is not None:
-            _tell([self.farewell])
-
-    def _waiting(self) -> tuple[list[_Order], bool]:
-        """Return what there is to do, having waited for it, and whether more may come."""
-        left = self._left
-        is_open = True
-        while is_open and len(left) < _MOST_TOGETHER and not (left and self.orders.empty()):
-            more = self.orders.get()
-            left.extend(more or ())
-            is_open = more is not None
-        orders: list[_Order] = []
-        while left and len(orders) < _MOST_TOGETHER:
-            order = left.popleft()
-            if order.job is None:
-                self.farewell = order
-                return orders, False
-            orders.append(order)
-        if not is_open and left:
-            self.orders.put(None)  # to be found again once the rest is done
-        return orders, is_open or bool(left)
-
-    def _do(self, orders: Sequence[_Order]) -> None:
-        """Do jobs as one transaction, each of them all or nothing; where that fails, one by one."""
-        try:
-            if self.connection is None:
-                self.connection = connect(self.path, self.busy_timeout)
-            self._execute(self.connection, orders)
-        except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
-            self._recover(error)
-            if len(orders) == 1:
-                orders[0].answer = (None, self._fault(error))
-                return
-            for order in orders:
-                self._do([order])
-
-    @staticmethod
-    def _execute(connection: sqlite3.Connection, orders: Sequence[_Order]) -> None:
-        """Do jobs as one transaction; an error in the middle of one of them undoes all."""
-        try:
-            writes = any(order.writes for order in orders)
-            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            for order in orders:
-                _do_one(connection, order)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-
-    def _recover(self, error: BaseException) -> None:
-        """Let go of a connection that is no good any more."""
-        if self.connection is None or not isinstance(error, sqlite3.Error):
-            return
-        if not is_connection_usable_after(error):
-            self.connection.close()
-            self.connection = None
-
-    def _fault(self, error: BaseException) -> BaseException:
-        """Return an error as the caller is to get it."""
-        if isinstance(error, sqlite3.Error):
-            fault = storage_failed(self.path, error)
-            fault.__cause__ = error
-            return fault
-        if isinstance(error, msgspec.MsgspecError):
-            return StorageFailed(
-                f"{self.path}: it holds something that cannot be read ({error}); "
-                "it was damaged, or written by a newer acc"
-            )
-        if isinstance(error, UnicodeEncodeError):
-            return InvalidInput(f"text that is not Unicode cannot be stored: {error}")
-        return error
-
-
-def _do_one(connection: sqlite3.Connection, order: _Order) -> None:
-    assert order.job is not None  # noqa: S101 - that would have been the farewell
-    order.answer = _attempted(connection, order.job)
-
-
-def _attempted(connection: sqlite3.Connection, job: Job[Any]) -> _Answer:
-    before = connection.total_changes
-    try:
-        return job(connection), None
-    except AccError as error:
-        if connection.total_changes != before:
-            raise
-        # Refused before it had changed anything: the others need not be done again.
-        return None, error
-
-
-class SqliteAlong(Generic[T]):
-    """A job that is done as part of another one, all or nothing by itself, or else on its own."""
-
-    __slots__ = ("_answer", "_job", "database")
-
-    def __init__(self, database: "SqliteDatabase", job: Job[T]) -> None:
-        self.database = database
-        self._job = job
-        self._answer: _Answer = (None, None)
-
-    def do(self, connection: sqlite3.Connection) -> None:
-        """Do the job within the other one's transaction; if it is refused, the other one stays."""
-        self._answer = _attempted(connection, self._job)
-
-    async def store(self) -> None:
-        """Do the job on its own."""
-        try:
-            self._answer = (await self.database.write(self._job), None)
-        except AccError as error:
-            self._answer = (None, error)
-
-    def result(self) -> T:
-        """Return what came of it, once it is done, or raise why it was refused."""
-        result, refusal = self._answer
-        if refusal is not None:
-            raise refusal
-        return result  # type: ignore[no-any-return] # it is what the job returned
+#: What a job does with the connection, in the thread of the database.
+Operation = Callable[[sqlite3.Connection], T]
+#: A result, or the error that took its place.
+Outcome = tuple[Any, BaseException | None]
+#: Jobs in one transaction. More would delay the answer of the first.
+MAX_JOBS_PER_TRANSACTION = 64
 
 
 class SqliteDatabase:
-    """Runs jobs on one SQLite file, each all or nothing, in the order they are submitted.
+    """Runs operations on one SQLite file, each all or nothing, in the order of their submission.
 
-    Jobs that wait for the thread together are committed together, and answered after that. Where
-    one fails halfway, all are undone and done again one by one, so a job must change nothing but
-    the database. The file is opened when first used. A job that was submitted is done even if
-    nobody waits for it any more. Commits survive the death of the process; a power cut may take the
-    last ones.
+    Operations that wait for the thread together are committed together. If one fails after it has
+    written, all are rolled back and run again one by one, so an operation must change nothing but
+    the database. The file is opened on first use. A submitted operation runs even if its caller is
+    cancelled. Commits survive the death of the process; a power failure may lose the last ones.
     """
 
     def __init__(self, path: str | Path, *, busy_timeout: float = 5.0) -> None:
-        # The working directory may change between now and the first use.
+        # The working directory may change before the first use.
         self.path = Path(path).absolute()
         self._busy_timeout = busy_timeout
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
         self._closed = False
 
-    async def read(self, job: Job[T]) -> T:
-        """Return what a job that only reads finds, all at one moment."""
-        return await self._submit(job, writes=False)
+    async def read(self, operation: Operation[T]) -> T:
+        """Return the result of an operation that only reads, in one snapshot."""
+        return await self._submit(operation, writes=False)
 
-    async def write(self, job: Job[T]) -> T:
-        """Return what a job gives back once all that it wrote is stored."""
-        return await self._submit(job, writes=True)
-
-    def along(self, given: object) -> SqliteAlong[Any] | None:
-        """Return what is to be done along with a job, if it is for this file."""
-        is_ours = isinstance(given, SqliteAlong) and given.database is self
-        return given if is_ours else None  # type: ignore[return-value] # it is one of ours
+    async def write(self, operation: Operation[T]) -> T:
+        """Return the result of an operation once its writes are committed."""
+        return await self._submit(operation, writes=True)
 
     async def aclose(self) -> None:
-        """Do what was submitted, then let go of the file and the thread."""
+        """Finish what was submitted, then close the file and end the thread."""
         with self._lock:
             worker = None if self._closed else self._worker
             self._closed = True
         if worker is None or worker.pid != os.getpid():
             return
-        farewell = _Order(None, writes=False)
-        worker.submit(farewell)
-        await farewell.future
+        shutdown = _Job(None, writes=False)
+        worker.submit(shutdown)
+        await shutdown.future
         worker.thread.join()  # it has nothing left to do but to end
 
-    async def _submit(self, job: Job[T], *, writes: bool) -> T:
-        order = _Order(job, writes=writes)
+    async def _submit(self, operation: Operation[T], *, writes: bool) -> T:
+        job = _Job(operation, writes=writes)
         with self._lock:
-            self._usable_worker().submit(order)
-        result, fault = await order.future
-        if fault is not None:
+            self._usable_worker().submit(job)
+        result, error = await job.future
+        if error is not None:
             try:
-                raise fault
+                raise error
             finally:
-                del fault  # or the error and this frame would keep each other alive
-        return result  # type: ignore[no-any-return] # it is what the job returned
+                del error  # break the reference cycle between the error and this frame
+        return result  # type: ignore[no-any-return] # the operation's type
 
-    def _usable_worker(self) -> _Worker:
+    def _usable_worker(self) -> "_Worker":
         if self._closed:
-            raise StorageFailed(f"{self.path}: the store is closed; make a new one")
+            raise StorageFailed(f"{self.path}: the store is closed; create a new one")
         if self._worker is None:
             self._worker = _Worker(self.path, self._busy_timeout)
-            weakref.finalize(self, self._worker.let_go).atexit = False
+            weakref.finalize(self, self._worker.close).atexit = False
         elif self._worker.pid != os.getpid():
             raise StorageFailed(
-                f"{self.path}: the store was in use before this process was forked off; "
-                "make a new one here"
+                f"{self.path}: the store was used before this process was forked; "
+                "create a new one in the child process"
             )
         return self._worker
 
 
-def added(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:
-    """Return the number of the row that an INSERT adds."""
-    number = connection.execute(statement, values).lastrowid
-    assert number is not None  # noqa: S101 - it is that of an INSERT
-    return number
+def attempt(
+    connection: sqlite3.Connection, operation: Operation[T]
+) -> tuple[T | None, AccError | None]:
+    """Run an operation; return an AccError that it raised before it wrote anything.
+
+    An error after a write is raised, because only a rollback can undo the write.
+    """
+    before = connection.total_changes
+    try:
+        return operation(connection), None
+    except AccError as error:
+        if connection.total_changes != before:
+            raise
+        return None, error
 
 
-def as_database(given: SqliteDatabase | str | Path) -> SqliteDatabase:
-    """Return the database given, or one of its own for a path."""
-    return given if isinstance(given, SqliteDatabase) else SqliteDatabase(given)
+def insert(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> int:
+    """Run an INSERT and return the id of its row."""
+    row_id = connection.execute(statement, values).lastrowid
+    assert row_id is not None  # noqa: S101 - true for every INSERT
+    return row_id
+
+
+def as_database(database: SqliteDatabase | str | Path) -> SqliteDatabase:
+    """Return the database, or a new one for a path."""
+    return database if isinstance(database, SqliteDatabase) else SqliteDatabase(database)
+
+
+class _Job:
+    """An operation on its way to the thread, and the future of its caller."""
+
+    __slots__ = ("future", "loop", "operation", "outcome", "writes")
+
+    def __init__(self, operation: Operation[Any] | None, *, writes: bool) -> None:
+        self.operation = operation  # None shuts the thread down
+        self.writes = writes
+        self.outcome: Outcome = (None, None)
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Outcome] = self.loop.create_future()
+
+
+class _Worker:
+    """The thread. It has no reference to the SqliteDatabase, which may be garbage collected."""
+
+    def __init__(self, path: Path, busy_timeout: float) -> None:
+        self.path = path
+        self.busy_timeout = busy_timeout
+        self.pid = os.getpid()
+        self.queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._batches: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        self._pending: deque[_Job] = deque()
+        self.connection: sqlite3.Connection | None = None
+        self.shutdown: _Job | None = None
+        # A daemon thread may wait for a lock without keeping the process alive.
+        self.thread = threading.Thread(target=self._work, name=f"acc {path.name}", daemon=True)
+        self.thread.start()
+        atexit.register(self.finish)
+
+    def submit(self, job: _Job) -> None:
+        """Hand a job to the thread, together with all others of this iteration of the loop."""
+        # Waking the thread for the first job would make it compete with the loop for the GIL and
+        # commit that job alone.
+        batch = self._batches.get(job.loop)
+        if batch is None:
+            self._batches[job.loop] = [job]
+            job.loop.call_soon(self._flush, job.loop)
+        else:
+            batch.append(job)
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        batch = self._batches.pop(loop, None)
+        if batch is not None:
+            self.queue.put(batch)
+
+    def close(self) -> None:
+        """End the thread once everything that was submitted is done."""
+        for loop in list(self._batches):
+            self._flush(loop)
+        self.queue.put(None)
+
+    def finish(self) -> None:
+        """Wait at process exit for submitted jobs, as long as a lock may take."""
+        if self.pid == os.getpid():
+            self.close()
+            self.thread.join(self.busy_timeout + 1.0)
+
+    def _work(self) -> None:
+        is_open = True
+        while is_open:
+            jobs, is_open = self._next_jobs()
+            if jobs:
+                self._run(jobs)
+                _deliver(jobs)
+            del jobs
+        if self.connection is not None:
+            self.connection.close()
+        atexit.unregister(self.finish)
+        if self.shutdown is not None:
+            _deliver([self.shutdown])
+
+    def _next_jobs(self) -> tuple[list[_Job], bool]:
+        """Wait for jobs; return them, and False if no more can come."""
+        pending = self._pending
+        is_open = True
+        while (
+            is_open
+            and len(pending) < MAX_JOBS_PER_TRANSACTION
+            and not (pending and self.queue.empty())
+        ):
+            batch = self.queue.get()
+            pending.extend(batch or ())
+            is_open = batch is not None
+        jobs: list[_Job] = []
+        while pending and len(jobs) < MAX_JOBS_PER_TRANSACTION:
+            job = pending.popleft()
+            if job.operation is None:
+                self.shutdown = job
+                return jobs, False
+            jobs.append(job)
+        if not is_open and pending:
+            self.queue.put(None)  # read again once the rest is done
+        return jobs, is_open or bool(pending)
+
+    def _run(self, jobs: Sequence[_Job]) -> None:
+        """Run jobs in one transaction; if that fails, run them one by one."""
+        try:
+            if self.connection is None:
+                self.connection = connect(self.path, self.busy_timeout)
+            _run_transaction(self.connection, jobs)
+        except BaseException as error:  # noqa: BLE001 - it is passed to the caller
+            is_broken = isinstance(error, sqlite3.Error) and not is_connection_usable_after(error)
+            if is_broken and self.connection is not None:
+                self.connection.close()
+                self.connection = None
+            if len(jobs) == 1:
+                jobs[0].outcome = (None, self._convert(error))
+                return
+            for job in jobs:
+                self._run([job])
+
+    def _convert(self, error: BaseException) -> BaseException:
+        """Return the error that the caller gets for an error in the thread."""
+        if isinstance(error, sqlite3.Error):
+            failed = storage_failed(self.path, error)
+            failed.__cause__ = error
+            return failed
+        if isinstance(error, msgspec.MsgspecError):
+            return StorageFailed(
+                f"{self.path}: a record cannot be read ({error}); "
+                "the file is damaged, or was written by a newer acc"
+            )
+        if isinstance(error, UnicodeEncodeError):
+            return InvalidInput(f"text with unpaired surrogates cannot be stored: {error}")
+        return error
+
+
+def _run_transaction(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> None:
+    try:
+        writes = any(job.writes for job in jobs)
+        connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        for job in jobs:
+            assert job.operation is not None  # noqa: S101 - _next_jobs stops at the shutdown
+            job.outcome = attempt(connection, job.operation)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _deliver(jobs: Sequence[_Job]) -> None:
+    """Pass the outcomes to the callers that still wait."""
+    # One wake-up per event loop: waking a loop costs more than a small job.
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, batch in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_resolve, batch)
+
+
+def _resolve(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        if not job.future.done():
+            job.future.set_result(job.outcome)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as others can recognise it, also when its number is given to another later.
+    """Identifies a process, even if its pid is reused later.
 
-    `host` names the machine and, where there are such things, the space that numbers are counted
-    in: the same number in two containers is two processes. `started` is empty if it is not known.
+    `host` names the machine and its pid namespace: the same pid in two containers is two
+    processes. `started` is the start time, empty if unknown.
     """
 
     host: str
     pid: int
     started: str
 
-    def is_gone(self, seen_from: "Process") -> bool:
-        """Tell whether the process is known to have ended; one elsewhere is never known to."""
-        if self.host != seen_from.host:
+    def is_dead(self, observer: "Process") -> bool:
+        """Return True if the process is known to have ended; False for other hosts."""
+        if self.host != observer.host:
             return False
-        if self.pid == seen_from.pid:
-            return self.started != seen_from.started
+        if self.pid == observer.pid:
+            return self.started != observer.started
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
         except (PermissionError, OverflowError):
             return False
-        condition, started = _look_at(self.pid)
-        # A zombie runs no more; it only waits for its parent to ask how it ended.
-        return condition == "Z" or bool(started and self.started and started != self.started)
+        state, started = _read_stat(self.pid)
+        # A zombie has ended; only its parent has not read the exit status yet.
+        return state == "Z" or bool(started and self.started and started != self.started)
 
 
 def this_process() -> Process:
-    """Return the process that asks."""
+    """Return the identity of the current process."""
     try:
-        numbered_in = str(Path("/proc/self/ns/pid").readlink())
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        numbered_in = ""
+        namespace = ""
     pid = os.getpid()
-    return Process(f"{socket.gethostname()} {numbered_in}".strip(), pid, _look_at(pid)[1])
+    return Process(f"{socket.gethostname()} {namespace}".strip(), pid, _read_stat(pid)[1])
 
 
-def _look_at(pid: int) -> tuple[str, str]:
-    """Return a process's condition and when it began; empty where the system does not tell."""
+def _read_stat(pid: int) -> tuple[str, str]:
+    """Return the state and start time of a process, empty where /proc does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "", ""
-    # The name in parentheses may hold anything; the fields behind it are letters and numbers.
+    # The name in parentheses may contain anything; the fields after it are letters and numbers.
     fields = text.rpartition(")")[2].split()
     return fields[0], fields[19]

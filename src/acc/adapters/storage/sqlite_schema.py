@@ -1,4 +1,4 @@
-"""The tables of our SQLite file, and how a connection to it is made."""
+"""The tables of the SQLite file, and the connection to it."""
 
 import sqlite3
 import time
@@ -6,9 +6,10 @@ from pathlib import Path
 
 from acc.domain.errors import StorageFailed
 
-VERSION = 3
-_APPLICATION = 0x61636373  # "accs"; tells our files from other people's databases
-_OF_SESSIONS = (
+#: Version of the tables. Files of other versions are rejected: there is no released version before.
+SCHEMA_VERSION = 4
+_APPLICATION_ID = 0x61636373  # "accs", to recognise our files
+_TABLES = (
     """
     CREATE TABLE sessions (
         id INTEGER PRIMARY KEY,
@@ -41,7 +42,7 @@ _OF_SESSIONS = (
     """,
     "CREATE INDEX events_by_kind ON events (session, kind, author, seq)",
     "CREATE INDEX events_by_run ON events (session, run_id, seq)",
-    # The ids keep the order in which keys were first written.
+    # The ids preserve the order in which keys were first written.
     """
     CREATE TABLE state (
         id INTEGER PRIMARY KEY,
@@ -62,16 +63,14 @@ _OF_SESSIONS = (
         UNIQUE (scope, name, version)
     )
     """,
-)
-_OF_TASKS = (
-    # How many of an owner's tasks are listed, by state; `moves` numbers what happens to them.
+    # The number of an owner's listed tasks by state; `revision` numbers their status changes.
     """
     CREATE TABLE task_owners (
         id INTEGER PRIMARY KEY,
         app_name TEXT NOT NULL,
         tenant TEXT NOT NULL,
         caller TEXT NOT NULL,
-        moves INTEGER NOT NULL DEFAULT 0,
+        revision INTEGER NOT NULL DEFAULT 0,
         n_submitted INTEGER NOT NULL DEFAULT 0,
         n_working INTEGER NOT NULL DEFAULT 0,
         n_input_required INTEGER NOT NULL DEFAULT 0,
@@ -93,7 +92,7 @@ _OF_TASKS = (
         PRIMARY KEY (app_name, context_id)
     ) WITHOUT ROWID
     """,
-    # Every index that is spared is a page less to be written whenever a task moves.
+    # Each further index costs a page write whenever a task changes its state.
     """
     CREATE TABLE tasks (
         id INTEGER PRIMARY KEY,
@@ -103,9 +102,9 @@ _OF_TASKS = (
         context_id TEXT NOT NULL,
         state TEXT NOT NULL,
         seq INTEGER NOT NULL,
-        moved_at REAL NOT NULL,
-        move INTEGER NOT NULL,
-        pushes INTEGER NOT NULL,
+        updated_at REAL NOT NULL,
+        revision INTEGER NOT NULL,
+        push_configs INTEGER NOT NULL,
         holder_host TEXT NOT NULL,
         holder_pid INTEGER NOT NULL,
         holder_started TEXT NOT NULL,
@@ -113,12 +112,12 @@ _OF_TASKS = (
         UNIQUE (app_name, task_id)
     )
     """,
-    # A task that was answered directly is 'replied', and listed nowhere.
-    "CREATE INDEX tasks_by_state ON tasks (owner, state, moved_at, move)",
-    "CREATE INDEX tasks_by_context ON tasks (owner, context_id, moved_at, move)"
+    # A task with a direct reply has the state 'replied' and is not listed.
+    "CREATE INDEX tasks_by_state ON tasks (owner, state, updated_at, revision)",
+    "CREATE INDEX tasks_by_context ON tasks (owner, context_id, updated_at, revision)"
     " WHERE state <> 'replied'",
     "CREATE INDEX tasks_active ON tasks (app_name) WHERE state IN ('submitted', 'working')",
-    # Number 0 is the task as it was after some event, so that only what came later is to be read.
+    # Event 0 is a snapshot of the task, so that only later events are read.
     """
     CREATE TABLE task_events (
         task INTEGER NOT NULL,
@@ -136,11 +135,13 @@ _OF_TASKS = (
     ) WITHOUT ROWID
     """,
     "CREATE INDEX messages_by_task ON task_messages (task)",
-    # `due_at` is when the first of what waits may be sent; NULL if nothing waits.
+    # `due_at` is the time of the first pending delivery, NULL if there is none. `owner` lets a
+    # query skip an owner without reading what is pending.
     """
-    CREATE TABLE task_pushes (
+    CREATE TABLE push_configs (
         id INTEGER PRIMARY KEY,
         app_name TEXT NOT NULL,
+        owner INTEGER NOT NULL,
         task INTEGER NOT NULL,
         config_id TEXT NOT NULL,
         body BLOB NOT NULL,
@@ -148,125 +149,105 @@ _OF_TASKS = (
         UNIQUE (task, config_id)
     )
     """,
-    "CREATE INDEX task_pushes_due ON task_pushes (app_name, due_at) WHERE due_at IS NOT NULL",
-    # A number is never given twice: whoever comes late must not settle another's delivery.
+    "CREATE INDEX push_configs_due ON push_configs (app_name, due_at) WHERE due_at IS NOT NULL",
+    "CREATE INDEX push_configs_by_owner ON push_configs (app_name, owner, due_at)"
+    " WHERE due_at IS NOT NULL",
+    # AUTOINCREMENT: ids are never reused, so that a late call cannot complete another delivery.
     """
-    CREATE TABLE task_deliveries (
+    CREATE TABLE deliveries (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
-        push INTEGER NOT NULL,
+        push_config INTEGER NOT NULL,
         seq INTEGER NOT NULL,
         attempts INTEGER NOT NULL
     )
     """,
-    "CREATE INDEX task_deliveries_by_push ON task_deliveries (push, id)",
+    "CREATE INDEX deliveries_by_push_config ON deliveries (push_config, id)",
 )
-_OF_DELIVERIES = (
-    # Whose a configuration is, so that one owner can be passed over without looking at what waits.
-    "ALTER TABLE task_pushes ADD COLUMN owner INTEGER NOT NULL DEFAULT 0",
-    "UPDATE task_pushes"
-    " SET owner = coalesce((SELECT tasks.owner FROM tasks WHERE tasks.id = task_pushes.task), 0)",
-    "CREATE INDEX task_pushes_by_owner ON task_pushes (app_name, owner, due_at)"
-    " WHERE due_at IS NOT NULL",
-)
-#: What each version added to the one before.
-_ADDED = (_OF_SESSIONS, _OF_TASKS, _OF_DELIVERIES)
+_RETRY_SECONDS = 0.01
 _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
-    sqlite3.SQLITE_BUSY: "another process keeps it locked; try again once that is done",
-    sqlite3.SQLITE_LOCKED: "another process keeps it locked; try again once that is done",
-    sqlite3.SQLITE_READONLY: "it cannot be written; check the rights of the file and its folder",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that it is a file and its rights",
-    sqlite3.SQLITE_PERM: "it cannot be opened; check its rights",
+    sqlite3.SQLITE_BUSY: "another process has locked it; try again when that is done",
+    sqlite3.SQLITE_LOCKED: "another process has locked it; try again when that is done",
+    sqlite3.SQLITE_READONLY: "it is not writable; check the permissions of the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that it is a file and its permissions",
+    sqlite3.SQLITE_PERM: "it cannot be opened; check its permissions",
     sqlite3.SQLITE_NOTADB: "it is not an SQLite database; choose another path",
-    sqlite3.SQLITE_CORRUPT: "it is damaged; move it away, or put back a copy",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; move it away, or restore a copy",
     sqlite3.SQLITE_IOERR: "the disk failed to read or write it; check the disk",
-    sqlite3.SQLITE_TOOBIG: "what is to be stored is larger than SQLite can take",
+    sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite supports",
 }
-_WORTH_KEEPING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-
-
-def primary_code(error: sqlite3.Error) -> int:
-    """Return SQLite's error number without its details."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
-def is_connection_usable_after(error: sqlite3.Error) -> bool:
-    """Tell whether the connection is as good as before, once it is rolled back."""
-    return primary_code(error) in _WORTH_KEEPING
-
-
-def storage_failed(path: Path, error: sqlite3.Error) -> StorageFailed:
-    """Return our error for SQLite's: the file, the fault, and what to do."""
-    hint = _HINTS.get(primary_code(error))
-    return StorageFailed(f"{path}: {hint} ({error})" if hint else f"{path}: {error}")
+_CONNECTION_SURVIVES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    """Return a connection whose tables are there; StorageFailed if the file cannot be used."""
+    """Return a connection with all tables; StorageFailed if the file cannot be used."""
     if not path.parent.is_dir():
-        raise StorageFailed(f"{path}: there is no folder {path.parent}; make it first")
-    give_up_at = time.monotonic() + busy_timeout
+        raise StorageFailed(f"{path}: the folder {path.parent} does not exist; create it first")
+    deadline = time.monotonic() + busy_timeout
     while True:
         try:
             return _connect_once(path, busy_timeout)
         except sqlite3.Error as error:
-            # Two processes that turn to WAL at once do not wait for each other; one of them fails.
-            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up_at:
+            # Two processes that switch to WAL at the same time do not wait; one of them fails.
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise storage_failed(path, error) from error
-            time.sleep(0.01)
+            time.sleep(_RETRY_SECONDS)
+
+
+def storage_failed(path: Path, error: sqlite3.Error) -> StorageFailed:
+    """Return the error for an SQLite error: the file, the reason, and what to do."""
+    hint = _HINTS.get(primary_code(error))
+    return StorageFailed(f"{path}: {hint} ({error})" if hint else f"{path}: {error}")
+
+
+def is_connection_usable_after(error: sqlite3.Error) -> bool:
+    """Return True if the connection can be used again after a rollback."""
+    return primary_code(error) in _CONNECTION_SURVIVES
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Return the primary result code of an SQLite error."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def _connect_once(path: Path, busy_timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
-    version = 0
     try:
-        connection.execute("BEGIN")  # what we look at is to be of one moment
-        version = _version(path, connection)
+        connection.execute("BEGIN")  # both pragmas are read in one snapshot
+        has_tables = _has_tables(path, connection)
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        if version < VERSION:
-            _add_tables(path, connection, version)
+        if not has_tables:
+            _create_tables(path, connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _add_tables(path: Path, connection: sqlite3.Connection, version: int) -> None:
-    try:
-        _make_tables(path, connection)
-    except sqlite3.Error as error:
-        # An older file that must not be written can still be read, as far as it goes.
-        if not version or primary_code(error) != sqlite3.SQLITE_READONLY:
-            raise
-        connection.execute("ROLLBACK")
-
-
-def _make_tables(path: Path, connection: sqlite3.Connection) -> None:
+def _create_tables(path: Path, connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    version = _version(path, connection)  # somebody else may have made them while we waited
-    for tables in _ADDED[version:]:
-        for table in tables:
-            connection.execute(table)
-    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+    if not _has_tables(path, connection):  # another process may have created them meanwhile
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
 
-def _version(path: Path, connection: sqlite3.Connection) -> int:
-    """Return which tables there are, and refuse what is not ours or not yet known."""
-    version: int
+def _has_tables(path: Path, connection: sqlite3.Connection) -> bool:
+    """Return False for an empty file; StorageFailed for another program's or version's file."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application == _APPLICATION:
-        if version > VERSION:
+    if application == _APPLICATION_ID:
+        if version != SCHEMA_VERSION:
             raise StorageFailed(
-                f"{path}: it was written by a newer acc (schema {version}, this one knows "
-                f"{VERSION}); update acc, or choose another path"
+                f"{path}: the file has schema version {version}, this acc uses {SCHEMA_VERSION}; "
+                "use the acc that wrote it, or choose another path"
             )
-        return version
+        return True
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application or version or tables:
-        raise StorageFailed(f"{path}: it is another program's database; choose another path")
-    return 0
+        raise StorageFailed(f"{path}: the database of another program; choose another path")
+    return False

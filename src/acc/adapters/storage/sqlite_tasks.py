@@ -1,4 +1,4 @@
-"""Tasks in one SQLite file, which several processes may use at once."""
+"""Task store in one SQLite file that several processes may share."""
 
 import sqlite3
 from collections import Counter
@@ -11,26 +11,28 @@ from acc.adapters.storage import sqlite_deliveries as deliveries
 from acc.adapters.storage import sqlite_task_rows as rows
 from acc.adapters.storage.invariants import (
     check_active,
-    check_pushes,
-    digest_of,
-    digest_within,
-    encoded,
-    is_of_another_context,
-    place_of,
-    readable,
+    check_push_configs,
+    digest_in_context,
+    encode,
+    encode_readable,
+    message_digest,
+    names_other_context,
+    parse_page_token,
 )
 from acc.adapters.storage.sqlite import (
-    Job,
+    Operation,
     Process,
-    SqliteAlong,
     SqliteDatabase,
     as_database,
+    attempt,
     this_process,
 )
-from acc.adapters.storage.sqlite_task_rows import list_tasks
-from acc.domain.errors import InvalidTransition, TaskNotFound
+from acc.adapters.storage.sqlite_sessions import SqliteSessionStore
+from acc.domain.errors import AccError, InvalidTransition, TaskNotFound
 from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.principal import Owner
+from acc.domain.value_objects.session import Session
 from acc.domain.value_objects.task import (
     ACTIVE,
     Message,
@@ -43,30 +45,39 @@ from acc.domain.value_objects.task import (
     TaskQuery,
     Update,
 )
-from acc.ports.outbound.storage_ports import NOTHING, Delivery, ExpiredTask, SubmitResult
+from acc.ports.outbound.storage_ports import (
+    NONE_IN_FLIGHT,
+    AppendTaskUpdates,
+    BeginTurn,
+    CommitResult,
+    Delivery,
+    ExpiredTask,
+    SubmitResult,
+    Write,
+)
 from acc.ports.outbound.system_ports import ClockPort
 
 T = TypeVar("T")
-_HEADS = "SELECT task_id, seq FROM tasks WHERE app_name = ? AND task_id IN ({})"
+_LATEST_SEQS = "SELECT task_id, seq FROM tasks WHERE app_name = ? AND task_id IN ({})"
 _RENEW = (
     "UPDATE tasks SET lease_until = ? WHERE holder_host = ? AND holder_pid = ?"
     " AND holder_started = ? AND app_name = ? AND task_id IN ({})"
 )
-_HOLD = (
+_LEASE = (
     "UPDATE tasks SET holder_host = ?, holder_pid = ?, holder_started = ?, lease_until = ?"
     " WHERE id = ?"
 )
-_HELD = (
+_ACTIVE = (
     "SELECT id, task_id, lease_until, holder_host, holder_pid, holder_started"  # noqa: S608 - constants
-    f" FROM tasks INDEXED BY tasks_active WHERE app_name = ? AND {rows.ACTIVE_ONES} ORDER BY id"
+    f" FROM tasks INDEXED BY tasks_active WHERE app_name = ? AND {rows.IS_ACTIVE} ORDER BY id"
 )
-_AT_ONCE = 500
+_OWNERS_PER_READ = 500
 
 
 class SqliteTaskStore:
-    """Keeps the tasks of one application in a file; a call's cost does not grow with their number.
+    """Stores the tasks of one application; the cost of a call does not grow with their number.
 
-    It takes a path, or the database that it shares with other stores. Closing it closes that.
+    It takes a path, or a database that it shares with other stores. Closing the store closes it.
     """
 
     def __init__(
@@ -81,12 +92,12 @@ class SqliteTaskStore:
         self.app_name = app_name
         self._clock = clock
         self._lease = lease
-        #: Where the tasks are that were filed here and are at work. Checked before it is believed.
-        self._places: dict[str, rows.Place] = {}
+        #: Positions of active tasks that were created here: a hint, checked by the fence.
+        self._positions: dict[str, rows.TaskPosition] = {}
 
     @property
     def is_shared(self) -> bool:
-        """Tell whether other processes may move the tasks: any that opens the file."""
+        """Return True: any process may open the file."""
         return True
 
     async def create(
@@ -97,93 +108,109 @@ class SqliteTaskStore:
         message: Message,
         push: PushConfig | None = None,
         key: str = "",
-        most_active: int | None = None,
+        max_active: int | None = None,
     ) -> SubmitResult:
-        """File a task that a message starts, held by this process; its first event is its status.
+        """Store a new task, leased by this process; its first event is its status.
 
-        A message that came before changes nothing; the task that it led to is returned.
+        A repeated message changes nothing; the task that it led to is returned.
         """
-        # All is encoded before anything else can run: what is stored is what the caller had.
-        digest = digest_of(message, "", key)
-        filed = replace(task, history=(*task.history, message), seq=1)
-        filing = rows.Filing(
-            filed,
+        # Encoded now, so that later changes to mutable content are not stored.
+        digest = message_digest(message, "", key)
+        created = replace(task, history=(*task.history, message), seq=1)
+        new_task = rows.NewTask(
+            created,
             owner,
-            message,
             digest,
-            snapshot=readable(filed, f"task {task.id!r}", rows.TASKS),
-            event=encoded(StatusUpdate(status=task.status), f"task {task.id!r}"),
-            holder=self._holder(),
+            snapshot=encode_readable(created, f"task {task.id!r}", rows.TASK_DECODER),
+            event=encode(StatusUpdate(status=task.status), f"task {task.id!r}"),
+            lease=self._new_lease(),
         )
-        config = None if push is None else _encoded_config(replace(push, task_id=task.id))
+        config = None if push is None else _encode_config(replace(push, task_id=task.id))
 
         def create(connection: sqlite3.Connection) -> SubmitResult:
-            found = rows.find_owner(connection, self.app_name, owner)
-            known, chosen = rows.task_of_message(connection, found, digest), filing
-            if known is not None and is_of_another_context(known, message):
-                chosen = filing._replace(digest=digest_within(digest, message.context_id))
-                known = rows.task_of_message(connection, found, chosen.digest)
+            row = rows.find_owner(connection, self.app_name, owner)
+            known, entry = rows.task_of_message(connection, row, digest), new_task
+            if known is not None and names_other_context(known, message):
+                entry = new_task._replace(digest=digest_in_context(digest, message.context_id))
+                known = rows.task_of_message(connection, row, entry.digest)
             if known is not None:
                 return SubmitResult(known, False)
-            check_active(0 if found is None else found.active, most_active)
-            place = rows.add_task(connection, self.app_name, found, chosen)
+            check_active(0 if row is None else row.active, max_active)
+            position = rows.add_task(connection, self.app_name, row, entry)
             if config is not None:
-                deliveries.save_push(connection, place.id, *config)
-            self._places[task.id] = place
-            return SubmitResult(filed, True)
+                deliveries.save_config(connection, position.id, *config)
+            self._positions[task.id] = position
+            return SubmitResult(created, True)
 
         return await self.database.write(create)
 
-    async def proceed(
+    async def continue_task(
         self,
         task_id: str,
         *,
         owner: Owner,
         message: Message,
         updates: Sequence[Update],
-        seen: Task | None,
+        expected: Task | None,
         key: str = "",
     ) -> SubmitResult:
-        """Let a message move a task on, held by this process from now on.
+        """Add a message and updates to a task, which this process leases from now on.
 
-        MoveForbidden if it is not as it was `seen`. A message that came before changes nothing.
+        InvalidTransition if it is not as `expected`. A repeated message changes nothing.
         """
-        digest = digest_of(message, task_id, key)
-        bodies = _encoded_updates(task_id, (MessageAdded(message=message), *updates))
-        seq = -1 if seen is None else seen.seq
-        now, holder = self._clock.now(), self._holder()
+        digest = message_digest(message, task_id, key)
+        encoded = _encode_updates(task_id, (MessageAdded(message=message), *updates))
+        seq = -1 if expected is None else expected.seq
+        now, lease = self._clock.now(), self._new_lease()
 
-        def proceed(connection: sqlite3.Connection) -> SubmitResult:
-            found = rows.find_owner(connection, self.app_name, owner)
-            known = rows.task_of_message(connection, found, digest)
+        def store(connection: sqlite3.Connection) -> SubmitResult:
+            owner_row = rows.find_owner(connection, self.app_name, owner)
+            known = rows.task_of_message(connection, owner_row, digest)
             if known is not None:
                 return SubmitResult(known, False)
             row = rows.find(connection, self.app_name, task_id)
-            if row is None or not row.is_of(owner):
+            if row is None or not row.belongs_to(owner):
                 raise TaskNotFound(task_id)
             if row.seq != seq:
                 raise InvalidTransition(task_id, row.task_state.value, "a message")
-            rows.advance(connection, task_id, row, bodies, now)
+            rows.append_updates(connection, task_id, row, encoded, now)
             rows.add_message(connection, row.owner, row.id, digest)
-            connection.execute(_HOLD, (*holder, row.id))
+            connection.execute(_LEASE, (*lease, row.id))
             return SubmitResult(rows.read_task(connection, row.id), True)
 
-        return await self.database.write(proceed)
+        return await self.database.write(store)
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         """Store updates, all or none, and return them with their numbers."""
-        return await self.database.write(self._appending(task_id, updates))
+        return await self.database.write(self.append_operation(AppendTaskUpdates(task_id, updates)))
 
-    def along(self, task_id: str, updates: Sequence[Update]) -> SqliteAlong[tuple[TaskEvent, ...]]:
-        """Return updates to append along with the events of a session, all or none."""
-        return SqliteAlong(self.database, self._appending(task_id, updates))
+    def append_operation(self, write: AppendTaskUpdates) -> Operation[tuple[TaskEvent, ...]]:
+        """Return the operation of `append`, to be run in a transaction of the database."""
+        task_id = write.task_id
+        encoded = _encode_updates(task_id, write.updates)
+        now = self._clock.now()
+
+        def append(connection: sqlite3.Connection) -> tuple[TaskEvent, ...]:
+            position = self._positions.pop(task_id, None)
+            if position is not None:
+                advance = rows.append_at(connection, task_id, position, encoded)
+                if advance is not None:
+                    if advance.state in ACTIVE:
+                        seq = advance.events[-1].seq
+                        moved = position._replace(state=advance.state, seq=seq)
+                        self._positions[task_id] = moved
+                    return advance.events
+            row = self._existing(connection, task_id)
+            return rows.append_updates(connection, task_id, row, encoded, now)
+
+        return append
 
     async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
-        """Return a task as it is now, None if the owner given has no such task."""
+        """Return a task as it is now, None if the given owner has no such task."""
 
         def read(connection: sqlite3.Connection) -> Task | None:
             row = rows.find(connection, self.app_name, task_id)
-            if row is None or (owner is not None and not row.is_of(owner)):
+            if row is None or (owner is not None and not row.belongs_to(owner)):
                 return None
             return rows.read_task(connection, row.id)
 
@@ -193,203 +220,234 @@ class SqliteTaskStore:
         self, task_id: str, *, after: int = 0, limit: int | None = None
     ) -> tuple[TaskEvent, ...]:
         """Return the events of a task with numbers above `after`, in order."""
-        most = -1 if limit is None else max(limit, 0)
-        return await self._of_task(
-            task_id, lambda c, number: rows.read_events(c, number, after, most), ()
+        count = -1 if limit is None else max(limit, 0)
+        return await self._read_of_task(
+            task_id, lambda c, row_id: rows.read_events(c, row_id, after, count), ()
         )
 
-    async def heads(self, task_ids: Collection[str]) -> Mapping[str, int]:
-        """Return the number of the last event of each task there is."""
+    async def latest_seqs(self, task_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the number of the last event of each task that exists, in one query."""
         names = list(task_ids)
 
         def read(connection: sqlite3.Connection) -> dict[str, int]:
-            found: dict[str, int] = {}
-            for marks, some in rows.in_slices(names):
-                found.update(connection.execute(_HEADS.format(marks), (self.app_name, *some)))
-            return found
+            seqs: dict[str, int] = {}
+            for marks, batch in rows.in_batches(names):
+                values = (self.app_name, *batch)
+                seqs.update(connection.execute(_LATEST_SEQS.format(marks), values))
+            return seqs
 
         return await self.database.read(read)
 
-    async def listed(self, owner: Owner, query: TaskQuery) -> TaskPage:
-        """Return a page of an owner's tasks, the last moved first; what it costs does not grow."""
-        end = place_of(query.page_token) if query.page_token else None
-        return await self.database.read(lambda c: list_tasks(c, self.app_name, owner, query, end))
+    async def list_tasks(self, owner: Owner, query: TaskQuery) -> TaskPage:
+        """Return a page of an owner's tasks, most recently updated first, in constant time."""
+        end = parse_page_token(query.page_token) if query.page_token else None
+        return await self.database.read(
+            lambda c: rows.list_tasks(c, self.app_name, owner, query, end)
+        )
 
     async def renew(self, task_ids: Collection[str]) -> None:
-        """Keep hold of tasks for another lease; those that another process took over stay its."""
+        """Extend the leases of tasks; those that another process took over are skipped."""
         names = list(task_ids)
-        *mine, until = self._holder()
+        *process, until = self._new_lease()
 
         def renew(connection: sqlite3.Connection) -> None:
-            for marks, some in rows.in_slices(names):
-                connection.execute(_RENEW.format(marks), (until, *mine, self.app_name, *some))
+            for marks, batch in rows.in_batches(names):
+                connection.execute(_RENEW.format(marks), (until, *process, self.app_name, *batch))
 
         await self.database.write(renew)
 
-    async def orphans(self) -> tuple[str, ...]:
-        """Return active tasks whose process is dead, or has been silent for longer than its lease.
-
-        They are held by this process from now on, so that only one process gets each.
-        """
-        if not await self.database.read(self._orphans):
+    async def claim_orphans(self) -> tuple[str, ...]:
+        """Lease and return active tasks whose process is dead or whose lease has expired."""
+        if not await self.database.read(self._find_orphans):
             return ()
-        holder = self._holder()
+        lease = self._new_lease()
 
-        def take(connection: sqlite3.Connection) -> tuple[str, ...]:
-            found = self._orphans(connection)
-            connection.executemany(_HOLD, [(*holder, number) for number, _ in found])
-            return tuple(name for _, name in found)
+        def claim(connection: sqlite3.Connection) -> tuple[str, ...]:
+            orphans = self._find_orphans(connection)
+            connection.executemany(_LEASE, [(*lease, row_id) for row_id, _ in orphans])
+            return tuple(name for _, name in orphans)
 
-        return await self.database.write(take)
+        return await self.database.write(claim)
 
-    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[ExpiredTask, ...]:
-        """Return tasks that ended before a time, without some."""
-        found: list[rows.Over] = []
-        owners = await self._some_owners(0)
-        while owners and len(found) < skip + limit:
-            # Piece by piece, so that nobody has to wait long.
-            found += await self._over(owners, before, skip + limit - len(found))
-            owners = await self._some_owners(owners[-1].id)
+    async def expired(self, *, before: float, limit: int, skip: int = 0) -> tuple[ExpiredTask, ...]:
+        """Return tasks that ended before a time, in a stable order, without the first `skip`."""
+        found: list[rows.TerminalTask] = []
+        last_owner = 0
+        while len(found) < skip + limit:
+            # One read for a few owners, so that other jobs of the thread do not wait long.
+            owners, some = await self.database.read(
+                self._terminal_operation(last_owner, before, skip + limit - len(found))
+            )
+            if not owners:
+                break
+            found += some
+            last_owner = owners[-1].id
         batch = found[skip:]
-        contexts = Counter(one.context_id for one in batch)
+        contexts = Counter(task.context_id for task in batch)
         return tuple(
-            ExpiredTask(name, context_id, owner, contexts[context_id] == count)
-            for name, context_id, owner, count in batch
+            ExpiredTask(
+                task.task_id,
+                task.context_id,
+                task.owner,
+                contexts[task.context_id] == task.tasks_in_context,
+            )
+            for task in batch
         )
 
-    async def forget(self, task_ids: Collection[str]) -> int:
-        """Drop those of some tasks that are over, with all that is theirs; return how many."""
+    async def delete_expired(self, task_ids: Collection[str]) -> int:
+        """Delete those of the tasks that are terminal, with their data; return how many."""
         names = list(dict.fromkeys(task_ids))
-        return await self.database.write(lambda c: rows.forget(c, self.app_name, names))
+        return await self.database.write(lambda c: rows.delete_terminal(c, self.app_name, names))
 
-    async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
-        """Keep a configuration; one with the same task and id is replaced."""
-        body = _encoded_config(config)
+    async def save_push_config(self, config: PushConfig, *, max_configs: int | None = None) -> None:
+        """Store a push configuration; one with the same task and id is replaced."""
+        encoded = _encode_config(config)
 
         def save(connection: sqlite3.Connection) -> None:
-            row = self._found(connection, config.task_id)
-            if not deliveries.has_push(connection, row.id, config.id):
-                check_pushes(row.pushes, most)
-            deliveries.save_push(connection, row.id, *body)
+            row = self._existing(connection, config.task_id)
+            if not deliveries.has_config(connection, row.id, config.id):
+                check_push_configs(row.push_configs, max_configs)
+            deliveries.save_config(connection, row.id, *encoded)
 
         await self.database.write(save)
 
-    async def pushes(self, task_id: str) -> tuple[PushConfig, ...]:
-        """Return the configurations of a task, the oldest first."""
-        return await self._of_task(task_id, deliveries.read_pushes, ())
+    async def list_push_configs(self, task_id: str) -> tuple[PushConfig, ...]:
+        """Return the push configurations of a task, oldest first."""
+        return await self._read_of_task(task_id, deliveries.read_configs, ())
 
-    async def delete_push(self, task_id: str, config_id: str) -> None:
-        """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
+    async def delete_push_config(self, task_id: str, config_id: str) -> None:
+        """Delete a configuration and its pending deliveries; does nothing if it is gone."""
 
         def delete(connection: sqlite3.Connection) -> None:
             row = rows.find(connection, self.app_name, task_id)
             if row is not None:
-                deliveries.delete_push(connection, row.id, config_id)
+                deliveries.delete_config(connection, row.id, config_id)
 
         await self.database.write(delete)
 
-    async def due(
+    async def claim_deliveries(
         self,
         *,
         limit: int,
         lease: float,
-        of_one: int | None = None,
-        under_way: Mapping[Owner, int] = NOTHING,
+        max_per_owner: int | None = None,
+        in_flight: Mapping[Owner, int] = NONE_IN_FLIGHT,
     ) -> tuple[Delivery, ...]:
-        """Take deliveries whose time has come, at most one for each configuration, the oldest."""
-        now, most = self._clock.now(), max(limit, 0)
-        if of_one is None:
-            of_one, under_way = most, NOTHING
-        asked = deliveries.Asked(self.app_name, now, most, of_one, dict(under_way))
-        # Whoever looks often must not keep the file locked for others.
-        if not await self.database.read(lambda c: deliveries.find_due(c, asked)):
+        """Lease due deliveries, the oldest of each configuration."""
+        now, count = self._clock.now(), max(limit, 0)
+        if max_per_owner is None:
+            max_per_owner, in_flight = count, NONE_IN_FLIGHT
+        claim = deliveries.Claim(self.app_name, now, count, max_per_owner, dict(in_flight))
+        # Frequent polling must not lock the file for other processes, so it reads first.
+        if not await self.database.read(lambda c: deliveries.find_due(c, claim)):
             return ()
-        return await self.database.write(lambda c: deliveries.take_due(c, asked, now + lease))
+        return await self.database.write(lambda c: deliveries.claim_due(c, claim, now + lease))
 
-    async def delivered(self, delivery_id: int) -> None:
-        """Settle a delivery: it arrived, or is given up."""
+    async def complete_delivery(self, delivery_id: int) -> None:
+        """Delete a delivery that succeeded or is given up."""
         now = self._clock.now()
-        await self.database.write(lambda c: deliveries.settle(c, delivery_id, now))
+        await self.database.write(lambda c: deliveries.complete(c, delivery_id, now))
 
-    async def postpone(self, delivery_id: int, *, seconds: float) -> None:
-        """Try a delivery again later, counting the attempt."""
+    async def reschedule(self, delivery_id: int, *, seconds: float) -> None:
+        """Retry a delivery later and count the attempt."""
         until = self._clock.now() + seconds
-        await self.database.write(lambda c: deliveries.postpone(c, delivery_id, until))
+        await self.database.write(lambda c: deliveries.reschedule(c, delivery_id, until))
 
     async def aclose(self) -> None:
-        """Let go of the file and its thread, once all that was submitted is done."""
+        """Close the file and end its thread once everything submitted is done."""
         await self.database.aclose()
 
-    def _appending(self, task_id: str, updates: Sequence[Update]) -> Job[tuple[TaskEvent, ...]]:
-        bodies = _encoded_updates(task_id, updates)
-        now = self._clock.now()
+    def _terminal_operation(
+        self, after: int, before: float, limit: int
+    ) -> Operation[tuple[list[rows.NumberedOwner], list[rows.TerminalTask]]]:
+        def read(
+            connection: sqlite3.Connection,
+        ) -> tuple[list[rows.NumberedOwner], list[rows.TerminalTask]]:
+            owners = rows.next_owners(connection, self.app_name, after, _OWNERS_PER_READ)
+            return owners, rows.terminal_before(connection, self.app_name, owners, before, limit)
 
-        def append(connection: sqlite3.Connection) -> tuple[TaskEvent, ...]:
-            place = self._places.pop(task_id, None)
-            made = None if place is None else rows.step(connection, task_id, place, bodies)
-            if place is None or made is None:
-                return rows.advance(
-                    connection, task_id, self._found(connection, task_id), bodies, now
-                )
-            if made.state in ACTIVE:
-                seq = made.events[-1].seq
-                self._places[task_id] = place._replace(state=made.state, seq=seq)
-            return made.events
+        return read
 
-        return append
-
-    async def _some_owners(self, after: int) -> list[rows.NumberedOwner]:
-        return await self.database.read(
-            lambda c: rows.some_owners(c, self.app_name, after, _AT_ONCE)
-        )
-
-    async def _over(
-        self, owners: Sequence[rows.NumberedOwner], before: float, limit: int
-    ) -> list[rows.Over]:
-        return await self.database.read(
-            lambda c: rows.over_before(c, self.app_name, owners, before, limit)
-        )
-
-    async def _of_task(
-        self, task_id: str, job: Callable[[sqlite3.Connection, int], T], otherwise: T
+    async def _read_of_task(
+        self, task_id: str, read_row: Callable[[sqlite3.Connection, int], T], default: T
     ) -> T:
         def read(connection: sqlite3.Connection) -> T:
             row = rows.find(connection, self.app_name, task_id)
-            return otherwise if row is None else job(connection, row.id)
+            return default if row is None else read_row(connection, row.id)
 
         return await self.database.read(read)
 
-    def _found(self, connection: sqlite3.Connection, task_id: str) -> rows.Row:
+    def _existing(self, connection: sqlite3.Connection, task_id: str) -> rows.TaskRow:
         row = rows.find(connection, self.app_name, task_id)
         if row is None:
             raise TaskNotFound(task_id)
         return row
 
-    def _orphans(self, connection: sqlite3.Connection) -> list[tuple[int, str]]:
-        now, me = self._clock.now(), self._process
-        gone: dict[tuple[Any, ...], bool] = {}
-        found: list[tuple[int, str]] = []
-        for number, name, lease_until, *holder in connection.execute(_HELD, (self.app_name,)):
+    def _find_orphans(self, connection: sqlite3.Connection) -> list[tuple[int, str]]:
+        now, this = self._clock.now(), self._process
+        dead: dict[tuple[Any, ...], bool] = {}
+        orphans: list[tuple[int, str]] = []
+        for row_id, name, lease_until, *holder in connection.execute(_ACTIVE, (self.app_name,)):
             process = tuple(holder)
-            if process not in gone:
-                gone[process] = Process(*process).is_gone(me)
-            if gone[process] or lease_until <= now:
-                found.append((number, name))
-        return found
+            if process not in dead:
+                dead[process] = Process(*process).is_dead(this)
+            if dead[process] or lease_until <= now:
+                orphans.append((row_id, name))
+        return orphans
 
-    def _holder(self) -> tuple[str, int, str, float]:
-        me = self._process
-        return (me.host, me.pid, me.started, self._clock.now() + self._lease)
+    def _new_lease(self) -> tuple[str, int, str, float]:
+        process = self._process
+        return (process.host, process.pid, process.started, self._clock.now() + self._lease)
 
     @cached_property
     def _process(self) -> Process:
         return this_process()
 
 
-def _encoded_updates(task_id: str, updates: Sequence[Update]) -> list[tuple[Update, bytes]]:
+class SqliteUnitOfWork:
+    """Commits writes to sessions and tasks of one database in one transaction."""
+
+    def __init__(self, *, sessions: SqliteSessionStore, tasks: SqliteTaskStore) -> None:
+        if sessions.database is not tasks.database:
+            raise ValueError("sessions and tasks must share one SqliteDatabase")
+        self._sessions = sessions
+        self._tasks = tasks
+
+    async def commit(self, *writes: Write) -> CommitResult:
+        """Store all writes; a refused task update does not undo the events before it."""
+        operations = [(write, self._operation(write)) for write in writes]
+
+        def store(connection: sqlite3.Connection) -> CommitResult:
+            session: Session | None = None
+            events: tuple[Event, ...] = ()
+            updates: tuple[TaskEvent, ...] = ()
+            refusal: AccError | None = None
+            for write, operation in operations:
+                if isinstance(write, AppendTaskUpdates):
+                    stored, error = attempt(connection, operation)
+                    updates, refusal = updates + (stored or ()), error or refusal
+                elif isinstance(write, BeginTurn):
+                    session, events = operation(connection)
+                    if not events:
+                        break
+                else:
+                    events += operation(connection)
+            return CommitResult(session, events, updates, refusal)
+
+        return await self._tasks.database.write(store)
+
+    def _operation(self, write: Write) -> Operation[Any]:
+        if isinstance(write, AppendTaskUpdates):
+            return self._tasks.append_operation(write)
+        if isinstance(write, BeginTurn):
+            return self._sessions.begin_operation(write)
+        return self._sessions.append_operation(write)
+
+
+def _encode_updates(task_id: str, updates: Sequence[Update]) -> list[tuple[Update, bytes]]:
     what = f"an update of task {task_id!r}"
-    return [(update, readable(update, what, rows.UPDATES)) for update in updates]
+    return [(update, encode_readable(update, what, rows.UPDATE_DECODER)) for update in updates]
 
 
-def _encoded_config(config: PushConfig) -> tuple[str, bytes]:
-    return config.id, encoded(config, f"push configuration {config.id!r}")
+def _encode_config(config: PushConfig) -> tuple[str, bytes]:
+    return config.id, encode(config, f"push configuration {config.id!r}")

@@ -1,20 +1,20 @@
-"""Running tasks: each is a run of the agents, owned by the server and not by who asked for it."""
+"""Execute tasks: each task is a run of the agents that the server owns, not the client."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from acc.application.a2a.projection import ANSWER, TaskProjection
-from acc.application.a2a.requests import ServerLimits, user_of
+from acc.application.a2a.projection import ProjectionOptions, TaskProjection, is_saved_file
+from acc.application.a2a.requests import user_of
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.runtime.context import RunResult
-from acc.application.runtime.run import Foreseen
+from acc.application.runtime.recorder import EventRecorder
+from acc.application.runtime.run import Services
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     AccError,
-    InvalidInput,
     InvalidTransition,
     NothingPending,
     SessionWaiting,
@@ -22,9 +22,9 @@ from acc.domain.errors import (
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.content import text_part
+from acc.domain.value_objects.event import Event
 from acc.domain.value_objects.principal import Owner, Principal
 from acc.domain.value_objects.run import CallContext
-from acc.domain.value_objects.session import SessionKey, StoredArtifact
 from acc.domain.value_objects.task import (
     ACTIVE,
     INTERRUPTED,
@@ -39,141 +39,245 @@ from acc.domain.value_objects.task import (
     TaskStatus,
     Update,
 )
-from acc.ports.outbound.storage_ports import ExpiredTask, TaskStorePort, UpdatesAlongPort
+from acc.ports.outbound.storage_ports import (
+    AppendEvents,
+    AppendTaskUpdates,
+    BeginTurn,
+    CommitResult,
+    TaskStorePort,
+    TurnStart,
+    UnitOfWork,
+)
 
 log = logging.getLogger("acc.serve")
-_AGAIN = "send the message again, under a new messageId (interrupted)"
-_STOPPED = f"the server was stopped before this task was done; {_AGAIN}"
-_INTERRUPTED = f"the server was interrupted in this task; {_AGAIN}"
-#: What the caller of a run begins with that was asked for here.
-_SERVED = "a2a://"
-_LOOK_EVERY = 0.2
-#: So long at least may work that is stopped take to put that on record.
-_LAST_WORD = 0.5
-_RENEW_EVERY = 10.0
-_SWEEP_EVERY = 15.0
-#: So many tasks are forgotten before others get their turn.
-_AT_ONCE = 200
+#: Prefix of the caller of runs that this server starts.
+CALLER_PREFIX = "a2a://"
+_RETRY_HINT = "send the message again with a new messageId (interrupted)"
+STOPPED = f"the server was stopped before this task ended; {_RETRY_HINT}"
+INTERRUPTED_TASK = f"the server was interrupted during this task; {_RETRY_HINT}"
+#: Minimum time that cancelled tasks get to record their end.
+CANCEL_GRACE_SECONDS = 0.5
+_MAX_TRACE_ID_LENGTH = 128
+_MAX_CONTEXT_PREFIX_LENGTH = 128
 T = TypeVar("T")
 
 
 class TaskRun:
-    """A task that is being worked on here."""
+    """A task that runs in this process."""
 
-    __slots__ = (
-        "_task",
-        "handle",
-        "principal",
-        "session_id",
-        "task_id",
-        "teller",
-        "waiting",
-        "yielded",
-    )
+    __slots__ = ("_builder", "_handle", "_waiters", "principal", "superseded", "task_id")
 
     def __init__(self, task: Task, principal: Principal) -> None:
-        self._task = TaskBuilder(task)
+        self._builder = TaskBuilder(task)
+        self._handle: asyncio.Task[None]
+        self._waiters: list[asyncio.Future[None]] = []
         self.task_id = task.id
         self.principal = principal
-        self.session_id = task.context_id
-        self.teller: TaskProjection
-        self.handle: asyncio.Task[None]
-        #: Who waits until the work is over.
-        self.waiting: list[asyncio.Future[None]] = []
-        #: Whether someone else has decided how the task ends.
-        self.yielded = False
+        #: Whether another process or request has ended the task.
+        self.superseded = False
 
     @property
     def task(self) -> Task:
-        """Return where the task stands; `whole` has what it has made too."""
-        return self._task.head
+        """Return the task with its current status; `current` has its artifacts too."""
+        return self._builder.head
 
-    def whole(self) -> Task:
-        """Return the task with all that was stored."""
-        return self._task.whole()
+    @property
+    def handle(self) -> "asyncio.Task[None]":
+        """Return the asyncio task of the run."""
+        return self._handle
 
-    async def ended(self) -> None:
-        """Wait until the work is over; whoever is cancelled in that lets it be."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append(over)
-        await over
+    def current(self) -> Task:
+        """Return the task with everything that was stored."""
+        return self._builder.build()
 
-    def give_way(self) -> None:
-        """Stop; the task has been moved on by someone else."""
-        # Only once: a second cancellation would cut off how agents clean up after the first.
-        if not self.yielded:
-            self.handle.cancel()
-        self.yielded = True
+    def start(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
+        """Start the run in a group."""
+        self._handle = group.create_task(work)
 
-    def has_stored(self, events: Sequence[TaskEvent]) -> None:
-        """Take note of what was stored."""
+    async def wait(self) -> None:
+        """Wait for the task run; cancelling the wait does not cancel the run."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(ended)
+        await ended
+
+    def wake(self) -> None:
+        """Wake everybody who waits for the end of the run."""
+        for ended in self._waiters:
+            if not ended.done():
+                ended.set_result(None)
+
+    def stop(self) -> None:
+        """Cancel the run, because the task was updated by someone else."""
+        # Only once: a second cancellation would interrupt how agents clean up after the first.
+        if not self.superseded:
+            self._handle.cancel()
+        self.superseded = True
+
+    def add(self, events: Sequence[TaskEvent]) -> None:
+        """Add stored events."""
         for event in events:
-            self._task.add(event)
+            self._builder.add(event)
+
+
+class TaskRecorder(EventRecorder):
+    """Stores the events of a run together with the updates of its task."""
+
+    def __init__(
+        self,
+        run: TaskRun,
+        projection: TaskProjection,
+        *,
+        services: Services,
+        storage: UnitOfWork,
+        broker: TaskBroker,
+    ) -> None:
+        super().__init__(services.sessions)
+        self._run = run
+        self._projection = projection
+        self._artifacts = services.artifacts
+        self._storage = storage
+        self._broker = broker
+        self.is_observed = True
+        #: What was stored and not published yet.
+        self._stored: CommitResult | None = None
+
+    @property
+    def wants_deltas(self) -> bool:
+        """Return True if the client wants the answer in chunks."""
+        return self._projection.options.deltas
+
+    def detach_observer(self) -> None:
+        """Stop updating the task; events are still stored."""
+        self.is_observed = False
+
+    async def store(self, updates: Sequence[Update]) -> None:
+        """Store updates of the task alone."""
+        if updates and not self._run.superseded:
+            self._publish(await self._storage.commit(AppendTaskUpdates(self._run.task_id, updates)))
+
+    async def _begin(self, turn: BeginTurn) -> TurnStart:
+        result = await self._commit(turn, self._projection.opening())
+        assert result.session is not None  # noqa: S101 - the result of a BeginTurn has a session
+        if result.events:
+            self._projection.start()
+        return TurnStart(result.session, result.events)
+
+    async def _append(self, events: Sequence[Event], *, release: bool) -> tuple[Event, ...]:
+        updates: list[Update] = []
+        if self.is_observed:
+            for event in events:
+                file = None
+                if is_saved_file(event):
+                    name, version = event.detail["name"], event.detail["version"]
+                    file = await self._artifacts.load(self._key, name, version)
+                updates += self._projection.apply(event, file)
+        write = AppendEvents(self._key, events, self._holder, release)
+        return (await self._commit(write, updates)).events
+
+    async def _show(self, events: Sequence[Event]) -> None:
+        stored, self._stored = self._stored, None
+        if stored is not None:
+            self._publish(stored)
+        for event in events:
+            if event.partial:
+                await self.store(self._projection.apply(event))
+
+    async def _commit(
+        self, write: BeginTurn | AppendEvents, updates: Sequence[Update]
+    ) -> CommitResult:
+        if updates and not self._run.superseded:
+            append = AppendTaskUpdates(self._run.task_id, updates)
+            self._stored = result = await self._storage.commit(write, append)
+        else:
+            result = await self._storage.commit(write)
+        return result
+
+    def _publish(self, result: CommitResult) -> None:
+        task_id = self._run.task_id
+        if result.refusal is None:
+            if result.updates:
+                self._run.add(result.updates)
+                self._broker.publish(task_id, result.updates)
+            return
+        if not isinstance(result.refusal, InvalidTransition | TaskNotFound):
+            raise result.refusal
+        self._run.stop()
+        # Subscribers may not know yet who ended the task: it may have been this process.
+        self._broker.publish(task_id)
 
 
 class TaskExecutor:
-    """Works on tasks, in a group that the server owns; a client that leaves stops nothing."""
+    """Runs tasks in a task group of the server; a client that disconnects stops nothing."""
 
-    def __init__(self, *, runner: SessionRunner, tasks: TaskStorePort, hub: TaskBroker) -> None:
+    def __init__(
+        self,
+        *,
+        runner: SessionRunner,
+        tasks: TaskStorePort,
+        storage: UnitOfWork,
+        broker: TaskBroker,
+    ) -> None:
         self._runner = runner
         self._tasks = tasks
-        self._hub = hub
+        self._storage = storage
+        self._broker = broker
         self._group: asyncio.TaskGroup | None = None
-        self._has_begun = False
-        self._works: dict[str, TaskRun] = {}
-        #: Whose tasks have come to wait for an answer while this process lived.
-        self._asking: set[Owner] = set()
+        self._was_opened = False
+        self._runs: dict[str, TaskRun] = {}
+        #: Owners whose tasks have waited for input since this process started.
+        self._interrupted_owners: set[Owner] = set()
 
     @property
     def running(self) -> Collection[str]:
-        """Return the tasks that are being worked on here."""
-        return self._works.keys()
+        """Return the ids of the tasks that run in this process."""
+        return self._runs.keys()
 
-    def work_on(self, task_id: str) -> TaskRun | None:
-        """Return the work on a task, if it is being done here."""
-        return self._works.get(task_id)
+    def find(self, task_id: str) -> TaskRun | None:
+        """Return the run of a task, None if it does not run in this process."""
+        return self._runs.get(task_id)
 
     def count_of(self, account: Owner) -> int:
-        """Return how many tasks of a caller are being worked on here, whatever their tenants."""
-        return sum(work.principal.account == account for work in self._works.values())
+        """Return how many tasks of a caller run in this process, in all tenants."""
+        return sum(run.principal.account == account for run in self._runs.values())
 
-    def has_asked(self, owner: Owner) -> bool:
-        """Tell whether a task of an owner has come to wait for an answer here."""
-        return owner in self._asking
+    def may_have_interrupted(self, owner: Owner) -> bool:
+        """Return True if a task of an owner has waited for input in this process."""
+        return owner in self._interrupted_owners
 
-    async def waiting_of(self, owner: Owner) -> int:
-        """Return how many tasks of an owner wait for an answer."""
-        found = 0
+    async def count_interrupted(self, owner: Owner) -> int:
+        """Return how many tasks of an owner wait for input."""
+        total = 0
         for state in INTERRUPTED:
-            found += (await self._tasks.listed(owner, TaskQuery(state=state, page_size=1))).total
-        return found
-
-    def open(self, group: asyncio.TaskGroup) -> None:
-        """Begin to take work, which the group owns."""
-        self._group = group
-        self._has_begun = True
-
-    async def close(self, *, grace: float) -> None:
-        """Take no more work, wait a while for what there is, then stop it as failed."""
-        self._group = None
-        pending = [work.handle for work in self._works.values()]
-        if pending:
-            await asyncio.wait(pending, timeout=grace)
-        stopped = [work.handle for work in self._works.values()]
-        for handle in stopped:
-            handle.cancel()
-        if stopped:  # so that those who follow them still hear how they ended
-            await asyncio.wait(stopped, timeout=max(grace, _LAST_WORD))
+            page = await self._tasks.list_tasks(owner, TaskQuery(state=state, page_size=1))
+            total += page.total
+        return total
 
     @property
     def is_open(self) -> bool:
-        """Tell whether work is taken."""
+        """Return True if tasks are accepted."""
         return self._group is not None
 
     @property
-    def has_begun(self) -> bool:
-        """Tell whether work has ever been taken."""
-        return self._has_begun
+    def was_opened(self) -> bool:
+        """Return True if tasks were ever accepted."""
+        return self._was_opened
+
+    def open(self, group: asyncio.TaskGroup) -> None:
+        """Accept tasks, which run in the group."""
+        self._group = group
+        self._was_opened = True
+
+    async def close(self, *, grace: float) -> None:
+        """Accept no more tasks, wait for those that run, then cancel them as failed."""
+        self._group = None
+        pending = [run.handle for run in self._runs.values()]
+        if pending:
+            await asyncio.wait(pending, timeout=grace)
+        cancelled = [run.handle for run in self._runs.values()]
+        for handle in cancelled:
+            handle.cancel()
+        if cancelled:  # so that subscribers receive the last status
+            await asyncio.wait(cancelled, timeout=max(grace, CANCEL_GRACE_SECONDS))
 
     def start(
         self,
@@ -181,371 +285,230 @@ class TaskExecutor:
         principal: Principal,
         message: Message,
         *,
+        options: ProjectionOptions,
         answers: Sequence[InputAnswer] | None = None,
-        prepare: Callable[[TaskProjection], None],
     ) -> TaskRun | None:
-        """Begin to work on a task, or to go on with it given answers; None if it is too late."""
+        """Run a task, or resume it with answers; None if no more tasks are accepted."""
         if self._group is None:
             return None
-        work = TaskRun(task, principal)
-        self._works[task.id] = work
-        work.teller = teller = TaskProjection(
-            task_id=task.id,
-            context_id=task.context_id,
-            desk=_Desk(self, self._tasks, work),
-            clock=self._runner.services.clock,
-            ids=self._runner.services.ids,
+        run = TaskRun(task, principal)
+        self._runs[task.id] = run
+        services = self._runner.services
+        projection = TaskProjection(task, options, clock=services.clock, ids=services.ids)
+        recorder = TaskRecorder(
+            run, projection, services=services, storage=self._storage, broker=self._broker
         )
-        prepare(teller)
-        teller.is_working = task.state is TaskState.WORKING
-        teller.has_answered = any(made.artifact_id == ANSWER for made in task.artifacts)
-        work.handle = self._group.create_task(self._work(work, message, answers))
-        # Not at the end of the work itself, which may be stopped before it has begun.
-        work.handle.add_done_callback(lambda _: self._gone(work))
-        return work
+        run.start(self._group, self._execute(run, recorder, projection, message, answers))
+        # Not at the end of the coroutine, which may be cancelled before it starts.
+        run.handle.add_done_callback(lambda _: self._on_done(run))
+        return run
 
-    def adopt(self, task_id: str, start: Callable[[Task], TaskRun | None]) -> None:
-        """Begin to work on a task that was filed for someone who did not wait for it."""
+    def start_detached(
+        self, task_id: str, principal: Principal, message: Message, *, options: ProjectionOptions
+    ) -> None:
+        """Run a task that was created for a client that has disconnected meanwhile."""
+
+        async def start() -> None:
+            try:
+                task = await self._tasks.read(task_id)
+            except AccError:
+                log.exception("task could not be read", extra={"task_id": task_id})
+                return
+            if task is None or task.state is not TaskState.SUBMITTED:
+                return
+            if self.start(task, principal, message, options=options) is None:
+                await self.refuse(task)
+
         if self._group is not None:
-            self._group.create_task(self._adopt(task_id, start))
-
-    async def _adopt(self, task_id: str, start: Callable[[Task], TaskRun | None]) -> None:
-        try:
-            task = await self._tasks.read(task_id)
-        except AccError:
-            log.exception("task could not be read", extra={"task_id": task_id})
-            return
-        if task is not None and task.state is TaskState.SUBMITTED and start(task) is None:
-            await self.refuse(task)
+            self._group.create_task(start())
 
     async def refuse(self, task: Task) -> None:
-        """End a task that came too late to be worked on."""
+        """Fail a task that was created after the server stopped accepting tasks."""
+        await self.interrupt(task.id, STOPPED)
+
+    async def interrupt(self, task_id: str, text: str) -> None:
+        """Fail a task that does not run in this process, unless it has ended."""
         with suppress(InvalidTransition, TaskNotFound):
-            update = self._interruption(task.id, _STOPPED)
-            self._hub.publish(task.id, await self._tasks.append(task.id, [update]))
+            events = await self._tasks.append(task_id, [self._interruption(task_id, text)])
+            self._broker.publish(task_id, events)
 
-    async def see_through(self, doing: Coroutine[Any, Any, T]) -> T:
-        """Return what something comes to, which is done to its end even if the caller leaves."""
+    async def run_shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine that runs to its end even if the caller is cancelled."""
 
-        async def done() -> tuple[T | None, Exception | None]:
+        async def capture() -> tuple[T | None, Exception | None]:
             try:
-                return await doing, None
-            except Exception as error:  # noqa: BLE001 - the caller gets it; the group must not
+                return await work, None
+            except Exception as error:  # noqa: BLE001 - raised in the caller, not in the group
                 return None, error
 
         if self._group is None:
-            return await doing
-        task = self._group.create_task(done())
+            return await work
+        task = self._group.create_task(capture())
         await asyncio.wait([task])
         value, error = task.result()
         if error is not None:
             raise error
-        return value  # type: ignore[return-value] # without an error it is there
+        return value  # type: ignore[return-value] # it is set if there is no error
 
-    def _gone(self, work: TaskRun) -> None:
-        # An answer may have begun the next piece of work on the task already.
-        if self._works.get(work.task_id) is work:
-            del self._works[work.task_id]
-        if work.whole().state in INTERRUPTED:
-            self._asking.add(work.principal.owner)
-        del work.teller  # it knows the work, which would else stay until cycles are looked for
-        for over in work.waiting:
-            if not over.done():  # who was cancelled has left
-                over.set_result(None)
-
-    async def fail_orphans(self) -> int:
-        """End the tasks whose process is gone, so that nobody waits for them for ever."""
-        orphans = [name for name in await self._tasks.orphans() if name not in self._works]
-        for task_id in orphans:
-            with suppress(InvalidTransition, TaskNotFound):
-                update = self._interruption(task_id, _INTERRUPTED)
-                self._hub.publish(task_id, await self._tasks.append(task_id, [update]))
-        return len(orphans)
-
-    async def notice_others(self) -> None:
-        """Look what other processes did to the tasks that are worked on or followed here."""
-        watched = {*self._works, *self._hub.subscribed}
+    async def sync_with_store(self) -> None:
+        """Read what other processes did to tasks that run or are subscribed to here."""
+        watched = {*self._runs, *self._broker.subscribed}
         if not watched:
             return
-        for task_id, seq in (await self._tasks.heads(watched)).items():
-            work = self._works.get(task_id)
-            if work is not None and seq > work.task.seq:
+        for task_id, seq in (await self._tasks.latest_seqs(watched)).items():
+            run = self._runs.get(task_id)
+            if run is not None and seq > run.task.seq:
                 task = await self._tasks.read(task_id)
                 if task is None or task.state not in ACTIVE:
-                    work.give_way()
-            self._hub.advance(task_id, seq)
+                    run.stop()
+            self._broker.advance(task_id, seq)
+
+    async def pending_requests(
+        self, principal: Principal, task: Task
+    ) -> tuple[str, tuple[InputRequest, ...]]:
+        """Return the session in which a task waits for input, and its requests."""
+        user = user_of(principal)
+        for session_id in (own_session(task.context_id, task.id), task.context_id):
+            requests = await self._runner.pending(user_id=user, session_id=session_id)
+            if requests:
+                return session_id, requests
+        return task.context_id, ()
 
     async def abandon(self, principal: Principal, task: Task) -> None:
-        """Give up the run of a task that was waiting."""
-        session_id, _ = await self.waiting(principal, task)
+        """Abandon the run of a task that waits for input."""
+        session_id, _ = await self.pending_requests(principal, task)
         try:
             await self._runner.abandon(
                 user_id=user_of(principal), session_id=session_id, reason="canceled"
             )
         except NothingPending:
             pass
-        except AccError:  # whoever comes next to this session finds that nobody waits for it
-            log.exception("run could not be given up", extra={"task_id": task.id})
+        except AccError:  # the next task of this session abandons it
+            log.exception("run could not be abandoned", extra={"task_id": task.id})
 
-    async def _work(
-        self, work: TaskRun, message: Message, answers: Sequence[InputAnswer] | None
+    async def _execute(
+        self,
+        run: TaskRun,
+        recorder: TaskRecorder,
+        projection: TaskProjection,
+        message: Message,
+        answers: Sequence[InputAnswer] | None,
     ) -> None:
         try:
-            updates = await self._updates(work, message, answers)
-            await self._end(work, updates)
+            try:
+                updates = projection.end(await self._run(run, recorder, message, answers))
+            except Exception as error:
+                if isinstance(error, AccError):
+                    log.warning("task failed: %s", error, extra={"task_id": run.task_id})
+                else:
+                    log.exception("internal error", extra={"task_id": run.task_id})
+                updates = projection.fail(error)
+            await self._store_end(run, recorder, projection, updates)
         except asyncio.CancelledError:
-            await self._end(work, [self._interruption(work.task_id, _STOPPED)])
+            updates = [self._interruption(run.task_id, STOPPED)]
+            await self._store_end(run, recorder, projection, updates)
 
-    async def _end(self, work: TaskRun, updates: Sequence[Update]) -> None:
-        """Store what a task ends with; one that cannot be stored is found as an orphan later."""
+    async def _store_end(
+        self,
+        run: TaskRun,
+        recorder: TaskRecorder,
+        projection: TaskProjection,
+        updates: Sequence[Update],
+    ) -> None:
         try:
-            await self.store(work, updates)
+            await recorder.store(updates)
         except Exception as error:
-            log.exception("task could not be stored", extra={"task_id": work.task_id})
+            # A task whose end cannot be stored is failed as an orphan later.
+            log.exception("task could not be stored", extra={"task_id": run.task_id})
             with suppress(AccError):
-                await self.store(work, work.teller.failing(error))
-
-    async def _updates(
-        self, work: TaskRun, message: Message, answers: Sequence[InputAnswer] | None
-    ) -> list[Update]:
-        """Run the agents and return what the task ends with."""
-        try:
-            result = await self._run(work, message, answers)
-            return [] if work.whole().reply is not None else work.teller.ending(result)
-        except Exception as error:
-            if not isinstance(error, AccError):
-                log.exception("internal error", extra={"task_id": work.task_id})
-            else:
-                log.warning("task failed: %s", error, extra={"task_id": work.task_id})
-            return work.teller.failing(error)
+                await recorder.store(projection.fail(error))
 
     async def _run(
-        self, work: TaskRun, message: Message, answers: Sequence[InputAnswer] | None
+        self,
+        run: TaskRun,
+        recorder: TaskRecorder,
+        message: Message,
+        answers: Sequence[InputAnswer] | None,
     ) -> RunResult:
-        principal, task = work.principal, work.task
-        user = user_of(principal)
+        principal, task = run.principal, run.task
+        user, session_id = user_of(principal), task.context_id
         call = CallContext(
             request_id=task.id,
-            trace_id=trace_of(message, task.id),
-            caller=f"{_SERVED}{user}",
+            trace_id=trace_id_of(message, task.id),
+            caller=f"{CALLER_PREFIX}{user}",
             permissions=principal.permissions,
             message_id=message.message_id,
             metadata=message.metadata,
         )
         if answers is not None:
-            work.session_id, _ = await self.waiting(principal, task)
+            session_id, _ = await self.pending_requests(principal, task)
             return await self._runner.resume(
                 user_id=user,
-                session_id=work.session_id,
+                session_id=session_id,
                 answers=answers,
                 context=call,
-                listen=work.teller,
+                recorder=recorder,
             )
         try:
-            return await self._begin(work, message, call)
+            return await self._runner.run(
+                user_id=user,
+                session_id=session_id,
+                message=message.parts,
+                context=call,
+                recorder=recorder,
+            )
         except SessionWaiting:
-            if await self._is_awaited(work):
-                # Another task of the context waits for its client, and this one need not.
-                work.session_id = _beside(task.context_id, task.id)
+            if await self._has_interrupted(principal.owner, task.context_id):
+                # Another task of the context waits for its client, so this one gets a session.
+                session_id = own_session(task.context_id, task.id)
             else:
-                # The task that it waited for is over, and took nobody along who could answer.
+                # The task that the session waits for has ended without an answer.
                 await self.abandon(principal, task)
-        return await self._begin(work, message, call)
-
-    async def _begin(self, work: TaskRun, message: Message, call: CallContext) -> RunResult:
         return await self._runner.run(
-            user_id=user_of(work.principal),
-            session_id=work.session_id,
+            user_id=user,
+            session_id=session_id,
             message=message.parts,
             context=call,
-            listen=work.teller,
+            recorder=recorder,
         )
 
-    async def waiting(
-        self, principal: Principal, task: Task
-    ) -> tuple[str, tuple[InputRequest, ...]]:
-        """Return the session that a task waits in, and what it asks there."""
-        user = user_of(principal)
-        for session_id in (_beside(task.context_id, task.id), task.context_id):
-            requests = await self._runner.pending(user_id=user, session_id=session_id)
-            if requests:
-                return session_id, requests
-        return task.context_id, ()
-
-    async def _is_awaited(self, work: TaskRun) -> bool:
-        """Tell whether a task of the same context waits for its client."""
-        owner, context_id = work.principal.owner, work.task.context_id
+    async def _has_interrupted(self, owner: Owner, context_id: str) -> bool:
+        """Return True if a task of a context waits for its client."""
         for state in INTERRUPTED:
             query = TaskQuery(context_id=context_id, state=state, page_size=1)
-            if (await self._tasks.listed(owner, query)).tasks:
+            if (await self._tasks.list_tasks(owner, query)).tasks:
                 return True
         return False
 
-    async def store(self, work: TaskRun, updates: Sequence[Update]) -> None:
-        """Store updates and tell them; if the table forbids them, someone else has decided."""
-        if not updates or work.yielded:
-            return
-        try:
-            events = await self._tasks.append(work.task_id, updates)
-        except (InvalidTransition, TaskNotFound):
-            self._give_way(work)
-            return
-        work.has_stored(events)
-        self._hub.publish(work.task_id, events)
-
-    def take_note(self, work: TaskRun, along: UpdatesAlongPort) -> None:
-        """Tell updates that were to be stored with what is put on record of the run."""
-        try:
-            events = along.result()
-        except (InvalidTransition, TaskNotFound):
-            self._give_way(work)
-            return
-        work.has_stored(events)
-        self._hub.publish(work.task_id, events)
-
-    def _give_way(self, work: TaskRun) -> None:
-        work.give_way()
-        # It may have been ourselves, where we were stopped before we knew that it was stored.
-        self._hub.publish(work.task_id)
+    def _on_done(self, run: TaskRun) -> None:
+        # An answer may have started the next run of the task already.
+        if self._runs.get(run.task_id) is run:
+            del self._runs[run.task_id]
+        if run.task.state in INTERRUPTED:
+            self._interrupted_owners.add(run.principal.owner)
+        run.wake()
 
     def _interruption(self, task_id: str, text: str) -> StatusUpdate:
-        status = TaskStatus(
-            state=TaskState.FAILED,
-            at=self._runner.services.clock.now(),
-            message=self._note(task_id, text),
-        )
-        return StatusUpdate(status=status, metadata={"code": "interrupted"})
-
-    async def load(self, work: TaskRun, name: str, version: int) -> StoredArtifact | None:
-        """Return a file that the run keeps."""
-        return await self._runner.load_artifact(
-            name,
-            user_id=user_of(work.principal),
-            session_id=work.session_id,
-            version=version,
-        )
-
-    def _note(self, task_id: str, text: str) -> Message:
-        return Message(
-            message_id=self._runner.services.ids.new(),
+        services = self._runner.services
+        message = Message(
+            message_id=services.ids.new(),
             role=Role.AGENT,
             parts=text_part(text),
             task_id=task_id,
         )
+        status = TaskStatus(state=TaskState.FAILED, at=services.clock.now(), message=message)
+        return StatusUpdate(status=status, metadata={"code": "interrupted"})
 
 
-class _Desk:
-    """Where the updates of one piece of work go."""
-
-    __slots__ = ("_execution", "_tasks", "_work")
-
-    def __init__(self, execution: TaskExecutor, tasks: TaskStorePort, work: TaskRun) -> None:
-        self._execution = execution
-        self._tasks = tasks
-        self._work = work
-
-    async def store(self, updates: Sequence[Update]) -> None:
-        await self._execution.store(self._work, updates)
-
-    def along(self, updates: Sequence[Update]) -> Foreseen:
-        along = self._tasks.along(self._work.task_id, updates)
-        return Foreseen(along, lambda: self._execution.take_note(self._work, along))
-
-    async def load(self, name: str, version: int) -> StoredArtifact | None:
-        return await self._execution.load(self._work, name, version)
+def own_session(context_id: str, task_id: str) -> str:
+    """Return the id of the session of a task that does not share that of its context."""
+    return f"{context_id[:_MAX_CONTEXT_PREFIX_LENGTH]}~{task_id}"
 
 
-def _beside(context_id: str, task_id: str) -> str:
-    """Return the session of a task that does not share its context's."""
-    return f"{context_id[:128]}~{task_id}"
-
-
-def trace_of(message: Message, otherwise: str) -> str:
-    """Return the trace that a message says it belongs to."""
+def trace_id_of(message: Message, default: str) -> str:
+    """Return the trace id in the metadata of a message."""
     if not message.metadata:
-        return otherwise
-    told = message.metadata.get("traceId", message.metadata.get("trace_id"))
-    return told if isinstance(told, str) and 0 < len(told) <= 128 else otherwise
-
-
-async def keep_house(execution: TaskExecutor, *, tasks: TaskStorePort) -> None:
-    """Look after the tasks that are at work, for as long as the server lives."""
-    loop = asyncio.get_running_loop()
-    renewed = swept = loop.time() - _SWEEP_EVERY
-    while True:
-        try:
-            now = loop.time()
-            if now - swept >= _SWEEP_EVERY:
-                swept = now
-                await execution.fail_orphans()
-            if now - renewed >= _RENEW_EVERY:
-                renewed = now
-                await tasks.renew(execution.running)
-            if tasks.is_shared:
-                await execution.notice_others()
-        except AccError as error:
-            log.error("housekeeping failed and goes on: %s", error)  # noqa: TRY400 - no bug of ours
-        await asyncio.sleep(_LOOK_EVERY if tasks.is_shared else 1.0)
-
-
-async def forget_for_ever(
-    runner: SessionRunner, *, tasks: TaskStorePort, limits: ServerLimits
-) -> None:
-    """Forget what has been over for long enough, for as long as the server lives."""
-    while True:
-        try:
-            await forget(runner, tasks=tasks, before=runner.services.clock.now() - limits.keep)
-        except AccError as error:
-            log.error("forgetting failed and goes on: %s", error)  # noqa: TRY400 - no bug of ours
-        await asyncio.sleep(_SWEEP_EVERY)
-
-
-async def forget(runner: SessionRunner, *, tasks: TaskStorePort, before: float) -> None:
-    """Drop tasks that ended before a time, and the conversations of which no task is left.
-
-    A task whose conversation is in use stays until that is not. Nothing is left over if the process
-    dies: the sessions go first, and whoever finds the tasks again finds them gone.
-    """
-    stayed = 0
-    while batch := await tasks.ended(before=before, limit=_AT_ONCE, skip=stayed):
-        used = await _delete_sessions(runner, batch, before)
-        over = [one.task_id for one in batch if used.isdisjoint(_sessions_of(runner, one))]
-        stayed += len(batch) - len(over)
-        await tasks.forget(over)
-        await asyncio.sleep(0)  # a store in memory does not wait, and others want to
-
-
-async def _delete_sessions(
-    runner: SessionRunner, batch: Sequence[ExpiredTask], before: float
-) -> frozenset[SessionKey]:
-    """Delete the sessions of tasks with all that is theirs; return those that are in use."""
-    mine: set[SessionKey] = set()
-    for one in batch:
-        for key in _sessions_of(runner, one):
-            # The ids of tasks are made here, so that a session beside is nobody else's.
-            if key.session_id != one.context_id or await _is_served(runner, key):
-                mine.add(key)
-    used = await runner.services.sessions.delete_unused(mine, since=before)
-    for agent in runner.agent.walk():
-        for key in mine:
-            if key not in used:
-                runner.services.shelf.forget(key, agent.name)
-    return used
-
-
-def _sessions_of(runner: SessionRunner, one: ExpiredTask) -> list[SessionKey]:
-    """Return the sessions that are nobody's once a task is forgotten."""
-    names = [_beside(one.context_id, one.task_id), *([one.context_id] if one.is_last else ())]
-    user = user_of(one.owner)
-    try:
-        return [
-            SessionKey(app_name=runner.app_name, user_id=user, session_id=name) for name in names
-        ]
-    except InvalidInput:  # the task failed by that, and has no session
-        return []
-
-
-async def _is_served(runner: SessionRunner, key: SessionKey) -> bool:
-    """Tell whether a session began here: a client may name one that began elsewhere."""
-    first = await runner.services.sessions.events(key, limit=1)
-    return not first or first[0].caller.startswith(_SERVED)
+        return default
+    trace_id = message.metadata.get("traceId", message.metadata.get("trace_id"))
+    is_valid = isinstance(trace_id, str) and 0 < len(trace_id) <= _MAX_TRACE_ID_LENGTH
+    return trace_id if is_valid else default

@@ -1,19 +1,19 @@
 """Validate a message and create or continue its task."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from acc.application.a2a.approvals import read_answers
-from acc.application.a2a.executor import TaskExecutor, TaskRun
-from acc.application.a2a.projection import TaskProjection, asking
+from acc.application.a2a.executor import TaskExecutor
+from acc.application.a2a.projection import ProjectionOptions, input_required
 from acc.application.a2a.push import PushConfigs
 from acc.application.a2a.requests import SendRequest, ServerLimits, own_task
 from acc.application.a2a.subscriptions import TaskBroker
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import has_memory
-from acc.application.runtime.inputs import checked_answers
+from acc.application.runtime.inputs import validate_answers
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import (
     ContentTypeNotSupported,
@@ -56,7 +56,6 @@ _SIGN_IN_UNDECIDED = (
     "サインインが済んだかどうかが読み取れませんでした。"
     "「完了しました」または「いいえ」でお答えください。"
 )
-_Prepare = Callable[[TaskProjection], None]
 
 
 class MessageIntake:
@@ -97,24 +96,27 @@ class MessageIntake:
         """Store a message and start its run; `streaming` requests the answer in chunks."""
         message = request.message
         if not self._executor.is_open:
-            raise LimitExceeded(_STOPPING if self._executor.has_begun else _NOT_STARTED)
+            raise LimitExceeded(_STOPPING if self._executor.was_opened else _NOT_STARTED)
         validate_message(message, self._limits, self._input_modes)
         as_data = selects_data(request.accepted_output_modes, self._output_modes)
         push = None if request.push is None else await self._push_configs.validate(request.push)
-
-        def prepare(projection: TaskProjection) -> None:
-            projection.wants_pieces = streaming
-            projection.as_data = as_data
-            projection.may_reply = self._runner.agent.replies_directly
-            projection.wants_footprint = self._has_memory
-
+        options = ProjectionOptions(
+            deltas=streaming,
+            as_data=as_data,
+            may_reply=self._runner.agent.replies_directly,
+            footprint=self._has_memory,
+        )
         if message.task_id:
-            answering = self._continue(sender, message, push, prepare)
-            return await self._executor.see_through(answering)
-        return await self._create(sender, message, push, prepare)
+            continuation = self._continue(sender, message, push, options)
+            return await self._executor.run_shielded(continuation)
+        return await self._create(sender, message, push, options)
 
     async def _create(
-        self, sender: Principal, message: Message, push: PushConfig | None, prepare: _Prepare
+        self,
+        sender: Principal,
+        message: Message,
+        push: PushConfig | None,
+        options: ProjectionOptions,
     ) -> SubmitResult:
         services, owner = self._runner.services, sender.owner
         task = Task(
@@ -122,7 +124,7 @@ class MessageIntake:
             context_id=message.context_id or services.ids.new(),
             status=TaskStatus(state=TaskState.SUBMITTED, at=services.clock.now()),
         )
-        if self._executor.has_asked(owner):
+        if self._executor.may_have_interrupted(owner):
             await self._check_waiting(owner)
         if sender.any_tenant:
             self._reserve(sender.account)
@@ -133,20 +135,17 @@ class MessageIntake:
                 message=message,
                 push=push,
                 key=self._deduplication_key(),
-                most_active=self._limits.tasks,
+                max_active=self._limits.tasks,
             )
         except asyncio.CancelledError:
             # The sender disconnected. The task may be stored and must run then.
-            self._executor.adopt(
-                task.id,
-                lambda stored: self._executor.start(stored, sender, message, prepare=prepare),
-            )
+            self._executor.start_detached(task.id, sender, message, options=options)
             raise
         finally:
             if sender.any_tenant:
                 self._creating[sender.account] -= 1
         if result.is_new:
-            await self._start(result.task, sender, message, prepare)
+            await self._start(result.task, sender, message, options)
         return result
 
     async def _start(
@@ -154,17 +153,16 @@ class MessageIntake:
         task: Task,
         sender: Principal,
         message: Message,
-        prepare: _Prepare,
+        options: ProjectionOptions,
         answers: Sequence[InputAnswer] | None = None,
-    ) -> TaskRun | None:
-        run = self._executor.start(task, sender, message, answers=answers, prepare=prepare)
+    ) -> None:
+        run = self._executor.start(task, sender, message, answers=answers, options=options)
         if run is None:
             await self._executor.refuse(task)
-        return run
 
     async def _check_waiting(self, owner: Owner) -> None:
         limit = self._limits.waiting
-        if await self._executor.waiting_of(owner) >= limit:
+        if await self._executor.count_interrupted(owner) >= limit:
             raise LimitExceeded(f"a caller may have at most {limit} tasks that wait for input")
 
     def _reserve(self, account: Owner) -> None:
@@ -182,13 +180,17 @@ class MessageIntake:
         return "" if self._deduplicate else self._runner.services.ids.new()
 
     async def _continue(
-        self, sender: Principal, message: Message, push: PushConfig | None, prepare: _Prepare
+        self,
+        sender: Principal,
+        message: Message,
+        push: PushConfig | None,
+        options: ProjectionOptions,
     ) -> SubmitResult:
         """Continue a task with the answers of a message."""
         while True:
             task = await own_task(self._tasks, sender.owner, message.task_id)
             try:
-                return await self._continue_from(task, sender, message, push, prepare)
+                return await self._continue_from(task, sender, message, push, options)
             except InvalidTransition as error:
                 # The task changed after it was read; retry if it still, or now, requires input.
                 if error.state not in INTERRUPTED:
@@ -200,7 +202,7 @@ class MessageIntake:
         sender: Principal,
         message: Message,
         push: PushConfig | None,
-        prepare: _Prepare,
+        options: ProjectionOptions,
     ) -> SubmitResult:
         """Continue a task from the state that was read, or raise InvalidTransition."""
         if message.context_id and message.context_id != task.context_id:
@@ -210,7 +212,7 @@ class MessageIntake:
         pending: Sequence[InputRequest] = ()
         answers: tuple[InputAnswer, ...] = ()
         if task.state in INTERRUPTED:
-            _, pending = await self._executor.waiting(sender, task)
+            _, pending = await self._executor.pending_requests(sender, task)
             try:
                 answers = self._read_answers(sender, message, pending)
             except InvalidInput:
@@ -221,18 +223,18 @@ class MessageIntake:
             if push is not None:
                 await self._push_configs.save(task.id, push)
         is_undecided = bool(pending) and not answers
-        result = await self._tasks.proceed(
+        result = await self._tasks.continue_task(
             task.id,
             owner=sender.owner,
             message=message,
             updates=[self._ask_again(task, pending) if is_undecided else self._working()],
-            seen=task if task.state in INTERRUPTED else None,
+            expected=task if task.state in INTERRUPTED else None,
             key=self._deduplication_key(),
         )
         if result.is_new:
             self._broker.publish(task.id)
             if not is_undecided:
-                await self._start(result.task, sender, message, prepare, answers)
+                await self._start(result.task, sender, message, options, answers)
         return result
 
     def _read_answers(
@@ -240,7 +242,7 @@ class MessageIntake:
     ) -> tuple[InputAnswer, ...]:
         answers = read_answers(message.parts, pending, by=sender.caller)
         agent, services = self._runner.agent, self._runner.services
-        answers = checked_answers(agent, pending, answers, services.schemas)
+        answers = validate_answers(agent, pending, answers, services.schemas)
         return tuple(replace(answer, message_id=message.message_id) for answer in answers)
 
     async def _find_repeated(
@@ -248,8 +250,8 @@ class MessageIntake:
     ) -> SubmitResult | None:
         """Return the result of a message that was stored before."""
         try:
-            return await self._tasks.proceed(
-                task.id, owner=sender.owner, message=message, updates=(), seen=None
+            return await self._tasks.continue_task(
+                task.id, owner=sender.owner, message=message, updates=(), expected=None
             )
         except InvalidTransition:
             return None
@@ -257,19 +259,15 @@ class MessageIntake:
     def _ask_again(self, task: Task, pending: Sequence[InputRequest]) -> StatusUpdate:
         """Return the status of a task after a message without a decision."""
         services = self._runner.services
-
-        def build(parts: tuple[Part, ...]) -> Message:
-            return Message(
-                message_id=services.ids.new(),
-                role=Role.AGENT,
-                parts=parts,
-                context_id=task.context_id,
-                task_id=task.id,
-            )
-
         is_sign_in = all(request.kind is RequestKind.AUTHORIZATION for request in pending)
-        hint = _SIGN_IN_UNDECIDED if is_sign_in else _UNDECIDED
-        return asking(pending, message=build, at=services.clock.now(), hint=hint)
+        return input_required(
+            pending,
+            at=services.clock.now(),
+            message_id=services.ids.new(),
+            context_id=task.context_id,
+            task_id=task.id,
+            hint=_SIGN_IN_UNDECIDED if is_sign_in else _UNDECIDED,
+        )
 
     def _working(self) -> StatusUpdate:
         now = self._runner.services.clock.now()

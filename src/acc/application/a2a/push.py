@@ -73,12 +73,12 @@ class PushConfigs:
     async def save(self, task_id: str, config: PushConfig) -> PushConfig:
         """Store a validated configuration."""
         config = replace(config, task_id=task_id)
-        await self._tasks.save_push(config, most=self._limits.pushes)
+        await self._tasks.save_push_config(config, max_configs=self._limits.pushes)
         return config
 
     async def get(self, task_id: str, config_id: str) -> PushConfig:
         """Return a configuration; without an id, the one without an id, or the oldest."""
-        configs = await self._tasks.pushes(task_id)
+        configs = await self._tasks.list_push_configs(task_id)
         for config in configs:
             if config.id == (config_id or _DEFAULT_ID):
                 return config
@@ -88,7 +88,7 @@ class PushConfigs:
 
     async def page(self, task_id: str, request: PushRequest) -> PushPage:
         """Return a page of the configurations of a task."""
-        configs = await self._tasks.pushes(task_id)
+        configs = await self._tasks.list_push_configs(task_id)
         first = 0
         if request.page_token:
             tokens = [_page_token(config) for config in configs]
@@ -183,11 +183,11 @@ class PushDelivery:
         if not free:
             return ()
         try:
-            return await self._tasks.due(
+            return await self._tasks.claim_deliveries(
                 limit=free,
                 lease=_LEASE_SECONDS,
-                of_one=_MAX_CONCURRENT_PER_OWNER,
-                under_way=in_flight,
+                max_per_owner=_MAX_CONCURRENT_PER_OWNER,
+                in_flight=in_flight,
             )
         except AccError as error:
             log.error("cannot read the push queue, retrying: %s", error)  # noqa: TRY400 - expected
@@ -203,7 +203,7 @@ class PushDelivery:
     async def _deliver(self, delivery: Delivery, extra: Mapping[str, object]) -> None:
         task = await self._tasks.read(delivery.config.task_id)
         if task is None:
-            await self._tasks.delivered(delivery.id)
+            await self._tasks.complete_delivery(delivery.id)
             return
         try:
             await self._sender.deliver(delivery, task)
@@ -211,7 +211,7 @@ class PushDelivery:
             if not isinstance(error, AccError):
                 log.exception("push notification failed unexpectedly", extra=extra)
             if delivery.attempts + 1 < self._max_attempts:
-                await self._tasks.postpone(delivery.id, seconds=self._delay(delivery.attempts))
+                await self._tasks.reschedule(delivery.id, seconds=self._delay(delivery.attempts))
                 return
             log.warning(
                 "push notification dropped after %d attempts: %s",
@@ -219,4 +219,4 @@ class PushDelivery:
                 error,
                 extra=extra,
             )
-        await self._tasks.delivered(delivery.id)
+        await self._tasks.complete_delivery(delivery.id)

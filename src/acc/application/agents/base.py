@@ -127,9 +127,9 @@ class BaseAgent:
         try:
             await self._execute(ctx)
         except BaseException:
-            ctx.run.give_up(ctx.path)
+            ctx.run.mark_unreplayed(ctx.path)
             raise
-        if ctx.line.state.pending or ctx.run.journal:
+        if ctx.current_branch.state.pending or ctx.run.journal.steps:
             await _flush_state(ctx)
         if config.snapshots:
             await _emit_snapshot(ctx, "after")
@@ -140,17 +140,17 @@ class BaseAgent:
         config = ctx.run.config
         try:
             if (config.stubs or config.debug) and await _answer_with(ctx, _stub):
-                ctx.run.give_up(ctx.path)
+                ctx.run.mark_unreplayed(ctx.path)
                 return
             if self.confirm:
                 await _require_approval(ctx)
             before = self.before_agent_callback
             if before is not None and await _answer_with(ctx, before):
                 return
-            thread_length = len(ctx.line.thread)
+            thread_length = len(ctx.current_branch.thread)
             text = await self.run(ctx)
             if text is not None:
-                await ctx.conclude(text)
+                await ctx.finish(text)
             if self.after_agent_callback is not None:
                 await _finish_with(ctx, self.after_agent_callback, thread_length)
         except AccError:
@@ -267,7 +267,7 @@ async def _finish_with(ctx: RunContext, callback: Callback, thread_length: int) 
     A replaced answer is removed from the conversation, which had `thread_length` messages before
     the agent ran.
     """
-    thread, draft = ctx.line.thread, ctx.text
+    thread, draft = ctx.current_branch.thread, ctx.text
     end = len(thread)
     output = deepcopy(ctx.agent.read_output(ctx))
     answer = await maybe_await(callback, ctx, draft)
@@ -292,8 +292,10 @@ async def _say(ctx: RunContext, callback: Callback, answer: object, *, write: bo
 
 async def _flush_state(ctx: RunContext) -> None:
     """Record state writes that no event has recorded yet."""
-    recorded = ctx.upcoming()
-    if ctx.line.state.pending or (recorded is not None and recorded.kind is EventKind.STATE):
+    recorded = ctx.next_recorded()
+    if ctx.current_branch.state.pending or (
+        recorded is not None and recorded.kind is EventKind.STATE
+    ):
         await ctx.emit(EventKind.STATE)
 
 
@@ -303,11 +305,11 @@ async def _require_approval(ctx: RunContext) -> None:
     scope = ctx.fork("confirm")
     confirm: Any = agent.confirm
     if callable(confirm):
-        confirm = scope.upcoming() is not None or await maybe_await(confirm, ctx)
+        confirm = scope.next_recorded() is not None or await maybe_await(confirm, ctx)
         if not confirm:
             return
     question = confirm if isinstance(confirm, str) else f"May {agent.name!r} go ahead?"
-    answer = await scope.ask_person(question, kind=RequestKind.CONFIRMATION)
+    answer = await scope.request_input(question, kind=RequestKind.CONFIRMATION)
     if answer.verdict is not ApprovalDecision.APPROVE:
         raise RunRejected(agent.name, answer.reason or answer.verdict.value)
 
@@ -320,13 +322,13 @@ def _stub(ctx: RunContext) -> Any:
         stub = config.stubs[agent.name]
         return stub if isinstance(stub, str) else stub(ctx)
     uses_model = not agent.sub_agents or hasattr(agent, "instruction")
-    if config.debug and agent is not ctx.run.root and uses_model:
+    if config.debug and agent is not ctx.run.request.root and uses_model:
         return f"[debug] {agent.name} would answer: {ctx.message}"
     return None
 
 
 async def _emit_snapshot(ctx: RunContext, when: str) -> None:
-    detail = {"when": when, "path": ctx.path, "state": ctx.line.state.copy()}
+    detail = {"when": when, "path": ctx.path, "state": ctx.current_branch.state.copy()}
     await ctx.emit(EventKind.SNAPSHOT, detail=detail)
 
 

@@ -168,11 +168,11 @@ class GraphAgent(BaseAgent):
     async def _run_single_collecting(self, ctx: RunContext, agent: BaseAgent) -> StepResult:
         """Run a node without a branch; state written before a failure is not reverted."""
         error_scope = ctx.fork(f"{agent.name}.alone")
-        if (recorded := error_scope.upcoming()) is not None:
-            await ctx.child(agent).skip()
+        if (recorded := error_scope.next_recorded()) is not None:
+            await ctx.child(agent).skip_recorded()
             await error_scope.emit(EventKind.FAULT)
             return {}, BranchFailed(agent.name, recorded.text)
-        thread = ctx.line.thread
+        thread = ctx.current_branch.thread
         thread_length = len(thread)
         try:
             return await self._run_single(ctx, agent), None
@@ -208,7 +208,7 @@ class GraphAgent(BaseAgent):
         if all(edge.when is None for edge in edges):
             return await _evaluate_edges(ctx, edges)
         scope = ctx.fork(f"{name}.edges")
-        recorded = scope.upcoming()
+        recorded = scope.next_recorded()
         if recorded is None:
             targets = await _evaluate_edges(ctx, edges)
         else:

@@ -233,7 +233,7 @@ class _ReasoningLoop:
         self._dynamic_tools: DynamicTools | None = None
         if agent.toolsets:
             self._dynamic_tools = DynamicTools(ctx, agent.toolsets, frozenset(self._tools))
-        self._conversation = tuple(ctx.line.thread)
+        self._conversation = tuple(ctx.current_branch.thread)
         self._messages: list[PromptMessage] = []
         self._invalid_responses = 0
         self._memory: TurnMemory | None = None
@@ -241,7 +241,7 @@ class _ReasoningLoop:
     async def run(self) -> None:
         agent, ctx = self._agent, self._ctx
         if agent.memory is not None and ctx.history:
-            self._memory = await ctx.services.shelf.take(ctx, agent.memory)
+            self._memory = await ctx.services.memory_cache.get(ctx, agent.memory)
         while True:
             event = await self._next_response()
             if event.kind in _FINAL_ANSWERS:
@@ -257,11 +257,11 @@ class _ReasoningLoop:
         """Return the recorded event of the next model response."""
         ctx = self._ctx
         memory = "" if self._memory is None else await self._memory.view()
-        recorded = ctx.upcoming()
+        recorded = ctx.next_recorded()
         if recorded is not None and recorded.kind in _MODEL_RESPONSES:
-            ctx.run.ledger.spent(recorded.usage or Usage(llm_calls=1))
+            ctx.run.budget.add_usage(recorded.usage or Usage(llm_calls=1))
             if recorded.kind in _FINAL_ANSWERS:
-                return await ctx.conclude("")
+                return await ctx.finish("")
             return await ctx.emit(recorded.kind)
         if self._dynamic_tools is not None:
             await self._dynamic_tools.refresh()
@@ -283,7 +283,7 @@ class _ReasoningLoop:
                 usage=usage,
                 detail={"dynamic_tools": names} if names else None,
             )
-        return await ctx.conclude(response.text, usage=usage)
+        return await ctx.finish(response.text, usage=usage)
 
     async def _build_prompt(self, memory: str) -> Prompt:
         instruction = self._agent.instruction
@@ -318,7 +318,7 @@ class _ReasoningLoop:
                 self._model,
                 prompt,
                 memory_tokens=0 if self._memory is None else self._memory.tokens,
-                in_pieces=not may_be_replaced,
+                stream=not may_be_replaced,
             )
         if agent.after_model_callback is not None:
             replacement = await maybe_await(agent.after_model_callback, ctx, response)
@@ -354,7 +354,7 @@ class _ReasoningLoop:
     async def _execute_tools(self, event: Event) -> bool:
         """Execute the tool calls; return True if the agent has finished."""
         ctx, agent = self._ctx, self._agent
-        is_replay = event.step in ctx.run.journal
+        is_replay = event.step in ctx.run.journal.steps
         tools = self._tools
         available: Collection[str] = tools
         if self._dynamic_tools is not None:
@@ -376,7 +376,7 @@ class _ReasoningLoop:
         for outcome in outcomes:
             self._add_message("tool", outcome.result.name, (Part(result=outcome.result),))
             if self._memory is not None and outcome.result.name != TRANSFER_TOOL_NAME:
-                self._memory.face(outcome.result)
+                self._memory.add_tool_result(outcome.result)
         if all(outcome.invalid_call for outcome in outcomes):
             self._count_invalid_response(str(outcomes[0].result.content["error"]))
         else:
@@ -384,7 +384,9 @@ class _ReasoningLoop:
         if any(outcome.escalate for outcome in outcomes):
             ctx.escalated = True
             if ctx.transfer_to is None:  # after a transfer, the target provides the answer
-                ctx.text = event.text or _text_of_last(outcomes, allow_data=not ctx.line.thread)
+                ctx.text = event.text or _text_of_last(
+                    outcomes, allow_data=not ctx.current_branch.thread
+                )
             return True
         return ctx.transfer_to is not None
 

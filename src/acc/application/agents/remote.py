@@ -149,7 +149,7 @@ class RemoteAgent(BaseAgent):
         parent = ctx.call.metadata.get("traceparent")
         if isinstance(parent, str):
             metadata["traceparent"] = parent
-        held = ctx.line.state.get(self._context_key)
+        held = ctx.current_branch.state.get(self._context_key)
         context_id = held["context"] if held and held["url"] == self.url else ""
         return Message(
             message_id=own,
@@ -173,12 +173,12 @@ class RemoteAgent(BaseAgent):
     def keep_context(self, ctx: RunContext, context_id: str) -> None:
         """Remember the conversation over there, whatever state the parent grants."""
         held = {"url": self.url, "context": context_id}
-        if context_id and ctx.line.state.get(self._context_key) != held:
-            ctx.line.state[self._context_key] = held
+        if context_id and ctx.current_branch.state.get(self._context_key) != held:
+            ctx.current_branch.state[self._context_key] = held
 
     def drop_context(self, ctx: RunContext) -> None:
         """Forget the conversation over there."""
-        ctx.line.state.pop(self._context_key, None)
+        ctx.current_branch.state.pop(self._context_key, None)
 
 
 class _Leg:
@@ -309,10 +309,10 @@ class _Leg:
                 and said is not None
                 and text_of(said.parts)
             ):
-                await ctx.progress(text_of(said.parts), remote=task.id)
+                await ctx.progress(text_of(said.parts), detail={"remote": task.id})
             return
         text = text_of([part for part in update.artifact.parts if is_speech(part)])
-        if not ctx.run.streaming or not text:
+        if not ctx.run.recorder.wants_deltas or not text:
             return
         if not update.append and self._is_published(update.artifact):
             return
@@ -332,14 +332,14 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
 
     What came before its own last answer it knows already.
     """
-    heard = [_Spoken(one.author, text_of(one.parts)) for one in ctx.line.thread]
+    heard = [_Spoken(one.author, text_of(one.parts)) for one in ctx.current_branch.thread]
     own = [place for place, one in enumerate(heard) if one.author == ctx.agent.name]
     since = heard[own[-1] + 1 :] if own else heard
     others = [f"[{one.author}]\n{one.text}" for one in since if one.text]
     if own and others:
         return text_part("\n\n".join(others))
     text = text_part("\n\n".join([ctx.message, *others]))
-    message = ctx.run.message
+    message = ctx.run.request.message
     if ctx.message != text_of(message):
         return text
     return (*text, *(part for part in message if part.text is None))
@@ -347,7 +347,7 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
 
 async def _on_record(ctx: RunContext) -> dict[str, Any] | None:
     """Return what came of a leg that is on record, having gone through its events."""
-    recorded = ctx.on_record()
+    recorded = ctx.recorded()
     end = next((place for place, one in enumerate(recorded) if MARK in one.detail), None)
     if end is None:
         return None
@@ -413,12 +413,12 @@ async def cancel_waiting(run: Run) -> None:
 
     What cannot be done in a moment is told in the log and left undone: the run is over anyway.
     """
-    remotes = list(_remotes(run.root))
+    remotes = list(_remotes(run.request.root))
     reach = run.services.remote
     if reach is None or not remotes:
         return
     try:
-        events = await run.services.sessions.events(run.key, run_id=run.run_id)
+        events = await run.services.sessions.events(run.request.key, run_id=run.request.run_id)
     except AccError as error:
         log.warning("what waits at remote agents cannot be read: %s", error, extra=_extra(run))
         return
@@ -463,4 +463,4 @@ def _waiting(events: Iterable[Event]) -> dict[tuple[str, str], list[str]]:
 
 
 def _extra(run: Run) -> dict[str, str]:
-    return {"run_id": run.run_id, "trace_id": run.call.trace_id}
+    return {"run_id": run.request.run_id, "trace_id": run.request.call.trace_id}

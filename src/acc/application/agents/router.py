@@ -76,10 +76,10 @@ class RouterAgent(BaseAgent):
 
     async def run(self, ctx: RunContext) -> None:
         """Choose a sub-agent, record the choice, and run the sub-agent."""
-        recorded = ctx.upcoming()
+        recorded = ctx.next_recorded()
         if recorded is not None and recorded.kind is EventKind.ROUTE:
             name, reason = str(recorded.detail["to"]), str(recorded.detail["reason"])
-            ctx.run.ledger.spent(recorded.usage or NO_USAGE)
+            ctx.run.budget.add_usage(recorded.usage or NO_USAGE)
             usage = None
         else:
             name, reason, usage = await self._choose(ctx)

@@ -138,7 +138,7 @@ class Branches:
         """
         ctx = self._ctx
         contexts = [
-            (ctx.child(agent, line=self._new_branch(agent)), ctx.fork(f"{agent.name}.fault"))
+            (ctx.child(agent, branch=self._new_branch(agent)), ctx.fork(f"{agent.name}.fault"))
             for agent in agents
         ]
         finished: dict[str, RunContext] = {}
@@ -165,10 +165,10 @@ class Branches:
         self, context: RunContext, error_scope: RunContext, finished: dict[str, RunContext]
     ) -> None:
         name = context.agent.name
-        recorded = error_scope.upcoming()
+        recorded = error_scope.next_recorded()
         if recorded is not None:
             self._errors[name] = BranchFailed(name, recorded.text)
-            context.run.leave_behind(context.line, before=recorded.seq)
+            context.run.discard(context.current_branch, before=recorded.seq)
             return
         async with AsyncExitStack() as stack:
             if self._semaphore is not None:
@@ -190,10 +190,9 @@ class Branches:
         """Run the agents that a branch transfers to and return the last context."""
         message = context.message
         while (target := context.transfer_to) is not None:
-            previous = context
-            context = self._ctx.child(target, line=context.line, message=message)
-            await target.execute(context)
-            context.leave_with(previous)
+            context = await self._ctx.run_transfer(
+                context, target, branch=context.current_branch, message=message
+            )
         return context
 
     def _new_branch(self, agent: BaseAgent) -> Branch:
@@ -204,19 +203,21 @@ class Branches:
         elif not outer.endswith(f".{ctx.agent.name}"):
             outer = f"{outer}.{ctx.agent.name}"
         return Branch(
-            ctx.line.state.branch(),
-            branch=f"{outer}.{agent.name}",
+            ctx.current_branch.state.branch(),
+            name=f"{outer}.{agent.name}",
             path=ctx.path,
-            thread=ctx.line.thread,
+            thread=ctx.current_branch.thread,
         )
 
     def _merge_branches(self, finished: Mapping[str, RunContext]) -> None:
         ctx = self._ctx
-        writes = [(name, context.line.state.written()) for name, context in finished.items()]
-        ctx.line.state.write(*merge_branches(ctx.line.state, writes, self._merge))
-        for context in finished.values():
-            ctx.line.thread += context.line.thread[context.line.heard :]
-            ctx.escalated = ctx.escalated or context.escalated
+        parent = ctx.current_branch
+        branches = {name: context.current_branch for name, context in finished.items()}
+        writes = [(name, branch.state.written()) for name, branch in branches.items()]
+        parent.state.write(*merge_branches(parent.state, writes, self._merge))
+        for branch in branches.values():
+            parent.thread += branch.thread[branch.inherited :]
+        ctx.escalated = ctx.escalated or any(context.escalated for context in finished.values())
 
 
 async def record_failure(

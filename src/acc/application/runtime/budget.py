@@ -1,4 +1,4 @@
-"""What a run has spent; everything it delegates draws on the same ledger."""
+"""The budget of a run, which all agents of the run share."""
 
 from collections.abc import Sequence
 
@@ -11,78 +11,79 @@ from acc.domain.value_objects.run import RunConfig
 
 
 class RunBudget:
-    """Counts calls, tokens and hops, and refuses the one too many."""
+    """Counts model calls, tool calls, tokens and transfers, and enforces their limits."""
 
-    __slots__ = ("_config", "_path", "_tools", "asking", "hops", "spent_by_models")
+    __slots__ = (
+        "_config",
+        "_tool_calls",
+        "_transfer_path",
+        "model_usage",
+        "pending_model_calls",
+        "transfers",
+    )
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
-        self._path: list[str] = []
-        self._tools = 0
-        self.hops = 0
-        #: Model calls under way: branches that run at the same time share the budget too.
-        self.asking = 0
-        self.spent_by_models = NO_USAGE
+        self._transfer_path: list[str] = []
+        self._tool_calls = 0
+        self.transfers = 0
+        #: Model calls in progress: parallel branches share the limit too.
+        self.pending_model_calls = 0
+        self.model_usage = NO_USAGE
 
     @property
     def usage(self) -> Usage:
-        """Return all that was spent so far."""
-        if not self._tools:
-            return self.spent_by_models
-        return replace(self.spent_by_models, tool_calls=self._tools)
+        """Return the usage so far."""
+        if not self._tool_calls:
+            return self.model_usage
+        return replace(self.model_usage, tool_calls=self._tool_calls)
 
-    def before_model_call(self, where: str) -> None:
-        """Refuse a model call that the budget does not cover."""
-        config = self._config
-        spent = self.spent_by_models
-        if spent.llm_calls + self.asking >= config.max_llm_calls:
+    def check_model_call(self, where: str) -> None:
+        """Raise BudgetExceeded if the budget does not allow another model call."""
+        config, usage = self._config, self.model_usage
+        if usage.llm_calls + self.pending_model_calls >= config.max_llm_calls:
             raise BudgetExceeded("max_llm_calls", config.max_llm_calls, where)
         if config.token_budget is not None:
-            tokens = spent.input_tokens + spent.output_tokens
+            tokens = usage.input_tokens + usage.output_tokens
             if tokens >= config.token_budget:
                 raise BudgetExceeded("token_budget", config.token_budget, where)
 
-    def before_tool_calls(self, count: int, where: str) -> None:
-        """Refuse calls that run at the same time before any of them has begun."""
-        if self._tools + count > self._config.max_tool_calls:
+    def check_tool_calls(self, count: int, where: str) -> None:
+        """Raise BudgetExceeded if the budget does not allow so many more tool calls."""
+        if self._tool_calls + count > self._config.max_tool_calls:
             raise BudgetExceeded("max_tool_calls", self._config.max_tool_calls, where)
 
-    def before_tool_call(self, where: str) -> None:
-        """Count a tool call, or refuse it."""
-        if self._tools >= self._config.max_tool_calls:
-            raise BudgetExceeded("max_tool_calls", self._config.max_tool_calls, where)
-        self.tool_called()
+    def add_tool_call(self) -> None:
+        """Count a tool call."""
+        self._tool_calls += 1
 
-    def tool_called(self) -> None:
-        """Count a tool call that is on record."""
-        self._tools += 1
+    def add_usage(self, usage: Usage) -> None:
+        """Count the usage of a model call."""
+        before = self.model_usage
+        self.model_usage = usage if before is NO_USAGE else before + usage
 
-    def spent(self, usage: Usage) -> None:
-        """Count what a model call cost."""
-        before = self.spent_by_models
-        self.spent_by_models = usage if before is NO_USAGE else before + usage
-
-    def passed_over(self, event: Event) -> None:
-        """Count what an event on record cost."""
+    def count_recorded(self, event: Event) -> None:
+        """Count what a recorded event cost."""
         if event.usage is not None:
-            self.spent(event.usage)
+            self.add_usage(event.usage)
         if event.result is not None and event.detail.get("executed", True):
-            self.tool_called()
+            self.add_tool_call()
         if event.kind is EventKind.TRANSFER:
-            self.hops += 1
+            self.transfers += 1
 
     @property
-    def handed_over(self) -> frozenset[str]:
-        """Return who has given the conversation away in this run."""
-        return frozenset(self._path[:-1])
+    def transferred(self) -> frozenset[str]:
+        """Return the agents that have transferred the conversation in this run."""
+        return frozenset(self._transfer_path[:-1])
 
-    def hop(self, source: str, target: str, *, again: bool) -> Sequence[str]:
-        """Count a transfer and return the path so far, or refuse it and show the path.
+    def transfer(self, source: str, target: str, *, is_replay: bool) -> Sequence[str]:
+        """Count a transfer and return the path of transfers.
 
-        One that is on record, and so is made `again`, is not refused.
+        TransferLoop if there are too many, unless the transfer is replayed.
         """
-        self._path += [target] if self._path and self._path[-1] == source else [source, target]
-        self.hops += 1
-        if self.hops > self._config.max_hops and not again:
-            raise TransferLoop(self._path, self._config.max_hops)
-        return self._path
+        path = self._transfer_path
+        path += [target] if path and path[-1] == source else [source, target]
+        self.transfers += 1
+        if self.transfers > self._config.max_hops and not is_replay:
+            raise TransferLoop(path, self._config.max_hops)
+        return path

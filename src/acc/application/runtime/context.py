@@ -1,53 +1,49 @@
-"""What an agent is given while it runs: the question, the state, the services, a way to tell."""
+"""The context of one agent in one run: message, state, services, events."""
 
 import asyncio
-from collections.abc import Mapping, MutableMapping
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
-from acc.application.runtime.artifacts import fetched
+from acc.application.runtime.artifacts import Artifacts, download
+from acc.application.runtime.inputs import check_storable
 from acc.application.runtime.interrupts import RunPaused, RunRejected
-from acc.application.runtime.run import Branch, Run, Services, written_by
+from acc.application.runtime.run import Branch, Run, Services, state_changes
 from acc.application.runtime.state import StateView
-from acc.domain.errors import InvalidInput, ReplayMismatch, StateNotGranted
+from acc.domain.errors import InvalidInput, ReplayMismatch
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputAnswer, InputRequest, RequestKind
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.content import Part, Usage, text_part
-from acc.domain.value_objects.endpoint import DownloadLimits
-from acc.domain.value_objects.event import NO_ACTIONS, PASSING, Event, EventActions, EventKind
+from acc.domain.value_objects.event import NO_ACTIONS, TRANSIENT, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, Grant, RunConfig, RunStatus
-from acc.domain.value_objects.session import StoredArtifact
 from acc.ports.outbound.model_ports import PromptMessage
 
 if TYPE_CHECKING:
     from acc.application.agents.base import BaseAgent
 
-
-PARTS = msgspec.json.Decoder(tuple[Part, ...])
-_REQUESTS = msgspec.json.Decoder(InputRequest)
-#: So often others get their turn, and the clock its say, in a run where nothing else is waited for.
-_BREATHE_EVERY = 64
+_REQUEST_DECODER = msgspec.json.Decoder(InputRequest)
+#: Yield to the event loop every 64 events so that timeouts can fire.
+_YIELD_INTERVAL = 64
 
 
 class RunContext:
-    """What one agent is given for one run of its `run` method."""
+    """What one agent gets for one call of its `run` method."""
 
     __slots__ = (
-        "_children",
-        "_is_last_word",
+        "_child_counts",
+        "_is_final",
         "_steps",
         "agent",
+        "artifact_grants",
         "call",
+        "current_branch",
         "escalated",
-        "files",
         "history",
         "identity",
         "is_draft",
-        "line",
         "message",
         "path",
         "run",
@@ -60,7 +56,7 @@ class RunContext:
         self,
         run: Run,
         agent: "BaseAgent",
-        line: Branch,
+        branch: Branch,
         *,
         path: str,
         message: str,
@@ -68,67 +64,69 @@ class RunContext:
     ) -> None:
         self.run = run
         self.agent = agent
-        self.line = line
+        self.current_branch = branch
         self.path = path
         self.message = message
         self.text = ""
-        #: Whether the text is on record and has not been said yet.
+        #: Whether the text is recorded as a draft and not yet as a message.
         self.is_draft = False
         self.escalated = False
         self.transfer_to: BaseAgent | None = None
-        self.state: MutableMapping[str, Any] = line.state
-        #: Patterns of artifact names; a name must fit one of each.
-        self.files: tuple[tuple[str, ...], ...] = ()
-        self.call: CallContext = run.call
+        self.state: MutableMapping[str, Any] = branch.state
+        #: Patterns of artifact names; a name must match one pattern of each tuple.
+        self.artifact_grants: tuple[tuple[str, ...], ...] = ()
+        self.call: CallContext = run.request.call
         self.history = self.identity = True
         if parent is not None:
-            self.files = parent.files
+            self.artifact_grants = parent.artifact_grants
             self.call = parent.call
             self.history = parent.history
             self.identity = parent.identity
         self._steps = 0
-        self._is_last_word = False
-        self._children: dict[str, int] = {}
+        self._is_final = False
+        self._child_counts: dict[str, int] = {}
 
     @property
     def services(self) -> Services:
-        """Return the ports that a run may use."""
+        """Return the ports that the run may use."""
         return self.run.services
 
     @property
     def config(self) -> RunConfig:
-        """Return the run's limits."""
-        return self.run.config
+        """Return the limits of the run."""
+        return self.run.request.config
 
     @property
     def branch(self) -> str:
-        """Return the parallel branch this runs in, such as `root.left.a`, or nothing."""
-        return self.line.branch
+        """Return the name of the parallel branch, such as `root.left.a`, or an empty string."""
+        return self.current_branch.name
 
     @property
     def run_id(self) -> str:
-        """Return the run's id."""
-        return self.run.run_id
+        """Return the id of the run."""
+        return self.run.request.run_id
 
     @property
     def session_id(self) -> str:
-        """Return the session's id."""
-        return self.run.key.session_id
+        """Return the id of the session."""
+        return self.run.request.key.session_id
 
     @property
     def user_id(self) -> str:
-        """Return the user's id, or nothing where the parent does not grant it."""
-        return self.run.key.user_id if self.identity else ""
+        """Return the id of the user, empty if the parent does not grant it."""
+        return self.run.request.key.user_id if self.identity else ""
 
     @property
-    def artifacts(self) -> "Artifacts":
+    def artifacts(self) -> Artifacts:
         """Return the files that the agents of this session share."""
         return Artifacts(self)
 
     @property
     def actions(self) -> "Actions":
-        """Return what the agent asks of the run, in the words that a tool has for it."""
+        """Return the actions that the agent can request, as a tool context has them."""
         return Actions(self)
+
+    # Events
 
     async def emit(
         self,
@@ -140,27 +138,26 @@ class RunContext:
         actions: EventActions = NO_ACTIONS,
         detail: Mapping[str, Any] | None = None,
     ) -> Event:
-        """Put something on record, with what was written to the state since the last event."""
+        """Record an event with the state changes since the last one, or replay it."""
         if kind.__class__ is not EventKind or parts.__class__ is not tuple:
-            raise InvalidInput("an event has a kind, which is an EventKind, and a tuple of Parts")
-        run, line, call = self.run, self.line, self.call
-        seq, step = 0, ""
-        if kind not in PASSING:
+            raise InvalidInput("emit expects an EventKind and a tuple of Parts")
+        run, branch, call = self.run, self.current_branch, self.call
+        is_stored, step = kind not in TRANSIENT, ""
+        if is_stored:
             step = f"{self.path}#{self._steps}"
             self._steps += 1
-            if run.journal:
-                if (recorded := run.journal.get(step)) is not None:
+            journal = run.journal
+            if journal.steps:
+                if (recorded := journal.steps.get(step)) is not None:
                     return self._replay(recorded, kind)
-                run.catch_up(line)
-            if line.state.pending:
-                actions = _with_delta(actions, *line.state.take(), main=line.main)
-            seq = run.seq = run.seq + 1
+                journal.catch_up(branch)
+            if branch.state.pending:
+                actions = _with_changes(actions, branch)
         event = Event(
             kind=kind,
-            run_id=run.run_id,
+            run_id=run.request.run_id,
             author=self.agent.name,
-            branch=line.branch,
-            seq=seq,
+            branch=branch.name,
             step=step,
             at=run.services.clock.now(),
             request_id=call.request_id,
@@ -172,126 +169,139 @@ class RunContext:
             request=request,
             detail=detail or {},
         )
-        if not seq:
-            await run.show(event)
-        elif kind is EventKind.MESSAGE and self._is_last_word:
-            run.hold(event)
+        if not is_stored:
+            await run.recorder.show(event)
+        elif self._is_final and kind is EventKind.MESSAGE:
+            run.recorder.defer(event)
         else:
-            await run.record(event)
-            if not seq % _BREATHE_EVERY:
+            event = (await run.recorder.record(event))[-1]
+            if not run.recorder.last_seq % _YIELD_INTERVAL:
                 await asyncio.sleep(0)
         return event
 
-    def _replay(self, recorded: Event, kind: EventKind) -> Event:
-        if recorded.kind is not kind:
-            raise ReplayMismatch(
-                f"{recorded.step}: {recorded.kind} is on record, and now {kind} came; an agent that"
-                " is resumed must do again what it did, so take time and chance from the state"
-            )
-        self.line.state.apply(*written_by(recorded, self.line), seq=recorded.seq)
-        self.run.replayed.add(recorded.seq)
-        return recorded
-
-    async def _begin_anew(self) -> None:
-        """Let all that runs beside this do again what is on record, and know of it."""
-        run, replayed = self.run, -1
-        while len(run.replayed) > replayed:
-            replayed = len(run.replayed)
-            await asyncio.sleep(0)
-        run.catch_up(self.line)
-
-    def upcoming(self) -> Event | None:
-        """Return what is on record for the next step, where the run is being resumed."""
-        journal = self.run.journal
-        return journal.get(f"{self.path}#{self._steps}") if journal else None
-
-    def on_record(self) -> list[Event]:
-        """Return everything that is on record for this context from here on."""
-        found: list[Event] = []
-        journal = self.run.journal
-        if not journal:
-            return found
-        while (event := journal.get(f"{self.path}#{self._steps + len(found)}")) is not None:
-            found.append(event)
-        return found
-
-    async def skip(self) -> None:
-        """Take over all that is on record for this context, of its agent and of those under it."""
-        for event in self.on_record():
-            self.run.ledger.passed_over(event)
-            await self.emit(event.kind)
-        self.pass_over()
-
-    def pass_over(self) -> None:
-        """Take over what agents under this context did and wrote, without running them again."""
-        for event in self.run.journal.values():
-            if event.step.startswith(f"{self.path}/"):
-                self.run.replayed.add(event.seq)
-                if event.branch == self.line.branch:
-                    self._replay(event, event.kind)
-                self.run.ledger.passed_over(event)
-
-    async def conclude(self, text: str, *, usage: Usage | None = None) -> Event:
-        """Answer with nothing to be done after it: this may be stored with how the run ends."""
-        if self.agent.after_agent_callback is not None:
-            return await self._conclude_later(text, usage)
-        is_outermost = self.path.rfind("/") == 0 and self.transfer_to is None
-        self._is_last_word = is_outermost and not self.run.journal
-        try:
-            return await self.say(text, usage=usage)
-        finally:
-            self._is_last_word = False
-
-    async def _conclude_later(self, text: str, usage: Usage | None) -> Event:
-        """Put down an answer that a callback may still replace: it is on record, and not said."""
-        recorded = self.upcoming()
-        if recorded is not None and recorded.kind is EventKind.MESSAGE:
-            return await self.say(text, usage=usage)  # earlier versions said it at once
-        self._check_text(text)
-        event = await self.emit(EventKind.DRAFT, parts=text_part(text), usage=usage)
-        self.text, self.is_draft = event.text, True
-        return event
-
     async def say(self, text: str, *, usage: Usage | None = None) -> Event:
-        """Answer: put a message on record, and let the agents after this one hear it."""
+        """Record a message of the agent, which later agents of the run see."""
         self._check_text(text)
         text = replace_surrogates(text)
         parts = (Part(text=text),)
         event = await self.emit(EventKind.MESSAGE, parts=parts, usage=usage)
         self.text = text if event.parts is parts else event.text
-        self.line.thread.append(
+        self.current_branch.thread.append(
             PromptMessage(role="agent", author=self.agent.name, parts=event.parts)
         )
         return event
 
+    async def finish(self, text: str, *, usage: Usage | None = None) -> Event:
+        """Record the final message of the agent, after which it does nothing.
+
+        The message of the outermost agent is stored together with the end of the run.
+        """
+        if self.agent.after_agent_callback is not None:
+            # The callback may replace the text, so it is recorded without being a message.
+            self._check_text(text)
+            event = await self.emit(EventKind.DRAFT, parts=text_part(text), usage=usage)
+            self.text, self.is_draft = event.text, True
+            return event
+        is_outermost = self.path.rfind("/") == 0 and self.transfer_to is None
+        self._is_final = is_outermost and not self.run.journal.steps
+        try:
+            return await self.say(text, usage=usage)
+        finally:
+            self._is_final = False
+
     async def reply(self, text: str) -> Event:
-        """Answer at once with a message and no task, where the root agent `replies_directly`."""
+        """Reply with a message and no task; for root agents with `replies_directly`."""
         self._check_text(text)
         event = await self.emit(EventKind.MESSAGE, parts=text_part(text), detail={"direct": True})
         self.text = event.text
         return event
 
     def reject(self, reason: str) -> NoReturn:
-        """End the run: this is something that the agent does not do."""
+        """End the run as rejected: the agent does not do what it was asked."""
         raise RunRejected(self.agent.name, reason)
+
+    async def progress(self, text: str, *, detail: Mapping[str, Any] | None = None) -> None:
+        """Show the progress of a long operation; this is not stored."""
+        self._check_text(text)
+        await self.emit(EventKind.PROGRESS, parts=text_part(text), detail=detail)
 
     def _check_text(self, text: object) -> None:
         if not isinstance(text, str):
             raise InvalidInput(
-                f"{self.agent.name!r} said a {type(text).__name__}, which is no text"
+                f"agent {self.agent.name!r} returned {type(text).__name__}; expected str"
             )
 
-    async def progress(self, text: str, **detail: Any) -> None:
-        """Show how far a long piece of work has come; this is not stored."""
-        self._check_text(text)
-        await self.emit(EventKind.PROGRESS, parts=text_part(text), detail=detail)
+    # Replay
 
-    async def ask_person(self, message: str, **fields: Any) -> InputAnswer:
-        """Return a person's answer; until there is one, the run pauses here.
+    def next_recorded(self) -> Event | None:
+        """Return the recorded event of the next step, if the run is resumed."""
+        steps = self.run.journal.steps
+        return steps.get(f"{self.path}#{self._steps}") if steps else None
 
-        The fields are those of InputRequest: `schema` for what to answer, `expires_after` seconds.
+    def recorded(self) -> list[Event]:
+        """Return the recorded events of all further steps of this context."""
+        events: list[Event] = []
+        steps = self.run.journal.steps
+        if not steps:
+            return events
+        while (event := steps.get(f"{self.path}#{self._steps + len(events)}")) is not None:
+            events.append(event)
+        return events
+
+    async def skip_recorded(self) -> None:
+        """Replay all recorded events of this agent and those below without running them."""
+        for event in self.recorded():
+            self.run.budget.count_recorded(event)
+            await self.emit(event.kind)
+        self.skip_recorded_children()
+
+    def skip_recorded_children(self) -> None:
+        """Replay the recorded events of agents below this one without running them."""
+        run = self.run
+        for event in run.journal.steps.values():
+            if event.step.startswith(f"{self.path}/"):
+                run.journal.replayed.add(event.seq)
+                if event.branch == self.current_branch.name:
+                    self._replay(event, event.kind)
+                run.budget.count_recorded(event)
+
+    def _replay(self, recorded: Event, kind: EventKind) -> Event:
+        if recorded.kind is not kind:
+            raise ReplayMismatch(
+                f"{recorded.step}: {recorded.kind} is recorded, but {kind} was emitted; agents "
+                "must be deterministic: read the time and random numbers from the state"
+            )
+        branch = self.current_branch
+        branch.state.apply(*state_changes(recorded, branch), seq=recorded.seq)
+        self.run.journal.replayed.add(recorded.seq)
+        return recorded
+
+    # Input
+
+    async def request_input(
+        self,
+        message: str,
+        *,
+        kind: RequestKind = RequestKind.INPUT,
+        tool: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        expires_after: float | None = None,
+    ) -> InputAnswer:
+        """Return a person's answer; the run pauses here until there is one.
+
+        `schema` is a JSON schema of the answer's value. The request expires after `expires_after`
+        seconds.
         """
-        return (await self.ask(message, **fields))[1]
+        _, answer = await self.ask(
+            message,
+            kind=kind,
+            tool=tool,
+            arguments=arguments,
+            schema=schema,
+            expires_after=expires_after,
+        )
+        return answer
 
     async def ask(
         self,
@@ -303,16 +313,16 @@ class RunContext:
         schema: Mapping[str, Any] | None = None,
         expires_after: float | None = None,
     ) -> tuple[InputRequest, InputAnswer]:
-        """Return what a person was asked and the answer; until there is one, the run pauses."""
+        """Return the request and the answer; the run pauses here until there is one."""
         run = self.run
-        event = self.upcoming()
+        event = self.next_recorded()
         request = None if event is None else event.request
         if request is None:
             ttl = expires_after
             if ttl is None and kind is RequestKind.CONFIRMATION:
-                ttl = run.config.approval_ttl
+                ttl = run.request.config.approval_ttl
             request = InputRequest(
-                id=run.next_request_id(),
+                id=run.journal.next_request_id(),
                 kind=kind,
                 agent=self.agent.name,
                 message=message,
@@ -321,123 +331,145 @@ class RunContext:
                 schema=dict(schema or {}),
                 expires_at=None if ttl is None else run.services.clock.now() + ttl,
             )
-            check_readable(request, _REQUESTS, f"what {self.agent.name!r} asks")
+            check_storable(request, _REQUEST_DECODER, f"the request of {self.agent.name!r}")
         await self.emit(EventKind.INPUT_REQUIRED, request=request)
-        answer = run.answers.get(request.id)
+        answer = run.journal.answers.get(request.id)
         if answer is None:
             raise RunPaused([request])
-        if request.id in run.fresh:  # nobody has ever been beyond this point
-            await self._begin_anew()
+        if request.id in run.journal.new_answers:
+            await self._finish_replay()
         return request, answer
 
-    async def fetch(self, source: Part | str, **terms: Any) -> Part:
-        """Return a file that a part, or a URL, refers to, as a part with its raw bytes.
+    async def _finish_replay(self) -> None:
+        """Let parallel branches replay their records before something new happens here."""
+        journal, replayed = self.run.journal, -1
+        while len(journal.replayed) > replayed:
+            replayed = len(journal.replayed)
+            await asyncio.sleep(0)
+        journal.catch_up(self.current_branch)
 
-        The terms are those of FileTerms: `types`, `max_bytes` and `timeout`. Addresses that are not
-        public are refused, redirects to them too, unless the operator allows them. A part that is
-        no reference is returned as it is. Nothing is put on record: a run that is resumed fetches
-        again what it has not saved.
+    async def fetch(
+        self,
+        source: Part | str,
+        *,
+        types: Sequence[str] = ("*/*",),
+        max_bytes: int = 8 * 1024 * 1024,
+        timeout: float = 30.0,  # noqa: ASYNC109 - a limit of the download
+    ) -> Part:
+        """Return the file that a part or URL refers to, as a part with its bytes.
+
+        `types` are the accepted media types. Addresses that are not public are refused, also in
+        redirects, unless the operator allows them. A part without a URL is returned unchanged.
+        Nothing is recorded: a resumed run downloads again what it has not saved.
         """
-        return await fetched(self.services.fetch, source, DownloadLimits(**terms))
+        return await download(
+            self.services.fetch, source, types=types, max_bytes=max_bytes, timeout=timeout
+        )
+
+    # Delegation
 
     async def run_agent(self, agent: "BaseAgent", *, message: str | None = None) -> "RunContext":
-        """Run another agent, and whoever it transfers to, and return its finished context."""
+        """Run another agent and those it transfers to; return the context of the last one."""
         context = self.child(agent, message=message)
         await agent.execute(context)
         while (target := context.transfer_to) is not None:
-            left, context = context, self.child(target, message=message)
-            await target.execute(context)
-            context.leave_with(left)
-        if context.line is not self.line and context.text:
-            self.line.thread.append(context.as_heard())
+            context = await self.run_transfer(context, target, message=message)
+        if context.current_branch is not self.current_branch and context.text:
+            message_of = PromptMessage(
+                role="agent", author=context.agent.name, parts=text_part(context.text)
+            )
+            self.current_branch.thread.append(message_of)
         return context
 
-    def leave_with(self, before: "RunContext") -> None:
-        """Leave the loop that who handed over has left; runs of earlier versions went round."""
-        if before.escalated and not self.run.is_old:
-            self.escalated = True
-
-    def as_heard(self) -> PromptMessage:
-        """Return the agent's answer as those who come after it hear it."""
-        return PromptMessage(role="agent", author=self.agent.name, parts=text_part(self.text))
+    async def run_transfer(
+        self,
+        source: "RunContext",
+        target: "BaseAgent",
+        *,
+        branch: Branch | None = None,
+        message: str | None = None,
+    ) -> "RunContext":
+        """Run the agent that another one transferred to; an escalation is passed on."""
+        context = self.child(target, branch=branch, message=message)
+        await target.execute(context)
+        context.escalated = context.escalated or source.escalated
+        return context
 
     def child(
-        self, agent: "BaseAgent", *, line: Branch | None = None, message: str | None = None
+        self, agent: "BaseAgent", *, branch: Branch | None = None, message: str | None = None
     ) -> "RunContext":
-        """Return a context for a delegated agent, narrowed by what this agent grants it."""
+        """Return a context for another agent, limited by the grants of the agents between."""
         context = RunContext(
             self.run,
             agent,
-            line or self.line,
-            path=self._path_of(agent.name),
+            branch or self.current_branch,
+            path=self._child_path(agent.name),
             message=self.message if message is None else message,
             parent=self,
         )
-        # A view is never the line's own state, and asking what it is takes a while.
-        if self.state is not self.line.state and isinstance(self.state, StateView):
-            context.state = self.state if line is None else self.state.over(line.state)
-        for parent, grant in self._grants_for(agent):
-            context._narrow(grant, parent)
-        return context
-
-    def _grants_for(self, agent: "BaseAgent") -> list[tuple[str, Grant]]:
-        """Return what all who stand between this agent and another grant, outermost first."""
-        found: list[tuple[str, Grant]] = []
+        # The identity check comes first because isinstance of an ABC is slow.
+        if self.state is not self.current_branch.state and isinstance(self.state, StateView):
+            context.state = self.state if branch is None else self.state.over(branch.state)
+        grants: list[tuple[str, Grant]] = []
         while agent is not self.agent and (parent := agent.parent) is not None:
             if agent.name in parent.grants:
-                found.insert(0, (parent.name, parent.grants[agent.name]))
+                grants.append((parent.name, parent.grants[agent.name]))
             agent = parent
-        return found
+        for name, grant in reversed(grants):
+            context._apply_grant(grant, name)
+        return context
 
-    def fork(self, name: str) -> "RunContext":
-        """Return a context of the same agent with steps of its own, for work beside its loop."""
+    def fork(self, name: str, *, history: bool = True) -> "RunContext":
+        """Return a context of the same agent with steps of its own.
+
+        Without `history`, agents that run in it do not see the conversation.
+        """
         context = RunContext(
             self.run,
             self.agent,
-            self.line,
-            path=self._path_of(name),
+            self.current_branch if history else self.current_branch.without_thread(),
+            path=self._child_path(name),
             message=self.message,
             parent=self,
         )
         context.state = self.state
+        context.history = self.history and history
         return context
 
-    def _path_of(self, name: str) -> str:
-        count = self._children.get(name, 0)
-        self._children[name] = count + 1
+    def _child_path(self, name: str) -> str:
+        count = self._child_counts.get(name, 0)
+        self._child_counts[name] = count + 1
         return f"{self.path}/{name}:{count}" if count else f"{self.path}/{name}"
 
-    def _narrow(self, grant: Grant, parent: str) -> None:
+    def _apply_grant(self, grant: Grant, parent: str) -> None:
         if "*" not in grant.read or "*" not in grant.write:
             self.state = StateView(self.state, grant.read, grant.write)
-        held = self.call.permissions
-        given = grant.permissions
-        if given is not None and held is not None:
-            given = frozenset(given) & frozenset(held)
+        own, granted = self.call.permissions, grant.permissions
+        if granted is not None and own is not None:
+            granted = frozenset(granted) & frozenset(own)
         self.call = replace(
             self.call,
             caller=f"agent://{parent}",
-            permissions=held if given is None else given,
+            permissions=own if granted is None else granted,
         )
         if self.history and not grant.history:
             self.history = False
-            self.line = self.line.alone()
+            self.current_branch = self.current_branch.without_thread()
         self.identity = self.identity and grant.identity
         if "*" not in grant.artifacts:
-            self.files = (*self.files, tuple(grant.artifacts))
+            self.artifact_grants = (*self.artifact_grants, tuple(grant.artifacts))
 
 
-def _with_delta(
-    actions: EventActions, delta: Mapping[str, Any], removed: tuple[str, ...], *, main: bool
-) -> EventActions:
-    """Return actions with what was written; in a branch it counts only once that has joined."""
-    if main:
+def _with_changes(actions: EventActions, branch: Branch) -> EventActions:
+    """Return actions with the pending state changes; those of a branch count once it joins."""
+    delta, removed = branch.state.flush()
+    if branch.is_main:
         return replace(actions, state_delta=delta, state_removed=removed)
     return replace(actions, branch_delta=delta, branch_removed=removed)
 
 
 class Actions:
-    """What an agent asks of the run. `escalate` ends the innermost loop."""
+    """Actions that an agent requests. `escalate` ends the innermost loop."""
 
     __slots__ = ("_context",)
 
@@ -446,112 +478,16 @@ class Actions:
 
     @property
     def escalate(self) -> bool:
-        """Tell whether the innermost loop is to end."""
+        """Return True if the innermost loop is to end."""
         return self._context.escalated
 
     @escalate.setter
-    def escalate(self, ends: bool) -> None:
-        self._context.escalated = ends
-
-
-class Artifacts:
-    """The versioned files of a session, as an agent or a tool handles them."""
-
-    __slots__ = ("_context",)
-
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
-
-    async def save(
-        self, name: str, content: str | bytes, *, media_type: str = "text/plain; charset=utf-8"
-    ) -> int:
-        """Store a further version, put that on record, and return its number."""
-        _check_artifact_name(name)
-        self._check_granted(name)
-        data = _as_bytes(name, content)
-        if not isinstance(media_type, str) or not media_type.isprintable():
-            raise InvalidInput(f"artifact {name!r}: {media_type!r} is no media type")
-        context = self._context
-        recorded = context.upcoming()
-        if recorded is not None and recorded.kind is EventKind.ARTIFACT:
-            await context.emit(EventKind.ARTIFACT)
-            return int(recorded.detail["version"])
-        run = context.run
-        version = await run.services.artifacts.save(run.key, name, data, media_type)
-        detail = {"name": name, "version": version, "media_type": media_type, "size": len(data)}
-        await context.emit(EventKind.ARTIFACT, detail=detail)
-        return version
-
-    async def publish(
-        self, name: str, *parts: Part | str, append: bool = False, last: bool = True
-    ) -> None:
-        """Hand over an outcome, or a further piece of one, to whoever follows the run.
-
-        The parts are on record with the run and not kept as a file. A piece that is not the `last`
-        is to be continued by others with the same name and `append=True`.
-        """
-        _check_artifact_name(name)
-        self._check_granted(name)
-        given = tuple(Part(text=part) if isinstance(part, str) else part for part in parts)
-        if not given or not all(isinstance(part, Part) for part in given):
-            raise InvalidInput(f"artifact {name!r} is published with texts or Parts, at least one")
-        check_readable(given, PARTS, f"artifact {name!r}")
-        detail = {"name": name, "append": append, "last": last}
-        await self._context.emit(EventKind.ARTIFACT, parts=given, detail=detail)
-
-    async def load(self, name: str, version: int | None = None) -> StoredArtifact | None:
-        """Return a version, the newest if none is named, or None."""
-        if not isinstance(name, str) or not isinstance(version, int | None):
-            raise InvalidInput(f"there is no version {version!r} of an artifact {name!r}")
-        if not self._granted(name):
-            return None
-        run = self._context.run
-        return await run.services.artifacts.load(run.key, name, version)
-
-    async def names(self) -> tuple[str, ...]:
-        """Return what there is."""
-        run = self._context.run
-        return tuple(filter(self._granted, await run.services.artifacts.names(run.key)))
-
-    def _check_granted(self, name: str) -> None:
-        if not self._granted(name):
-            raise StateNotGranted(f"artifact.{name}", "the parent does not grant this file")
-
-    def _granted(self, name: str) -> bool:
-        return all(
-            any(fnmatchcase(name, pattern) for pattern in patterns)
-            for patterns in self._context.files
-        )
-
-
-def _check_artifact_name(name: str) -> None:
-    is_text = isinstance(name, str)
-    if not is_text or not name.strip() or len(name) > 256 or not name.isprintable():
-        raise InvalidInput(f"{name!r} is no name for an artifact")
-
-
-def _as_bytes(name: str, content: object) -> bytes:
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content)
-    if not isinstance(content, str):
-        kind = type(content).__name__
-        raise InvalidInput(f"artifact {name!r} is saved as a text or as bytes, not as a {kind}")
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"artifact {name!r} cannot be saved: {error}") from None
-
-
-def check_readable(value: object, decoder: "msgspec.json.Decoder[Any]", what: str) -> None:
-    """Refuse what could not be read from a record again, and so would spoil the session."""
-    try:
-        decoder.decode(msgspec.json.encode(value))
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidInput(f"{what} cannot be kept: {error}") from None
+    def escalate(self, value: bool) -> None:
+        self._context.escalated = value
 
 
 class RunResult(Value, frozen=True, kw_only=True):
-    """How a run ended: its answer, and all that led to it."""
+    """The outcome of a run: its answer, events, state and usage."""
 
     run_id: str
     status: RunStatus
@@ -563,6 +499,6 @@ class RunResult(Value, frozen=True, kw_only=True):
 
     @property
     def answered_by(self) -> str:
-        """Return the name of the agent that spoke last."""
-        spoken = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
-        return next((author for author in spoken if author != "user"), "")
+        """Return the name of the agent of the last message."""
+        authors = (e.author for e in reversed(self.events) if e.kind is EventKind.MESSAGE)
+        return next((author for author in authors if author != "user"), "")

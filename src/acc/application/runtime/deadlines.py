@@ -1,9 +1,4 @@
-"""How long one waits for an answer: a clock that stands still while calls are held back.
-
-Whoever asks a model has only so much patience with it. Who stands in line for a limit, or has been
-told by a provider to come back later, has not been kept waiting by the model, and must not be taken
-for one who was.
-"""
+"""Timeouts that do not count the time that calls wait for a rate limit or a retry."""
 
 import asyncio
 import math
@@ -14,31 +9,31 @@ from types import TracebackType
 
 
 class PausableTimeout:
-    """Ends what takes too long with a TimeoutError, as `asyncio.timeout` does.
+    """Raises TimeoutError after some seconds, as `asyncio.timeout` does.
 
-    Its clock stands still while anything in it is `held`, also in tasks and threads that it began.
-    None is patience without end.
+    Its clock stops inside `pause_deadlines`, also in tasks and threads that the block started. None
+    means no timeout.
     """
 
     def __init__(self, seconds: float | None) -> None:
-        self._left = math.inf if seconds is None else seconds
+        self._remaining = math.inf if seconds is None else seconds
         self._timeout = asyncio.Timeout(None)
         self._loop = asyncio.get_running_loop()
         self._outer: PausableTimeout | None = None
-        self._holds = 0
+        self._pauses = 0
         self._is_over = False
 
     @property
-    def left(self) -> float:
-        """Return how many seconds are left; below 0 are those since they were used up."""
+    def remaining(self) -> float:
+        """Return the remaining seconds; negative after the timeout."""
         until = self._timeout.when()
-        return self._left if until is None else until - self._loop.time()
+        return self._remaining if until is None else until - self._loop.time()
 
     async def __aenter__(self) -> "PausableTimeout":
         await self._timeout.__aenter__()
         self._outer = _INNERMOST.get()
         _INNERMOST.set(self)
-        self._run_on()
+        self._schedule()
         return self
 
     async def __aexit__(
@@ -48,69 +43,69 @@ class PausableTimeout:
         trace: TracebackType | None,
     ) -> None:
         self._is_over = True
-        # Not by a token: a task that is closed under its coroutine ends in somebody else's context.
+        # Not by a token: a coroutine that is closed from outside ends in another context.
         _INNERMOST.set(self._outer)
         await self._timeout.__aexit__(kind, error, trace)
 
     def check(self) -> None:
-        """Raise what the end of the time raises, where who blocks the loop has put that off."""
-        if self.left <= 0:
+        """Raise TimeoutError if the time is over but a blocked event loop delayed the timeout."""
+        if self.remaining <= 0:
             raise TimeoutError
 
     def chain(self) -> "Iterator[PausableTimeout]":
-        """Give this one, and those around it."""
-        patience: PausableTimeout | None = self
-        while patience is not None:
-            yield patience
-            patience = patience._outer
+        """Yield this timeout and those around it."""
+        timeout: PausableTimeout | None = self
+        while timeout is not None:
+            yield timeout
+            timeout = timeout._outer
 
-    def hold(self) -> None:
-        """Stop the clock, until it was let go as often."""
-        self._in_its_loop(self._stop)
+    def pause(self) -> None:
+        """Stop the clock; each call needs a `resume`."""
+        self._call_in_loop(self._pause)
 
-    def let_go(self) -> None:
-        """Let the clock run on, if nobody else holds it."""
-        self._in_its_loop(self._start)
+    def resume(self) -> None:
+        """Continue the clock after the last pause."""
+        self._call_in_loop(self._resume)
 
-    def _stop(self) -> None:
-        self._holds += 1
+    def _pause(self) -> None:
+        self._pauses += 1
         if self._is_running:
-            self._left = self.left
+            self._remaining = self.remaining
             self._timeout.reschedule(None)
 
-    def _start(self) -> None:
-        self._holds -= 1
-        if not self._holds and self._is_running:
-            self._run_on()
+    def _resume(self) -> None:
+        self._pauses -= 1
+        if not self._pauses and self._is_running:
+            self._schedule()
 
-    def _run_on(self) -> None:
-        if self._left < math.inf:
-            self._timeout.reschedule(self._loop.time() + self._left)
+    def _schedule(self) -> None:
+        if self._remaining < math.inf:
+            self._timeout.reschedule(self._loop.time() + self._remaining)
 
     @property
     def _is_running(self) -> bool:
         return not self._is_over and not self._timeout.expired()
 
-    def _in_its_loop(self, change: Callable[[], None]) -> None:
+    def _call_in_loop(self, change: Callable[[], None]) -> None:
         if self._loop is asyncio.get_running_loop():
             change()
             return
-        with suppress(RuntimeError):  # the loop was closed, so that nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(change)
 
 
-_INNERMOST: ContextVar[PausableTimeout | None] = ContextVar("patience", default=None)
+_INNERMOST: ContextVar[PausableTimeout | None] = ContextVar("innermost_timeout", default=None)
 
 
 @contextmanager
 def pause_deadlines() -> Iterator[None]:
-    """Stop the clocks of all who wait for what goes on here."""
+    """Stop the clocks of all timeouts around the block."""
     innermost = _INNERMOST.get()
-    stopped = [] if innermost is None else list(innermost.chain())
-    for patience in stopped:
-        patience.hold()
+    paused = [] if innermost is None else list(innermost.chain())
+    for timeout in paused:
+        timeout.pause()
     try:
         yield
     finally:
-        for patience in stopped:
-            patience.let_go()
+        for timeout in paused:
+            timeout.resume()

@@ -1,15 +1,12 @@
-"""Checking what a person hands in, before it counts: messages, arguments, values."""
+"""Validate messages and answers before they are stored."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from acc.application.agents.base import BaseAgent
-from acc.application.runtime.context import PARTS, check_readable
-from acc.application.tools.tool import Tool
 from acc.domain.errors import InvalidInput
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import (
@@ -21,85 +18,104 @@ from acc.domain.value_objects.approval import (
 from acc.domain.value_objects.content import Part
 from acc.ports.outbound.system_ports import SchemaValidatorPort
 
+if TYPE_CHECKING:
+    from acc.application.agents.base import BaseAgent
+
 Message = str | Part | Sequence[Part]
-#: What a tool raises for arguments that it cannot take.
-WRONG_ARGUMENTS = (msgspec.ValidationError, TypeError, ValueError)
+PARTS_DECODER = msgspec.json.Decoder(tuple[Part, ...])
+#: What the validation of a tool raises for invalid arguments.
+INVALID_ARGUMENTS = (msgspec.ValidationError, TypeError, ValueError)
 
 
 def message_parts(message: Message) -> tuple[Part, ...]:
-    """Return a message as its parts; one that nothing could store is refused."""
+    """Return the parts of a message; InvalidInput if it cannot be stored."""
     if isinstance(message, str):
         if not message.strip():
             raise InvalidInput("the message is empty")
         if replace_surrogates(message) is not message:
-            raise InvalidInput("the message holds half a character, and so is no Unicode text")
+            raise InvalidInput("the message contains an unpaired surrogate")
         return (Part(text=message),)
-    given = (message,) if isinstance(message, Part) else message
-    parts = tuple(given) if isinstance(given, Sequence) else ()
+    items = (message,) if isinstance(message, Part) else message
+    parts = tuple(items) if isinstance(items, Sequence) else ()
     if not parts or not all(isinstance(part, Part) for part in parts):
-        raise InvalidInput("a message is a text, a Part, or a list of Parts")
-    check_readable(parts, PARTS, "this message")
+        raise InvalidInput("a message must be a str, a Part or a non-empty list of Parts")
+    check_storable(parts, PARTS_DECODER, "this message")
     return parts
 
 
-def checked_answers(
-    root: BaseAgent,
+def as_answers(answers: InputAnswer | Iterable[InputAnswer]) -> tuple[InputAnswer, ...]:
+    """Return one or several answers as a tuple."""
+    if isinstance(answers, InputAnswer):
+        return (answers,)
+    if not isinstance(answers, Iterable):
+        raise InvalidInput("answers must be a list of results of approve(...) or deny(...)")
+    return tuple(answers)
+
+
+def validate_answers(
+    root: "BaseAgent",
     requests: Sequence[InputRequest],
     answers: Iterable[InputAnswer],
     schemas: SchemaValidatorPort,
 ) -> tuple[InputAnswer, ...]:
-    """Return answers that will do for what was asked, or refuse one and name what is wrong.
+    """Return answers that match their requests; InvalidInput, and no change, otherwise.
 
-    Whatever was asked goes on waiting then. A tool that is known only while its agent runs, as one
-    of an MCP server, checks its arguments itself, and asks again.
+    Arguments of tools that are only known while an agent runs, such as those of an MCP server, are
+    validated by the run, which requests them again.
     """
-    asked = {request.id: request for request in requests}
-    found: list[InputAnswer] = []
+    by_id = {request.id: request for request in requests}
+    valid: list[InputAnswer] = []
     for answer in answers:
-        request = asked.get(answer.request_id)
+        request = by_id.get(answer.request_id)
         if request is not None and answer.verdict is ApprovalDecision.APPROVE:
             if answer.arguments is not None:
-                _check_edited(root, request, answer.arguments)
+                _check_arguments(root, request, answer.arguments)
             if request.kind is RequestKind.INPUT and request.schema:
-                answer = _fitting(request, answer, schemas)
-        found.append(answer)
-    return tuple(found)
+                answer = _match_schema(request, answer, schemas)
+        valid.append(answer)
+    return tuple(valid)
 
 
-def _fitting(
+def check_storable(value: object, decoder: "msgspec.json.Decoder[Any]", what: str) -> None:
+    """Raise InvalidInput for a value that could not be read from the store again."""
+    try:
+        decoder.decode(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"{what} cannot be stored: {error}") from None
+
+
+def _match_schema(
     request: InputRequest, answer: InputAnswer, schemas: SchemaValidatorPort
 ) -> InputAnswer:
-    """Return an answer whose value fits; words that are JSON of what is asked for are read so."""
-    fault = schemas.schema_error(request.schema, answer.value)
-    if not fault:
+    """Return an answer whose value matches the schema; a str may be JSON that matches."""
+    error = schemas.schema_error(request.schema, answer.value)
+    if not error:
         return answer
     if isinstance(answer.value, str):
         with suppress(msgspec.DecodeError, RecursionError):
-            read = msgspec.json.decode(answer.value)
-            if not schemas.schema_error(request.schema, read):
-                return replace(answer, value=read)
+            value = msgspec.json.decode(answer.value)
+            if not schemas.schema_error(request.schema, value):
+                return replace(answer, value=value)
     raise InvalidInput(
-        f"the value for {request.id} is not what was asked for: {fault}. It still waits for one"
+        f"the value for request {request.id!r} does not match its schema: {error}. "
+        "The request is still pending"
     )
 
 
-def _check_edited(root: BaseAgent, request: InputRequest, arguments: Mapping[str, Any]) -> None:
-    tool = _tool_of(root, request)
+def _check_arguments(
+    root: "BaseAgent", request: InputRequest, arguments: Mapping[str, Any]
+) -> None:
+    """Raise InvalidInput if edited arguments are not valid for the tool of a confirmation."""
+    if request.kind is not RequestKind.CONFIRMATION or not request.tool:
+        return
+    agent = next((one for one in root.walk_all() if one.name == request.agent), None)
+    tool = getattr(agent, "own_tools", {}).get(request.tool)
     if tool is None:
         return
     try:
         tool.validate(arguments)
-    except WRONG_ARGUMENTS as error:
+    except INVALID_ARGUMENTS as error:
         raise InvalidInput(
-            f"the edited arguments for {tool.name} are wrong: {error}; give all of them as it "
-            f"takes them. Nothing was done, and {request.id} still waits"
+            f"the edited arguments for {tool.name} are invalid: {error}; pass all arguments of the "
+            f"tool. Request {request.id!r} is still pending"
         ) from None
-
-
-def _tool_of(root: BaseAgent, request: InputRequest) -> Tool | None:
-    if request.kind is not RequestKind.CONFIRMATION or not request.tool:
-        return None
-    asking = next((one for one in root.walk_all() if one.name == request.agent), None)
-    tools = getattr(asking, "own_tools", {})
-    found: Tool | None = tools.get(request.tool)
-    return found

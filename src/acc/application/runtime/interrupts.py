@@ -1,6 +1,6 @@
-"""How a run leaves the tree other than by finishing.
+"""Control flow of a run that is not an error: pauses, rejections, cancellation.
 
-These are no errors. They pass by every `except Exception` of an agent, as a cancellation does.
+These exceptions pass every `except Exception` of an agent, as a cancellation does.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from acc.domain.errors import (
 from acc.domain.text import replace_surrogates
 from acc.domain.value_objects.approval import InputRequest
 
-#: What is wrong with the whole run, and so is not for one of its branches to have.
+#: Errors that end the whole run, not only the branch or the tool call in which they occur.
 RUN_LEVEL_ERRORS = (BudgetExceeded, ReplayMismatch, SessionConflict, StorageFailed)
 
 
 class RunPaused(BaseException):
-    """The run waits for answers; everything done so far is on record."""
+    """The run waits for input; everything done so far is recorded."""
 
     def __init__(self, requests: Sequence[InputRequest]) -> None:
         super().__init__(", ".join(request.id for request in requests))
@@ -29,7 +29,7 @@ class RunPaused(BaseException):
 
 
 class RunRejected(BaseException):
-    """A person said no to a step, and nothing after it may happen."""
+    """A person or an agent rejected a step, and nothing after it may happen."""
 
     def __init__(self, agent: str, reason: str) -> None:
         super().__init__(replace_surrogates(f"{agent}: {reason}" if reason else agent))
@@ -37,20 +37,20 @@ class RunRejected(BaseException):
         self.reason = reason
 
 
-#: A person, an agent here or an agent over there said no, and nobody could do without it.
+#: A person, a local agent or a remote agent rejected a step that the run needs.
 REJECTIONS = (RunRejected, RemoteRejected)
 
 
-def why_rejected(error: RunRejected | RemoteRejected) -> str:
-    """Return who said no, here or over there, and why."""
+def rejection_reason(error: RunRejected | RemoteRejected) -> str:
+    """Return the agent of a rejected step, and the reason."""
     return replace_surrogates(f"{error.agent}: {error.reason}" if error.reason else error.agent)
 
 
 def is_control_flow(error: BaseException) -> bool:
-    """Tell whether something raised is meant for others than the agent or tool it passes.
+    """Return True if an exception must pass agents and tools unchanged.
 
-    A cancellation is so only if someone did cancel this task: one that an agent's own code lets
-    out, say of a future it awaited, would otherwise end a branch without a word.
+    A CancelledError counts only if this task was cancelled: one that an agent's own code raises,
+    for example from a future it awaited, would otherwise end a branch silently.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
@@ -59,7 +59,7 @@ def is_control_flow(error: BaseException) -> bool:
 
 
 def paused_in_group(error: BaseException) -> RunPaused | None:
-    """Return the pause that a task group of an agent's own wrapped, if it wrapped nothing else."""
+    """Return the pause inside an exception group that contains nothing else."""
     if not isinstance(error, BaseExceptionGroup):
         return None
     pauses, others = error.split(RunPaused)
@@ -69,8 +69,8 @@ def paused_in_group(error: BaseException) -> RunPaused | None:
 
 
 def _requests(group: BaseExceptionGroup[RunPaused]) -> Iterator[InputRequest]:
-    for one in group.exceptions:
-        if isinstance(one, BaseExceptionGroup):
-            yield from _requests(one)
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _requests(error)
         else:
-            yield from one.requests
+            yield from error.requests

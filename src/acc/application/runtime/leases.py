@@ -1,146 +1,176 @@
-"""Holding a session: one run at a time, in this process and among all that share the store."""
+"""Leases of sessions: one run of a session at a time, across processes."""
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from types import TracebackType
+from typing import Protocol
 
 from acc.domain.errors import AccError, SessionBusy
-from acc.domain.value_objects.session import Session, SessionKey
+from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.storage_ports import SessionStorePort
 
-T = TypeVar("T")
-_BUSY_POLL = 0.05
-#: Well within the lease of a store, so that a model may think for as long as it likes.
-_RENEW_EVERY = 10.0
+BUSY_POLL_SECONDS = 0.05
+#: Well below the lease of the stores, so that slow model calls do not lose it.
+RENEWAL_SECONDS = 10.0
 
 
 class SessionLeases:
-    """Lets runs take a session one after another."""
+    """Serialises the runs of each session."""
 
     def __init__(
         self,
         sessions: SessionStorePort,
         *,
         busy_timeout: float = 300.0,
-        renew_every: float = _RENEW_EVERY,
+        renewal: float = RENEWAL_SECONDS,
     ) -> None:
-        self._sessions = sessions
-        self._busy_timeout = busy_timeout
-        self._renewal = _Renewal(sessions, every=renew_every)
-        #: Who waits for a session that another run of this process holds.
-        self._lines: dict[SessionKey, deque[asyncio.Future[None]] | None] = {}
+        self.sessions = sessions
+        self.busy_timeout = busy_timeout
+        self.renewals = _Renewals(sessions, seconds=renewal)
+        #: Runs of this process that wait for a session, None if nobody waits.
+        self._queues: dict[SessionKey, deque[asyncio.Future[None]] | None] = {}
 
-    async def take(self, key: SessionKey, holder: str) -> Session:
-        """Wait for the session and take hold of it; `give_back` must follow."""
-        return await self.take_by(key, holder, lambda: self._sessions.open(key, holder=holder))
+    def acquire(self, key: SessionKey, holder: str, recorder: "ReleasesSession") -> "SessionLease":
+        """Return a context manager that waits for the session and releases it at the end."""
+        return SessionLease(self, key, holder, recorder)
 
-    async def take_by(self, key: SessionKey, holder: str, opening: Callable[[], Awaitable[T]]) -> T:
-        """Wait for the session and return what opening it gives; `give_back` must follow."""
-        if key in self._lines:
-            await self._wait_in_line(key)
-        else:
-            self._lines[key] = None
-        try:
-            opened = await self._open(opening)
-        except BaseException:
-            # Opening may have been cut off when the store had given us the session already.
-            await self._let_go(key, holder)
-            raise
-        self._renewal.begin(key, holder)
-        return opened
+    def try_turn(self, key: SessionKey) -> bool:
+        """Return True if no other run of this process has the session; `pass_turn` must follow."""
+        if key in self._queues:
+            return False
+        self._queues[key] = None
+        return True
 
-    async def give_back(self, key: SessionKey, holder: str, *, released: bool = False) -> None:
-        """Let go of the session, unless it was `released` already, and call whoever waits next."""
-        try:
-            await self._renewal.end(key)
-        finally:
-            if released:
-                self._call_next(key)
-            else:
-                await self._let_go(key, holder)
-
-    async def _let_go(self, key: SessionKey, holder: str) -> None:
-        try:
-            await self._sessions.release(key, holder=holder)
-        finally:
-            self._call_next(key)
-
-    async def _open(self, opening: Callable[[], Awaitable[T]]) -> T:
-        """Take hold of the session; where another process has it, wait for a while."""
-        deadline: float | None = None
-        while True:
-            try:
-                return await opening()
-            except SessionBusy:
-                now = asyncio.get_running_loop().time()
-                deadline = now + self._busy_timeout if deadline is None else deadline
-                if now >= deadline:
-                    raise
-                await asyncio.sleep(_BUSY_POLL)
-
-    async def _wait_in_line(self, key: SessionKey) -> None:
+    async def wait_turn(self, key: SessionKey) -> None:
+        """Wait until no other run of this process has the session; `pass_turn` must follow."""
         turn = asyncio.get_running_loop().create_future()
-        waiting = self._lines[key] = self._lines[key] or deque()
-        waiting.append(turn)
+        queue = self._queues[key] = self._queues[key] or deque()
+        queue.append(turn)
         try:
-            async with asyncio.timeout(self._busy_timeout):
+            async with asyncio.timeout(self.busy_timeout):
                 await turn
         except (asyncio.CancelledError, TimeoutError) as error:
             if not turn.cancelled():
-                self._call_next(key)  # it was our turn already
+                self.pass_turn(key)  # it was our turn already
             if isinstance(error, asyncio.CancelledError):
                 raise
             raise SessionBusy(
-                f"session {key.session_id!r} was busy for {self._busy_timeout:g} seconds: another "
-                "run of this process holds it; let that end first"
+                f"session {key.session_id!r} was busy for {self.busy_timeout:g} seconds with "
+                "another run of this process; wait until it ends"
             ) from None
 
-    def _call_next(self, key: SessionKey) -> None:
-        waiting = self._lines[key]
-        while waiting:
-            turn = waiting.popleft()
-            if not turn.cancelled():  # who was cancelled has left the line
+    def pass_turn(self, key: SessionKey) -> None:
+        """Let the next waiting run of this process have the session."""
+        queue = self._queues[key]
+        while queue:
+            turn = queue.popleft()
+            if not turn.cancelled():
                 turn.set_result(None)
                 return
-        del self._lines[key]
+        del self._queues[key]
 
 
-class _Renewal:
-    """Renews what is held, every so often, for as long as runs last, however silent they are."""
+class ReleasesSession(Protocol):
+    """May release the session together with the last event of a run."""
 
-    def __init__(self, sessions: SessionStorePort, *, every: float) -> None:
+    @property
+    def is_released(self) -> bool:
+        """Return True if the session was released."""
+        ...
+
+
+class SessionLease:
+    """The lease of one session for one run.
+
+    Inside the block, the run opens the session in the store and calls `start_renewal`.
+    """
+
+    __slots__ = ("_deadline", "_is_renewed", "_leases", "_recorder", "holder", "key")
+
+    def __init__(
+        self, leases: SessionLeases, key: SessionKey, holder: str, recorder: ReleasesSession
+    ) -> None:
+        self._leases = leases
+        self._recorder = recorder
+        self._deadline: float | None = None
+        self._is_renewed = False
+        self.key = key
+        self.holder = holder
+
+    async def __aenter__(self) -> "SessionLease":
+        if not self._leases.try_turn(self.key):
+            await self._leases.wait_turn(self.key)
+        return self
+
+    async def wait_until_free(self, error: SessionBusy) -> None:
+        """Wait before the session is opened again; raise the error after the timeout."""
+        now = asyncio.get_running_loop().time()
+        if self._deadline is None:
+            self._deadline = now + self._leases.busy_timeout
+        if now >= self._deadline:
+            raise error
+        await asyncio.sleep(BUSY_POLL_SECONDS)
+
+    def start_renewal(self) -> None:
+        """Renew the lease until the end of the block."""
+        self._is_renewed = True
+        self._leases.renewals.start(self.key, self.holder)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        leases = self._leases
+        try:
+            if self._is_renewed:
+                await leases.renewals.stop(self.key)
+        finally:
+            try:
+                # Also if it was not opened: a cancelled call may have opened it in the store.
+                if not self._recorder.is_released:
+                    await leases.sessions.release(self.key, holder=self.holder)
+            finally:
+                leases.pass_turn(self.key)
+
+
+class _Renewals:
+    """Renews leases at an interval for as long as their runs last."""
+
+    def __init__(self, sessions: SessionStorePort, *, seconds: float) -> None:
         self._sessions = sessions
-        self._every = every
-        self._held: dict[SessionKey, str] = {}
+        self._seconds = seconds
+        self._holders: dict[SessionKey, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: dict[SessionKey, asyncio.Task[None]] = {}
 
-    def begin(self, key: SessionKey, holder: str) -> None:
-        self._held[key] = holder
+    def start(self, key: SessionKey, holder: str) -> None:
+        """Renew the lease of a session from now on."""
+        self._holders[key] = holder
         loop = asyncio.get_running_loop()
         if self._timer is None or self._loop is not loop:
             self._loop = loop
-            self._timer = loop.call_later(self._every, self._tick)
+            self._timer = loop.call_later(self._seconds, self._tick)
 
-    async def end(self, key: SessionKey) -> None:
-        """Stop for one session, and wait for a renewal that is under way."""
-        del self._held[key]
+    async def stop(self, key: SessionKey) -> None:
+        """Stop for one session, and wait for a renewal in progress."""
+        del self._holders[key]
         if self._tasks and (task := self._tasks.pop(key, None)) is not None:
             await asyncio.wait([task])
 
     def _tick(self) -> None:
         self._timer = None
-        if not self._held:
+        if not self._holders:
             return
-        # No group can own these, as they come and go with the runs: `end` waits for each.
+        # No task group can own these tasks, which start and end with the runs; `stop` awaits them.
         loop = asyncio.get_running_loop()
-        for key, holder in self._held.items():
+        for key, holder in self._holders.items():
             self._tasks[key] = loop.create_task(self._renew(key, holder))
-        self._timer = loop.call_later(self._every, self._tick)
+        self._timer = loop.call_later(self._seconds, self._tick)
 
     async def _renew(self, key: SessionKey, holder: str) -> None:
-        with suppress(AccError):  # if it is lost, the next append will say so
+        with suppress(AccError):  # the next write fails if the lease is lost
             await self._sessions.renew(key, holder=holder)

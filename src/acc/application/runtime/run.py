@@ -1,14 +1,16 @@
-"""One run: what was asked, what it may use and spend, and where its events go."""
+"""One run: its request, its journal, its budget and its recorder."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from acc.application.runtime.budget import RunBudget
+from acc.application.runtime.recorder import EventRecorder
 from acc.application.runtime.state import State, Written
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.approval import InputAnswer
+from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import RemoteEndpoint
 from acc.domain.value_objects.event import Event, EventKind
@@ -23,7 +25,7 @@ from acc.ports.outbound.model_ports import (
     TokenCounterPort,
 )
 from acc.ports.outbound.remote_ports import FetchFile, RemoteAgentPort
-from acc.ports.outbound.storage_ports import AlongPort, ArtifactStorePort, SessionStorePort
+from acc.ports.outbound.storage_ports import ArtifactStorePort, SessionStorePort
 from acc.ports.outbound.system_ports import ClockPort, IdsPort, SchemaValidatorPort, ThreadsPort
 
 if TYPE_CHECKING:
@@ -31,16 +33,16 @@ if TYPE_CHECKING:
     from acc.application.runtime.agent_memory import MemoryCache, TurnMemory
 
 
-#: Whose connections a memory shares while it is made; nobody's outside of a run.
-making_for: ContextVar["Services | None"] = ContextVar("making_for", default=None)
+#: The services of the run for which a memory is being created; None outside a run.
+memory_services: ContextVar["Services | None"] = ContextVar("memory_services", default=None)
 
 
 @dataclass(slots=True, kw_only=True)
 class Services:
     """The ports that a run may use.
 
-    `models`, `memories` and `remote` turn names into things, `fetch` a URL into a file. `watched`
-    is put around a model that an agent holds itself, so that its calls can be counted.
+    `models`, `memories` and `remote` create objects from names, `fetch` downloads a URL.
+    `wrap_model` is applied to model objects of agents, to count their calls.
     """
 
     sessions: SessionStorePort
@@ -51,315 +53,229 @@ class Services:
     threads: ThreadsPort
     clock: ClockPort
     ids: IdsPort
-    shelf: "MemoryCache"
+    memory_cache: "MemoryCache"
     schemas: SchemaValidatorPort
     remote: Callable[[RemoteEndpoint], RemoteAgentPort] | None = None
     fetch: FetchFile | None = None
     mcp: McpConnectionsPort | None = None
-    watched: Callable[[LanguageModelPort], LanguageModelPort] | None = None
-    _known: dict[str, LanguageModelPort] = field(default_factory=dict)
+    wrap_model: Callable[[LanguageModelPort], LanguageModelPort] | None = None
+    _models: dict[str, LanguageModelPort] = field(default_factory=dict)
     _embedders: dict[str, EmbedderPort] = field(default_factory=dict)
 
     def model(self, model: "str | LanguageModelPort") -> LanguageModelPort:
-        """Return a model by its name, made once, or the model itself."""
+        """Return a model by its name, created once, or the given model."""
         if not isinstance(model, str):
-            return model if self.watched is None else self.watched(model)
-        if model not in self._known:
-            self._known[model] = self.models(model)
-        return self._known[model]
+            return model if self.wrap_model is None else self.wrap_model(model)
+        if model not in self._models:
+            self._models[model] = self.models(model)
+        return self._models[model]
 
     def embedder(self, name: str, make: Callable[[str], EmbedderPort]) -> EmbedderPort:
-        """Return an embedder by its name, made once, so that sessions share its connections."""
+        """Return an embedder by its name, created once, so that sessions share connections."""
         if name not in self._embedders:
             self._embedders[name] = make(name)
         return self._embedders[name]
 
     async def aclose(self) -> None:
-        """Let go of what was opened: models, embedders and MCP servers, until they are asked again.
+        """Close models, embedders, MCP connections and stores.
 
-        A store on a disk stays closed, so that who runs further turns makes a new runner.
+        Models and connections are opened again on use; a store on disk stays closed.
         """
         try:
-            for opened in (*self._known.values(), *self._embedders.values(), *self.shelf.owned()):
-                ending = getattr(opened, "aclose", None)
-                if ending is not None:
-                    await ending()
+            owned = self.memory_cache.owned()
+            for resource in (*self._models.values(), *self._embedders.values(), *owned):
+                close = getattr(resource, "aclose", None)
+                if close is not None:
+                    await close()
             if self.mcp is not None:
                 await self.mcp.aclose()
         finally:
             await self.sessions.aclose()
 
 
-class Foreseen(NamedTuple):
-    """What is to be stored along with events, and what is to be done once it is."""
+class RunRequest(Value, frozen=True, kw_only=True):
+    """What a run was started with.
 
-    along: AlongPort
-    stored: Callable[[], None]
+    `first_seq` is the number of the message in the session, `turn_id` that of the turn.
+    """
 
-
-class RunObserver(Protocol):
-    """Follows a run, which waits while it hears."""
-
-    @property
-    def wants_pieces(self) -> bool:
-        """Tell whether models are to be heard piece by piece."""
-        ...
-
-    def foresee(self, events: Sequence[Event]) -> Foreseen | None:
-        """Return what is to be stored along with events that are about to be stored."""
-        ...
-
-    async def hear(self, event: Event) -> None:
-        """Take note of an event; those that are stored have been stored before."""
-        ...
+    run_id: str
+    key: SessionKey
+    root: "BaseAgent"
+    config: RunConfig
+    call: CallContext
+    message: tuple[Part, ...] = ()
+    turn_id: int = 0
+    first_seq: int = 1
 
 
-class Run:
-    """One run: what was asked, what may be spent, what is on record, and who listens."""
+class Journal:
+    """The recorded events of a run that is resumed, and what of them has been replayed.
 
-    __slots__ = (
-        "_held",
-        "_requests",
-        "active",
-        "answers",
-        "call",
-        "config",
-        "earlier",
-        "events",
-        "finished",
-        "first_seq",
-        "fresh",
-        "given_up",
-        "holder",
-        "is_released",
-        "journal",
-        "key",
-        "ledger",
-        "listen",
-        "listener",
-        "message",
-        "replayed",
-        "root",
-        "run_id",
-        "seq",
-        "services",
-        "streaming",
-        "taken",
-        "turn_id",
-    )
+    A run that is not resumed has an empty journal. `new_answers` are the requests that are answered
+    for the first time in this process.
+    """
+
+    __slots__ = ("_requests", "_run_id", "answers", "events", "new_answers", "replayed", "steps")
 
     def __init__(
         self,
-        *,
-        services: Services,
-        key: SessionKey,
-        root: "BaseAgent",
-        config: RunConfig,
-        call: CallContext,
         run_id: str,
+        events: Sequence[Event] = (),
+        *,
+        answers: Mapping[str, InputAnswer] | None = None,
     ) -> None:
-        self.services = services
-        self.key = key
-        self.root = root
-        self.config = config
-        self.call = call
-        self.run_id = run_id
-        self.holder = run_id
-        #: Whether the session was let go of with the last event.
-        self.is_released = False
-        self.ledger = RunBudget(config)
-        self.message: tuple[Part, ...] = ()
-        self.turn_id = 0
-        self.seq = 0
-        self.first_seq = 1
-        self.events: list[Event] = []
-        self.listen: Callable[[Event], Awaitable[None]] | None = None
-        self.listener: RunObserver | None = None
-        self.streaming = False
-        #: What is on record of a run that is being resumed, by step.
-        self.journal: dict[str, Event] = {}
-        #: The numbers of the events on record that were come to again.
-        self.replayed: set[int] = set()
-        self.earlier: tuple[Event, ...] = ()
-        self.answers: dict[str, InputAnswer] = {}
-        self.fresh: Collection[str] = ()
-        #: Where agents were cut off, or others stood in for them, so that not all was come to.
-        self.given_up: tuple[str, ...] = ()
-        #: Whose memories are to be told of the turn once it is over.
-        self.finished: dict[str, TurnMemory] = {}
-        self.taken: dict[str, TurnMemory] = {}
+        self._run_id = run_id
         self._requests = 0
-        self._held: tuple[Event, ...] = ()
-
-    def listen_with(self, listener: RunObserver | None) -> None:
-        """Let someone follow the run."""
-        if listener is not None:
-            self.listener = listener
-            self.listen = listener.hear
-            self.streaming = listener.wants_pieces
-
-    def take_over(self, config: RunConfig, call: CallContext) -> None:
-        """Go on under the terms that a run began with."""
-        self.config = config
-        self.call = call
-        self.ledger = RunBudget(config)
-
-    def next_request_id(self) -> str:
-        """Return an id for a further request of this run."""
-        self._requests += 1
-        return f"{self.run_id}-{self._requests}"
-
-    def load_journal(self, events: Sequence[Event]) -> None:
-        """Take over what is on record of the run so far."""
-        self.earlier = tuple(events)
+        self.events = tuple(events)
+        #: Recorded events by step.
+        self.steps: dict[str, Event] = {}
+        #: Numbers of the events that were replayed.
+        self.replayed: set[int] = set()
+        self.answers: dict[str, InputAnswer] = {}
         for event in events:
             if event.step:
-                self.journal[event.step] = event
+                self.steps[event.step] = event
             if event.request is not None:
                 self._requests += 1
             if event.answer is not None:
                 self.answers[event.answer.request_id] = event.answer
+        self.new_answers: Collection[str] = frozenset(answers or ())
+        self.answers |= answers or {}
+
+    def next_request_id(self) -> str:
+        """Return an id for a new input request of the run."""
+        self._requests += 1
+        return f"{self._run_id}-{self._requests}"
 
     @property
-    def paused(self) -> Event | None:
-        """Return how a run that is being resumed came to its last pause."""
-        ended = (event for event in reversed(self.earlier) if event.kind is EventKind.ENDED)
-        return next(ended, None)
+    def pause(self) -> Event | None:
+        """Return the event that records the last pause."""
+        ends = (event for event in reversed(self.events) if event.kind is EventKind.ENDED)
+        return next(ends, None)
 
-    @property
-    def is_old(self) -> bool:
-        """Tell whether an earlier version paused the run, which put no edges on record."""
-        paused = self.paused
-        return paused is not None and not paused.detail.get("edges")
-
-    def give_up(self, path: str) -> None:
-        """Note that what is on record below a path may not be come to again."""
-        self.given_up = (*self.given_up, f"{path}/", f"{path}#")
-
-    def catch_up(self, line: "Branch") -> None:
-        """Let a line know all that is on record of it, before something new happens there."""
-        state = line.state
+    def catch_up(self, branch: "Branch") -> None:
+        """Apply all recorded events of a branch to its state, before something new happens."""
+        state = branch.state
         if state.is_complete:
             return
-        for event in self.journal.values():
-            if event.seq not in self.replayed and line.has(event):
-                state.learn(*written_by(event, line), seq=event.seq)
+        for event in self.steps.values():
+            if event.seq not in self.replayed and branch.has(event):
+                state.rebase(*state_changes(event, branch), seq=event.seq)
         state.is_complete = True
 
-    def leave_behind(self, line: "Branch", *, before: int) -> None:
-        """Let what is on record of a line that failed be nothing to others but what it cost."""
-        for event in self.journal.values():
-            if line.holds(event) and event.seq < before and event.seq not in self.replayed:
-                self.replayed.add(event.seq)
-                self.ledger.passed_over(event)
 
-    async def record(self, *events: Event, release: bool = False) -> None:
-        """Store events, all or none, then show them; `release` lets go of the session too."""
-        if self._held:
-            events, self._held = (*self._held, *events), ()
-        try:
-            foreseen = self.foreseen(events)
-            along = None if foreseen is None else foreseen.along
-            await self.services.sessions.append(
-                self.key, events, holder=self.holder, release=release, along=along
-            )
-        except InvalidInput:
-            self.seq -= len(events)  # they were refused before they took a number
-            raise
-        self.is_released = release
-        await self.tell(events, foreseen)
+class Run:
+    """One run of an agent tree."""
 
-    def hold(self, event: Event) -> None:
-        """Store an event together with the next one, which must come at once."""
-        self._held = (*self._held, event)
+    __slots__ = (
+        "budget",
+        "journal",
+        "memories",
+        "recorder",
+        "request",
+        "services",
+        "unreplayed_paths",
+    )
+
+    def __init__(
+        self,
+        request: RunRequest,
+        *,
+        services: Services,
+        recorder: EventRecorder,
+        journal: Journal | None = None,
+    ) -> None:
+        self.request = request
+        self.services = services
+        self.recorder = recorder
+        self.journal = Journal(request.run_id) if journal is None else journal
+        self.budget = RunBudget(request.config)
+        #: Memories that agents use in this run, by agent name.
+        self.memories: dict[str, TurnMemory] = {}
+        #: Prefixes of steps that need not be replayed: their agents failed or were replaced.
+        self.unreplayed_paths: tuple[str, ...] = ()
 
     @property
-    def held(self) -> int:
-        """Return how many events are to be stored with the next one."""
-        return len(self._held)
+    def config(self) -> RunConfig:
+        """Return the limits of the run."""
+        return self.request.config
 
-    def foreseen(self, events: Sequence[Event]) -> Foreseen | None:
-        """Return what whoever listens wants to be stored along with events."""
-        if self.listener is None or self.listen is None:
-            return None
-        return self.listener.foresee(events)
+    def mark_unreplayed(self, path: str) -> None:
+        """Accept that recorded steps below a path may not be replayed."""
+        self.unreplayed_paths = (*self.unreplayed_paths, f"{path}/", f"{path}#")
 
-    async def tell(self, events: Sequence[Event], foreseen: Foreseen | None) -> None:
-        """Show events that are stored, after what went along with them."""
-        if foreseen is not None:
-            foreseen.stored()
-        for event in events:
-            self.events.append(event)
-            if self.listen is not None:
-                await self.listen(event)
-
-    async def show(self, event: Event) -> None:
-        """Show an event that is not to be stored."""
-        if self._held:
-            await self.record()  # what came before is shown before
-        self.events.append(event)
-        if self.listen is not None:
-            await self.listen(event)
+    def discard(self, branch: "Branch", *, before: int) -> None:
+        """Ignore what a failed branch recorded, except its cost."""
+        for event in self.journal.steps.values():
+            if (
+                branch.contains(event)
+                and event.seq < before
+                and event.seq not in self.journal.replayed
+            ):
+                self.journal.replayed.add(event.seq)
+                self.budget.count_recorded(event)
 
 
 class Branch:
-    """One strand of a run: the main one, or a parallel branch with a state of its own.
+    """The main branch of a run, or a parallel branch with a state of its own.
 
-    `path` tells whose steps began it: those of the same branch elsewhere are of other strands.
+    `path` is that of the agent that started it: a branch of the same name elsewhere is another one.
     """
 
-    __slots__ = ("branch", "heard", "main", "path", "state", "thread")
+    __slots__ = ("inherited", "is_main", "name", "path", "state", "thread")
 
     def __init__(
         self,
         state: State,
         *,
-        branch: str = "",
+        name: str = "",
         path: str = "",
         thread: Sequence[PromptMessage] = (),
     ) -> None:
         self.state = state
-        self.branch = branch
+        self.name = name
         self.path = path
-        self.main = not branch
-        self.heard = len(thread)
-        #: What agents have said so far in this run, as those who come after hear it.
+        self.is_main = not name
+        #: How many messages of the thread were there when the branch started.
+        self.inherited = len(thread)
+        #: Messages of agents in this run, as later agents see them.
         self.thread = list(thread)
 
-    def alone(self) -> "Branch":
-        """Return the same strand for someone who hears nothing of the conversation."""
-        return Branch(self.state, branch=self.branch, path=self.path)
+    def without_thread(self) -> "Branch":
+        """Return the same branch for an agent that must not see the conversation."""
+        return Branch(self.state, name=self.name, path=self.path)
 
     def has(self, event: Event) -> bool:
-        """Tell whether an event on record is one of this strand."""
-        return event.branch == self.branch and event.step.startswith(f"{self.path}/")
+        """Return True if a recorded event belongs to this branch."""
+        return event.branch == self.name and event.step.startswith(f"{self.path}/")
 
-    def holds(self, event: Event) -> bool:
-        """Tell whether an event on record is one of this strand, or of a branch within it."""
-        branches = (f"{event.branch}.").startswith(f"{self.branch}.")
-        return branches and event.step.startswith(f"{self.path}/")
+    def contains(self, event: Event) -> bool:
+        """Return True if a recorded event belongs to this branch or to one inside it."""
+        is_inside = f"{event.branch}.".startswith(f"{self.name}.")
+        return is_inside and event.step.startswith(f"{self.path}/")
 
 
-def written_by(event: Event, line: Branch) -> Written:
-    """Return what an event on record wrote to the state of its line."""
+def state_changes(event: Event, branch: Branch) -> Written:
+    """Return what a recorded event wrote to the state of its branch."""
     actions = event.actions
-    if line.main:
+    if branch.is_main:
         return actions.state_delta, actions.state_removed
     return actions.branch_delta, actions.branch_removed
 
 
-def check_terms(root: "BaseAgent", config: object, context: object) -> None:
-    """Refuse terms that a run of this tree cannot have."""
+def check_run_options(root: "BaseAgent", config: object, context: object) -> None:
+    """Raise InvalidInput for a config or context that a run of this tree cannot have."""
     if not isinstance(config, RunConfig | None):
-        raise InvalidInput(f"config is a RunConfig, not {config!r}")
+        raise InvalidInput(f"config must be a RunConfig, got {config!r}")
     if not isinstance(context, CallContext | None):
-        raise InvalidInput(f"context is a CallContext, not {context!r}")
+        raise InvalidInput(f"context must be a CallContext, got {context!r}")
     if config is not None and config.stubs:
         known = sorted({agent.name for agent in root.walk_all()})
-        lost = [str(name) for name in config.stubs if name not in known]
-        if lost:
+        unknown = [str(name) for name in config.stubs if name not in known]
+        if unknown:
             raise InvalidInput(
-                f"nobody under {root.name!r} is called {', '.join(lost)}, for whom something would "
-                f"stand in; there are {', '.join(known)}. An agent that code of yours runs is "
-                "known where it stands in sub_agents"
+                f"RunConfig.stubs names unknown agents: {', '.join(unknown)}; the agents under "
+                f"{root.name!r} are {', '.join(known)}. List agents that your code runs in "
+                "sub_agents to stub them"
             )

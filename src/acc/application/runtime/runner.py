@@ -1,34 +1,46 @@
-"""One turn of a session: open it, run the tree, record all that happens, close it."""
+"""Run agents in sessions: run, resume, stream, abandon."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.llm import can_keep_conversation
 from acc.application.agents.remote import cancel_waiting
-from acc.application.runtime.agent_memory import tell_memories
-from acc.application.runtime.context import RunContext, RunResult, check_readable
-from acc.application.runtime.inputs import Message, checked_answers, message_parts
-from acc.application.runtime.interrupts import REJECTIONS, RunPaused, why_rejected
-from acc.application.runtime.leases import SessionLeases
-from acc.application.runtime.replay import (
-    BEGINNINGS_TOLD,
+from acc.application.runtime.agent_memory import commit_memories
+from acc.application.runtime.context import RunContext, RunResult
+from acc.application.runtime.inputs import (
+    Message,
     as_answers,
-    check_begun_by,
-    check_heard,
+    check_storable,
+    message_parts,
+    validate_answers,
+)
+from acc.application.runtime.interrupts import REJECTIONS, RunPaused, rejection_reason
+from acc.application.runtime.leases import SessionLease, SessionLeases
+from acc.application.runtime.recorder import EventRecorder, RunObserver
+from acc.application.runtime.replay import (
+    check_answers_used,
+    check_started_by,
     last_pause,
-    paused_detail,
-    requests_waiting,
-    resumed_terms,
-    settle,
+    pause_detail,
+    pending_requests,
+    reset_to_recorded,
+    resumed_call,
+    resumed_config,
     state_before,
 )
-from acc.application.runtime.run import Branch, Foreseen, Run, RunObserver, Services, check_terms
+from acc.application.runtime.run import (
+    Branch,
+    Journal,
+    Run,
+    RunRequest,
+    Services,
+    check_run_options,
+)
 from acc.application.runtime.state import State
 from acc.domain.errors import (
     AccError,
@@ -36,35 +48,27 @@ from acc.domain.errors import (
     InvalidInput,
     NothingPending,
     RunTimedOut,
+    SessionBusy,
     SessionWaiting,
 )
 from acc.domain.value_objects.approval import ApprovalDecision, InputAnswer, InputRequest
-from acc.domain.value_objects.content import text_of, text_part
+from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.content import Part, Usage, text_of, text_part
 from acc.domain.value_objects.event import NO_ACTIONS, Event, EventActions, EventKind
 from acc.domain.value_objects.run import CallContext, RunConfig, RunStatus
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
+from acc.ports.outbound.storage_ports import BeginTurn, TurnStart
 
 log = logging.getLogger("acc.run")
-#: Who keeps the conversation after a transfer.
+#: State key of the agent that keeps the conversation after a transfer.
 ACTIVE_AGENT = "_active_agent"
-_CHANNEL_SIZE = 256
-_OF_THE_USER = frozenset({EventKind.MESSAGE, EventKind.INPUT})
-_ANSWERS = msgspec.json.Decoder(tuple[InputAnswer, ...])
-_ALL_ANSWERED = "as all is answered; resume() without answers goes on with an interrupted run"
-Channel = asyncio.Queue[Event | None]
-T = TypeVar("T")
-
-
-class _Begun(NamedTuple):
-    """A session as it was, what a turn of it began with, and what was stored along with that."""
-
-    session: Session
-    events: tuple[Event, ...]
-    foreseen: Foreseen | None
+_QUEUE_SIZE = 256
+_USER_EVENTS = frozenset({EventKind.MESSAGE, EventKind.INPUT})
+_ANSWERS_DECODER = msgspec.json.Decoder(tuple[InputAnswer, ...])
 
 
 class SessionRunner:
-    """Runs one tree of agents for the sessions of one application."""
+    """Runs one agent tree in the sessions of one application."""
 
     def __init__(
         self,
@@ -76,17 +80,17 @@ class SessionRunner:
         busy_timeout: float = 300.0,
     ) -> None:
         if not isinstance(agent, BaseAgent):
-            raise InvalidInput(f"{agent!r} is no agent")
+            raise InvalidInput(f"expected an agent, got {agent!r}")
         if agent.parent is not None:
             raise InvalidInput(
                 f"{agent.name!r} is a sub-agent of {agent.parent.name!r}; run the root of its tree"
             )
-        check_terms(agent, config, None)
+        check_run_options(agent, config, None)
         self.agent = agent
         self.app_name = app_name
         self.services = services
         self.config = config or RunConfig()
-        self._holding = SessionLeases(services.sessions, busy_timeout=busy_timeout)
+        self._leases = SessionLeases(services.sessions, busy_timeout=busy_timeout)
 
     async def run(
         self,
@@ -96,15 +100,33 @@ class SessionRunner:
         message: Message,
         config: RunConfig | None = None,
         context: CallContext | None = None,
-        listen: RunObserver | None = None,
+        observer: RunObserver | None = None,
+        recorder: EventRecorder | None = None,
     ) -> RunResult:
-        """Run one turn and return its answer; a failure is raised once it is on record.
+        """Run one turn and return its result; a failure is raised after it is recorded.
 
-        A run that has to wait for a person returns with status input_required and the requests.
+        A run that waits for input returns with the status input_required and its requests. The
+        `observer` receives the events. A `recorder` stores them in place of the default one.
         """
-        run = self._new_run(user_id, session_id, config, context)
-        run.listen_with(listen)
-        return await self._turn(run, message)
+        if config is not None or context is not None:
+            check_run_options(self.agent, config, context)
+        run_id = self.services.ids.new()
+        request = RunRequest(
+            run_id=run_id,
+            key=self._key(user_id, session_id),
+            root=self.agent,
+            config=config or self.config,
+            call=context or _call_of_user(run_id, user_id),
+            message=message_parts(message),
+        )
+        recorder = recorder or EventRecorder(self.services.sessions, observer)
+        async with self._leases.acquire(request.key, run_id, recorder) as lease:
+            start = await self._begin_turn(request, recorder, lease)
+            request = replace(
+                request, turn_id=start.session.turns + 1, first_seq=start.events[-1].seq
+            )
+            run = Run(request, services=self.services, recorder=recorder)
+            return await self._execute(run, State(start.session.state), start.events)
 
     async def resume(
         self,
@@ -114,15 +136,53 @@ class SessionRunner:
         answers: InputAnswer | Iterable[InputAnswer] = (),
         config: RunConfig | None = None,
         context: CallContext | None = None,
-        listen: RunObserver | None = None,
+        observer: RunObserver | None = None,
+        recorder: EventRecorder | None = None,
     ) -> RunResult:
-        """Go on with a run that waits, given answers to its requests, in any process."""
-        run = self._new_run(user_id, session_id, config, context)
-        run.listen_with(listen)
-        given = as_answers(answers)
-        return await self._hold(
-            run, lambda session: self._resumed(run, session, given, (config, context))
+        """Continue a run that waits for input, in any process.
+
+        Resume is replay: recorded model responses and tool results are reused, not repeated.
+        """
+        if config is not None or context is not None:
+            check_run_options(self.agent, config, context)
+        key, holder, new_answers = (
+            self._key(user_id, session_id),
+            self.services.ids.new(),
+            as_answers(answers),
         )
+        recorder = recorder or EventRecorder(self.services.sessions, observer)
+        async with self._leases.acquire(key, holder, recorder) as lease:
+            session = await self._open(recorder, lease)
+            _check_waiting(session)
+            events = await self.services.sessions.events(key, run_id=session.run_id)
+            pause, first = last_pause(events), events[0]
+            request = RunRequest(
+                run_id=session.run_id,
+                key=key,
+                root=self.agent,
+                config=config or resumed_config(pause.detail, self.config),
+                call=resumed_call(pause.detail, context),
+                message=first.parts,
+                turn_id=first.detail["turn"],
+                first_seq=first.seq,
+            )
+            state = state_before(session.state, events, pause)
+            check_started_by(events, session_id, self._first_agent(state).name)
+            given = self._validate_answers(pending_requests(events), new_answers)
+            journal = Journal(request.run_id, events, answers=given)
+            run = Run(request, services=self.services, recorder=recorder, journal=journal)
+            if given:
+                try:
+                    await recorder.record(
+                        *(
+                            self._event(request, EventKind.INPUT, answer=answer)
+                            for answer in given.values()
+                        )
+                    )
+                except asyncio.CancelledError:
+                    await self._end(run, RunStatus.CANCELED, "canceled")
+                    raise
+            return await self._execute(run, state)
 
     async def stream(
         self,
@@ -134,70 +194,75 @@ class SessionRunner:
         config: RunConfig | None = None,
         context: CallContext | None = None,
     ) -> AsyncIterator[Event]:
-        """Give the events of a turn, or of a resumed run, as they happen.
+        """Yield the events of a turn, or of a resumed run, as they happen.
 
-        Every event that is not partial has been stored before it is given. Whoever stops listening
-        cancels the run.
+        Every event that is not partial is stored before it is yielded. Closing the iterator cancels
+        the run.
         """
-        run = self._new_run(user_id, session_id, config, context)
-        run.streaming = True
-        given = as_answers(answers)
-        if message is not None and given:
-            raise InvalidInput("stream a message or the answers of a run that waits, not both")
-
-        async def work() -> None:
-            if message is not None:
-                await self._turn(run, message)
-            else:
-                await self._hold(run, lambda s: self._resumed(run, s, given, (config, context)))
-
-        channel: Channel = asyncio.Queue(_CHANNEL_SIZE)
-        run.listen = channel.put
+        new_answers = as_answers(answers)
+        if message is not None and new_answers:
+            raise InvalidInput("pass a message or answers, not both")
+        queue = _EventQueue()
 
         async def produce() -> None:
             try:
-                await work()
+                if message is not None:
+                    await self.run(
+                        user_id=user_id,
+                        session_id=session_id,
+                        message=message,
+                        config=config,
+                        context=context,
+                        observer=queue,
+                    )
+                else:
+                    await self.resume(
+                        user_id=user_id,
+                        session_id=session_id,
+                        answers=new_answers,
+                        config=config,
+                        context=context,
+                        observer=queue,
+                    )
             finally:
-                run.listen = None
+                queue.end()
 
         # Not a task group: yielding inside one breaks cancellation (PEP 789). The generator owns
-        # the task and does not end before it has.
+        # the task and ends after it.
         task = asyncio.get_running_loop().create_task(produce())
-        # Whoever waits for a further event finds the channel empty, so there is room for the news.
-        task.add_done_callback(lambda _: None if channel.full() else channel.put_nowait(None))
+        task.add_done_callback(queue.wake)
         try:
-            while not (task.done() and channel.empty()):
-                event = await channel.get()
+            while not (task.done() and queue.is_empty):
+                event = await queue.get()
                 if event is not None:
                     yield event
             await task
         finally:
-            await _ended(run, task, channel)
+            queue.close()
+            await _cancel_and_wait(task)
 
     async def pending(self, *, user_id: str, session_id: str) -> tuple[InputRequest, ...]:
-        """Return the requests that a session waits on, none if it does not wait."""
+        """Return the requests that a session waits for, none if it does not wait."""
         key = self._key(user_id, session_id)
         session = await self.services.sessions.read(key)
         if session is None or session.status is not RunStatus.INPUT_REQUIRED:
             return ()
-        events = await self.services.sessions.events(key, run_id=session.run_id)
-        return requests_waiting(events)
+        return pending_requests(await self.services.sessions.events(key, run_id=session.run_id))
 
     async def abandon(self, *, user_id: str, session_id: str, reason: str = "") -> None:
-        """Give up a run that waits, so that the session can take another message."""
-        run = self._new_run(user_id, session_id, None, None)
-        if await self.services.sessions.read(run.key) is None:
-            raise NothingPending(f"there is no session {session_id!r} to give up a run of")
-
-        async def give_up(session: Session) -> None:
-            self._check_waits(session)
-            run.run_id = session.run_id
-            run.seq = session.seq
-            for agent in self.agent.walk():  # their memories have seen what now never was
-                self.services.shelf.forget(run.key, agent.name)
+        """Cancel a run that waits for input, so that the session accepts another message."""
+        request = self._request(user_id, session_id)
+        if await self.services.sessions.read(request.key) is None:
+            raise NothingPending(f"session {session_id!r} does not exist")
+        recorder = EventRecorder(self.services.sessions)
+        async with self._leases.acquire(request.key, request.run_id, recorder) as lease:
+            session = await self._open(recorder, lease)
+            _check_waiting(session)
+            for agent in self.agent.walk():  # their memories contain the abandoned run
+                self.services.memory_cache.evict(request.key, agent.name)
+            request = replace(request, run_id=session.run_id)
+            run = Run(request, services=self.services, recorder=recorder)
             await self._end(run, RunStatus.CANCELED, reason or "abandoned")
-
-        await self._hold(run, give_up)
 
     async def state(self, *, user_id: str, session_id: str) -> Mapping[str, Any]:
         """Return the state of a session, with that of its user and app."""
@@ -207,25 +272,22 @@ class SessionRunner:
     async def update_state(
         self, values: Mapping[str, Any], *, user_id: str, session_id: str
     ) -> None:
-        """Write to a session's state from outside a run, for instance before its first message."""
+        """Write to a session's state outside a run, for example before its first message."""
         if not isinstance(values, Mapping):
-            raise InvalidInput(f"the state takes a mapping from keys to values, not {values!r}")
-        run = self._new_run(user_id, session_id, None, None)
-
-        async def write(session: Session) -> None:
-            state = State(session.state)
+            raise InvalidInput(f"values must be a mapping from keys to values, got {values!r}")
+        request = self._request(user_id, session_id)
+        recorder = EventRecorder(self.services.sessions)
+        async with self._leases.acquire(request.key, request.run_id, recorder) as lease:
+            state = State((await self._open(recorder, lease)).state)
             state.update(values)
-            delta, removed = state.take()
-            run.seq += 1
+            delta, removed = state.flush()
             actions = EventActions(state_delta=delta, state_removed=removed)
-            await run.record(self._event(run, EventKind.STATE, actions=actions))
-
-        await self._hold(run, write)
+            await recorder.record(self._event(request, EventKind.STATE, actions=actions))
 
     async def load_artifact(
         self, name: str, *, user_id: str, session_id: str, version: int | None = None
     ) -> StoredArtifact | None:
-        """Return a file that the agents of a session keep, the newest version if none is named."""
+        """Return a version of a file of a session, the newest by default."""
         key = self._key(user_id, session_id)
         return await self.services.artifacts.load(key, name, version)
 
@@ -237,262 +299,181 @@ class SessionRunner:
         return await self.services.sessions.events(key, after=after, limit=limit)
 
     async def aclose(self) -> None:
-        """Let go of the store, and of what models and MCP servers hold open."""
+        """Close the stores, models and MCP connections."""
         await self.services.aclose()
 
     def _key(self, user_id: str, session_id: str) -> SessionKey:
         return SessionKey(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
-    def _new_run(
-        self,
-        user_id: str,
-        session_id: str,
-        config: RunConfig | None,
-        context: CallContext | None,
-    ) -> Run:
-        if config is not None or context is not None:
-            check_terms(self.agent, config, context)
-        key = self._key(user_id, session_id)
+    async def _open(self, recorder: EventRecorder, lease: SessionLease) -> Session:
+        """Open the session of a lease."""
+        while True:
+            try:
+                session = await self.services.sessions.open(lease.key, holder=lease.holder)
+                break
+            except SessionBusy as error:
+                await lease.wait_until_free(error)
+        lease.start_renewal()
+        recorder.attach(session, holder=lease.holder)
+        return session
+
+    def _request(self, user_id: str, session_id: str) -> RunRequest:
+        """Return a request without a message, for changes to a session outside of a turn."""
         run_id = self.services.ids.new()
-        if context is None:
-            context = CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")
-        return Run(
-            services=self.services,
-            key=key,
-            root=self.agent,
-            config=config or self.config,
-            call=context,
+        return RunRequest(
             run_id=run_id,
+            key=self._key(user_id, session_id),
+            root=self.agent,
+            config=self.config,
+            call=_call_of_user(run_id, user_id),
         )
 
-    async def _hold(self, run: Run, work: Callable[[Session], Awaitable[T]]) -> T:
-        """Do work while holding the session."""
-        session = await self._holding.take(run.key, run.holder)
-        try:
-            run.seq = session.seq
-            return await work(session)
-        finally:
-            await self._holding.give_back(run.key, run.holder, released=run.is_released)
-
-    async def _turn(self, run: Run, message: Message) -> RunResult:
-        """Open the session with a message of the user, and answer it."""
-        run.message = message_parts(message)
-        begun = await self._holding.take_by(run.key, run.holder, lambda: self._opened(run))
-        try:
-            await self._begin(run, begun)
-            return await self._drive(run, State(begun.session.state))
-        finally:
-            await self._holding.give_back(run.key, run.holder, released=run.is_released)
-
-    async def _opened(self, run: Run) -> "_Begun":
-        """Open the session and put on record what a turn begins with, in one go."""
-        told = self._event(run, EventKind.MESSAGE, parts=run.message)
-        foreseen = run.foreseen((told,))
-        try:
-            session, events = await self.services.sessions.begin(
-                run.key,
-                lambda session: self._first(run, session, told),
-                holder=run.holder,
-                along=None if foreseen is None else foreseen.along,
-            )
-        except asyncio.CancelledError:
-            await self._end_unseen(run)
-            raise
-        return _Begun(session, events, foreseen)
-
-    def _first(self, run: Run, session: Session, told: Event) -> tuple[Event, ...]:
-        """Return what is put on record when a message comes; nothing where a person is awaited."""
-        if session.status is RunStatus.INPUT_REQUIRED:
-            return ()
-        seq, turn = session.seq + 1, {"turn": session.turns + 1}
-        if session.status is not RunStatus.WORKING:
-            return (replace(told, seq=seq, detail=turn),)
-        # Its process died in the middle of that run, to which an end is put.
-        ended = self._event(
-            run,
-            EventKind.ENDED,
-            status=RunStatus.FAILED,
-            parts=text_part("the process was interrupted"),
-            detail={"code": "interrupted"},
-        )
-        ended = replace(ended, run_id=session.run_id, seq=seq)
-        return (ended, replace(told, seq=seq + 1, detail=turn))
-
-    async def _end_unseen(self, run: Run) -> None:
-        """Put an end to a turn that was cancelled while the store began it."""
-        session = await self.services.sessions.read(run.key)
-        if session is not None and session.run_id == run.run_id:
-            run.seq = session.seq
-            await self._end(run, RunStatus.CANCELED, "canceled")
-
-    async def _begin(self, run: Run, begun: "_Begun") -> None:
-        """Show what a turn began with; whoever cancels that has begun it all the same."""
-        session, events, foreseen = begun
-        if not events:
+    async def _begin_turn(
+        self, request: RunRequest, recorder: EventRecorder, lease: SessionLease
+    ) -> TurnStart:
+        """Open the session of a request and store its message."""
+        while True:
+            message = self._event(request, EventKind.MESSAGE, parts=request.message)
+            try:
+                start = await recorder.begin(
+                    BeginTurn(request.key, message, lease.holder, self.agent.name)
+                )
+                break
+            except SessionBusy as error:
+                await lease.wait_until_free(error)
+            except asyncio.CancelledError:
+                # The store may have begun the turn all the same.
+                session = await self.services.sessions.read(request.key)
+                if session is not None and session.run_id == request.run_id:
+                    run = Run(request, services=self.services, recorder=recorder)
+                    await self._end(run, RunStatus.CANCELED, "canceled")
+                raise
+        lease.start_renewal()
+        if not start.events:
             raise SessionWaiting(
-                f"session {run.key.session_id!r} waits for a person: answer with resume(...), or "
-                "give the waiting run up with abandon(...); resume() without answers goes on with "
-                "a run that was interrupted"
+                f"session {request.key.session_id!r} waits for input: call resume(...) with "
+                "answers, or abandon(...) to cancel its run; resume() without answers continues "
+                "an interrupted run"
             )
-        run.seq = run.first_seq = events[-1].seq
-        run.turn_id = session.turns + 1
-        await self._unless_canceled(run, run.tell(events, foreseen))
+        return start
 
-    async def _unless_canceled(self, run: Run, beginning: Awaitable[None]) -> None:
-        try:
-            await beginning
-        except asyncio.CancelledError:
-            await self._end(run, RunStatus.CANCELED, "canceled")
-            raise
-
-    async def _resumed(
-        self,
-        run: Run,
-        session: Session,
-        answers: Sequence[InputAnswer],
-        given_anew: tuple[RunConfig | None, CallContext | None],
-    ) -> RunResult:
-        self._check_waits(session)
-        run.run_id = session.run_id
-        events = await self.services.sessions.events(run.key, run_id=run.run_id)
-        paused = last_pause(events)
-        run.take_over(*resumed_terms(paused.detail, self.config, *given_anew))
-        run.load_journal(events)
-        first = events[0]
-        run.message, run.turn_id, run.first_seq = first.parts, first.detail["turn"], first.seq
-        state = state_before(session.state, events, paused)
-        check_begun_by(run, self._start(state).name)
-        given = self._checked(run, requests_waiting(events), answers)
-        run.fresh = frozenset(given)
-        run.answers |= given
-        inputs: list[Event] = []
-        for answer in given.values():
-            run.seq += 1
-            told = self._event(run, EventKind.INPUT, answer=answer, detail=BEGINNINGS_TOLD)
-            inputs.append(told)
-        if inputs:
-            await self._unless_canceled(run, run.record(*inputs))
-        return await self._drive(run, state)
-
-    def _checked(
-        self, run: Run, waiting: Sequence[InputRequest], answers: Sequence[InputAnswer]
+    def _validate_answers(
+        self, pending: Sequence[InputRequest], answers: Sequence[InputAnswer]
     ) -> dict[str, InputAnswer]:
-        """Return the answers that count, by request; what came too late is a no."""
+        """Return the valid answers by request; an expired request gets the answer `expired`."""
         if not all(isinstance(answer, InputAnswer) for answer in answers):
-            raise InvalidInput("an answer is what approve(...) or deny(...) returns")
-        check_readable(answers, _ANSWERS, "this answer")
-        known = {request.id: request for request in waiting}
+            raise InvalidInput("an answer must be the result of approve(...) or deny(...)")
+        check_storable(answers, _ANSWERS_DECODER, "this answer")
+        known = {request.id for request in pending}
         given: dict[str, InputAnswer] = {}
         for answer in answers:
             if answer.request_id in given:
-                raise NothingPending(f"{answer.request_id!r} is answered twice; once is enough")
+                raise NothingPending(f"request {answer.request_id!r} is answered twice")
             if answer.request_id not in known:
-                asked = f"only for {', '.join(known)}" if known else _ALL_ANSWERED
-                raise NothingPending(f"nobody waits for {answer.request_id!r}, {asked}")
+                ids = ", ".join(request.id for request in pending) or (
+                    "none; resume() without answers continues an interrupted run"
+                )
+                raise NothingPending(
+                    f"request {answer.request_id!r} is not pending; pending requests: {ids}"
+                )
             given[answer.request_id] = answer
         now = self.services.clock.now()
-        for request in waiting:
+        for request in pending:
             if request.expires_at is not None and now >= request.expires_at:
                 given[request.id] = InputAnswer(
                     request_id=request.id, verdict=ApprovalDecision.EXPIRED
                 )
-        good = checked_answers(self.agent, waiting, given.values(), self.services.schemas)
-        return {answer.request_id: answer for answer in good}
+        valid = validate_answers(self.agent, pending, given.values(), self.services.schemas)
+        return {answer.request_id: answer for answer in valid}
 
-    def _check_waits(self, session: Session) -> None:
-        if session.status is not RunStatus.INPUT_REQUIRED:
-            last = f"its last run is {session.status.value}" if session.run_id else "it had no run"
-            raise NothingPending(f"session {session.key.session_id!r} waits for nothing; {last}")
-
-    async def _drive(self, run: Run, state: State) -> RunResult:
-        """Run the tree to its end, and put on record how it ended."""
+    async def _execute(self, run: Run, state: State, opening: Sequence[Event] = ()) -> RunResult:
+        """Run the tree to its end and record how it ended."""
         status, text = RunStatus.FAILED, "the process was interrupted"
         requests: tuple[InputRequest, ...] = ()
-        detail: dict[str, Any] = {}
+        detail: Mapping[str, Any] = {}
         try:
             try:
+                if opening:
+                    await run.recorder.show(*opening)
                 text = await self._run_tree(run, state)
                 status = RunStatus.COMPLETED
             except RunPaused as pause:
                 status, text, requests = RunStatus.INPUT_REQUIRED, "", pause.requests
-                settle(run, state)
-                detail = paused_detail(run, state, requests)
+                reset_to_recorded(run, state)
+                detail = pause_detail(run, state, requests)
             except REJECTIONS as rejected:
-                status, text = RunStatus.REJECTED, f"rejected: {why_rejected(rejected)}"
-                settle(run, state)
+                status, text = RunStatus.REJECTED, f"rejected: {rejection_reason(rejected)}"
+                reset_to_recorded(run, state)
             except asyncio.CancelledError:
                 status, text = RunStatus.CANCELED, "canceled"
-                run.listen = None  # nobody may be there to make room for a further event
+                run.recorder.detach_observer()  # it may not take further events
                 raise
             except AccError as error:
                 text, detail = str(error), {"code": error.code}
                 raise
         finally:
             if status is not RunStatus.INPUT_REQUIRED and status is not RunStatus.COMPLETED:
-                for name in run.taken:
-                    self.services.shelf.forget(run.key, name)
-            await self._close(run, status, text, detail, state)
+                self._evict_memories(run)
+            try:
+                await self._end(run, status, text, detail, state)
+            except AccError as error:
+                # An answer that the store refuses is a failure of the run.
+                if status is RunStatus.COMPLETED and not run.recorder.is_released:
+                    self._evict_memories(run)
+                    await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
+                raise
         if status is RunStatus.COMPLETED:
-            await tell_memories(run)
+            await commit_memories(run)
         return RunResult(
-            run_id=run.run_id,
+            run_id=run.request.run_id,
             status=status,
             text=text,
-            events=tuple(run.events),
+            events=tuple(run.recorder.events),
             state=state.copy(),
-            usage=run.ledger.usage,
+            usage=run.budget.usage,
             requests=requests,
         )
 
     async def _run_tree(self, run: Run, state: State) -> str:
-        start = self._start(state)
-        said = text_of(run.message)
-        top = RunContext(run, self.agent, Branch(state), path="", message=said)
-        if run.config.timeout is None:
-            done = await top.run_agent(start)
+        """Run the agent that has the conversation and return its answer."""
+        first = self._first_agent(state)
+        message = text_of(run.request.message)
+        root = RunContext(run, self.agent, Branch(state), path="", message=message)
+        seconds = run.request.config.timeout
+        if seconds is None:
+            last = await root.run_agent(first)
         else:
-            ends = asyncio.get_running_loop().time() + run.config.timeout
+            deadline = asyncio.get_running_loop().time() + seconds
             try:
-                async with asyncio.timeout_at(ends) as bound:
-                    done = await top.run_agent(start)
+                async with asyncio.timeout_at(deadline) as timeout:
+                    last = await root.run_agent(first)
             except TimeoutError as error:
-                if not bound.expired():
-                    raise AgentFailed(start.name, "TimeoutError") from error
-                raise RunTimedOut("timeout", run.config.timeout, start.name) from None
-            # Somebody blocked, or swallowed the cancellation: Python 3.11 traces no line here then.
-            if asyncio.get_running_loop().time() >= ends:  # pragma: no cover
-                raise RunTimedOut("timeout", run.config.timeout, start.name)
-        if run.journal:
-            run.catch_up(top.line)
-            check_heard(run)
-        if done.agent is not start:
-            self._remember_active(done.agent, state)
-        return done.text
+                if not timeout.expired():
+                    raise AgentFailed(first.name, "TimeoutError") from error
+                raise RunTimedOut("timeout", seconds, first.name) from None
+            # An agent blocked the loop or swallowed the cancellation. Python 3.11 does not trace
+            # this line then.
+            if asyncio.get_running_loop().time() >= deadline:  # pragma: no cover
+                raise RunTimedOut("timeout", seconds, first.name)
+        if run.journal.steps:
+            run.journal.catch_up(root.current_branch)
+            check_answers_used(run)
+        if last.agent is not first:
+            if last.agent is not self.agent and can_keep_conversation(last.agent):
+                state[ACTIVE_AGENT] = last.agent.name
+            else:
+                state.pop(ACTIVE_AGENT, None)
+        return last.text
 
-    def _start(self, state: State) -> BaseAgent:
-        """Return who keeps the conversation, if a transfer gave it to someone, else the root."""
+    def _first_agent(self, state: State) -> BaseAgent:
+        """Return the agent that a transfer gave the conversation to, or the root."""
         name = state.get(ACTIVE_AGENT)
-        found = self.agent.find(name) if isinstance(name, str) else None
-        return found if found is not None and can_keep_conversation(found) else self.agent
+        agent = self.agent.find(name) if isinstance(name, str) else None
+        return agent if agent is not None and can_keep_conversation(agent) else self.agent
 
-    def _remember_active(self, agent: BaseAgent, state: State) -> None:
-        if agent is not self.agent and can_keep_conversation(agent):
-            state[ACTIVE_AGENT] = agent.name
-        else:
-            state.pop(ACTIVE_AGENT, None)
-
-    async def _close(
-        self, run: Run, status: RunStatus, text: str, detail: Mapping[str, Any], state: State
-    ) -> None:
-        """Put on record how a run ended; an answer that the store refuses is a failure."""
-        try:
-            await self._end(run, status, text, detail, state)
-        except AccError as error:
-            if status is RunStatus.COMPLETED and not run.is_released:
-                for name in run.taken:
-                    self.services.shelf.forget(run.key, name)
-                await self._end(run, RunStatus.FAILED, str(error), {"code": error.code})
-            raise
+    def _evict_memories(self, run: Run) -> None:
+        for name in run.memories:
+            self.services.memory_cache.evict(run.request.key, name)
 
     async def _end(
         self,
@@ -502,59 +483,116 @@ class SessionRunner:
         detail: Mapping[str, Any] | None = None,
         state: State | None = None,
     ) -> None:
+        """Record the end of a run and release the session in the same transaction."""
         actions = NO_ACTIONS
         if state is not None and status is RunStatus.COMPLETED and state.pending:
-            delta, removed = state.take()
+            delta, removed = state.flush()
             actions = EventActions(state_delta=delta, state_removed=removed)
-        if status is RunStatus.FAILED:
-            # What the store refused took no number, so ours may be ahead.
-            session = await self.services.sessions.read(run.key)
-            run.seq = run.seq if session is None else session.seq + run.held
-        run.seq += 1
         event = self._event(
-            run,
+            run.request,
             EventKind.ENDED,
             parts=text_part(text) if text else (),
             actions=actions,
-            usage=run.ledger.usage,
+            usage=run.budget.usage,
             status=status,
             detail=dict(detail or {}),
         )
-        # With the last event, for a store on a disk would have to be asked once more otherwise.
-        await run.record(event, release=True)
+        await run.recorder.record(event, release=True)
         if status is not RunStatus.COMPLETED and status is not RunStatus.INPUT_REQUIRED:
             await cancel_waiting(run)
         if log.isEnabledFor(logging.INFO):
-            call = run.call
+            call = run.request.call
             extra = {"trace_id": call.trace_id, "request_id": call.request_id, "status": status}
-            log.info("run ended", extra={**extra, "run_id": run.run_id, "caller": call.caller})
+            run_id = run.request.run_id
+            log.info("run ended", extra={**extra, "run_id": run_id, "caller": call.caller})
 
-    def _event(self, run: Run, kind: EventKind, **fields: Any) -> Event:
-        call = run.call
+    def _event(
+        self,
+        request: RunRequest,
+        kind: EventKind,
+        *,
+        parts: tuple[Part, ...] = (),
+        actions: EventActions = NO_ACTIONS,
+        usage: Usage | None = None,
+        answer: InputAnswer | None = None,
+        status: RunStatus | None = None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Event:
+        """Return an event of the user or of the root agent, without a number."""
         return Event(
             kind=kind,
-            run_id=run.run_id,
-            author="user" if kind in _OF_THE_USER else self.agent.name,
-            seq=run.seq,
+            run_id=request.run_id,
+            author="user" if kind in _USER_EVENTS else self.agent.name,
             at=self.services.clock.now(),
-            request_id=call.request_id,
-            trace_id=call.trace_id,
-            caller=call.caller,
-            **fields,
+            request_id=request.call.request_id,
+            trace_id=request.call.trace_id,
+            caller=request.call.caller,
+            parts=parts,
+            actions=actions,
+            usage=usage,
+            answer=answer,
+            status=status,
+            detail=detail or {},
         )
 
 
-async def _ended(run: Run, task: "asyncio.Task[None]", channel: Channel) -> None:
-    """Cancel a producer that is still at work, and wait until it is gone."""
-    run.listen = None
-    while not channel.empty():
-        channel.get_nowait()
+class _EventQueue:
+    """Observer that passes events to the iterator of `stream`, which may stop reading."""
+
+    wants_deltas = True
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUE_SIZE)
+        self._is_closed = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if no event waits to be read."""
+        return self._queue.empty()
+
+    async def on_event(self, event: Event) -> None:
+        """Wait until there is room for an event."""
+        if not self._is_closed:
+            await self._queue.put(event)
+
+    async def get(self) -> Event | None:
+        """Return the next event, None if the run has ended."""
+        return await self._queue.get()
+
+    def wake(self, _: object) -> None:
+        """Wake a reader that waits for an event; a full queue needs no wake-up."""
+        if not self._queue.full():
+            self._queue.put_nowait(None)
+
+    def end(self) -> None:
+        """Drop all events from now on; those that wait can still be read."""
+        self._is_closed = True
+
+    def close(self) -> None:
+        """Drop all events, those that wait included."""
+        self._is_closed = True
+        while not self._queue.empty():
+            self._queue.get_nowait()
+
+
+async def _cancel_and_wait(task: "asyncio.Task[None]") -> None:
+    """Cancel a task that is still running, and wait until it has ended."""
     task.cancel()
-    again: asyncio.CancelledError | None = None
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError as error:
-            again = error  # the run is ours, so we leave once it has ended and not before
-    if again is not None:
-        raise again
+            cancelled = error  # raised after the task has ended, because we own it
+    if cancelled is not None:
+        raise cancelled
+
+
+def _check_waiting(session: Session) -> None:
+    if session.status is not RunStatus.INPUT_REQUIRED:
+        last = f"its last run is {session.status.value}" if session.run_id else "it has no run"
+        raise NothingPending(f"session {session.key.session_id!r} does not wait for input; {last}")
+
+
+def _call_of_user(run_id: str, user_id: str) -> CallContext:
+    return CallContext(request_id=run_id, trace_id=run_id, caller=f"user://{user_id}")

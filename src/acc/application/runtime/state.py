@@ -1,4 +1,4 @@
-"""A session's state as a run sees it: copied in, copied out, every change noticed."""
+"""The state of a session during a run, which detects every change."""
 
 import inspect
 import math
@@ -12,134 +12,135 @@ import msgspec
 
 from acc.domain.errors import InvalidInput, StateConflict, StateNotGranted, StateNotStorable
 
-_MOST_DEPTH = 64
-_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+_MAX_DEPTH = 64
+_NUMBERS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (int, int),
     (float, float),
 )
-#: Stands for the value of a key that is not there.
-ABSENT: Any = object()
-_NOTHING_FOREIGN: Mapping[str, int] = {}
-#: What a branch wrote: new values, and the keys it took away.
+#: Stands for the value of a missing key.
+MISSING: Any = object()
+_NO_EXTERNAL_WRITES: Mapping[str, int] = {}
+#: What was written: new values, and removed keys.
 Written = tuple[Mapping[str, Any], tuple[str, ...]]
 MergeRule = str | Callable[[Any, Sequence[Any]], Any]
 
 
-def plain(value: Any, place: str, depth: int = 0) -> Any:
-    """Return a copy of `value` as plain data, or say what in it cannot be stored."""
+def to_json_data(value: Any, place: str, depth: int = 0) -> Any:
+    """Return a copy of a value as JSON data; StateNotStorable if it has another type."""
     kind = type(value)
     if (kind is str and value.isascii()) or kind is int or kind is bool or value is None:
         return value
     if isinstance(value, str):
-        return _whole(value, place)
+        return _check_text(value, place)
     if isinstance(value, float) and not math.isfinite(value):
-        raise StateNotStorable(place, f"{value} has no place in JSON")
-    if depth > _MOST_DEPTH:
-        raise StateNotStorable(place, f"it is nested deeper than {_MOST_DEPTH} levels")
+        raise StateNotStorable(place, f"{value} is not a JSON number")
+    if depth > _MAX_DEPTH:
+        raise StateNotStorable(place, f"nested deeper than {_MAX_DEPTH} levels")
     if kind is dict or isinstance(value, Mapping):
         return {
-            _text_key(key, place): plain(item, f"{place}.{key}", depth + 1)
+            _check_key(key, place): to_json_data(item, f"{place}.{key}", depth + 1)
             for key, item in _items(value)
         }
     if isinstance(value, list | tuple):
-        return [plain(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
-    for base, as_plain in _PLAIN:
-        if isinstance(value, base):  # floats, and an IntEnum and the like
-            return as_plain(value)
-    raise StateNotStorable(place, f"a {kind.__name__} is not text, number, list or mapping")
+        return [to_json_data(item, f"{place}[{n}]", depth + 1) for n, item in enumerate(value)]
+    for base, convert in _NUMBERS:
+        if isinstance(value, base):  # also subclasses such as IntEnum
+            return convert(value)
+    raise StateNotStorable(
+        place, f"{kind.__name__} is not JSON data (str, number, bool, None, list or mapping)"
+    )
 
 
 def _items(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
-    """Return what a mapping holds now, for a tool in a thread may be at it."""
-    # A copy of a dict is made in one go; making a list of its items lets others in between.
+    """Return the items of a mapping that a thread may change at the same time."""
+    # dict.copy is atomic; creating a list of items is not.
     return dict.copy(value).items() if isinstance(value, dict) else list(value.items())
 
 
-def _text_key(key: Any, place: str) -> str:
+def _check_key(key: Any, place: str) -> str:
     if type(key) is str and key.isascii():
         return key
     if not isinstance(key, str):
-        raise StateNotStorable(place, f"its key {key!r} is not text")
-    return _whole(key, place)
+        raise StateNotStorable(place, f"its key {key!r} is not a str")
+    return _check_text(key, place)
 
 
-def _whole(text: str, place: str) -> str:
-    """Return a text as it is, unless half a character is in it, which nothing can store."""
+def _check_text(text: str, place: str) -> str:
+    """Return a text; StateNotStorable if it contains an unpaired surrogate."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise StateNotStorable(place, f"it holds half a character: {error}") from None
+            raise StateNotStorable(place, f"unpaired surrogate: {error}") from None
     return str.__str__(text)
 
 
-def _spelled(value: Any) -> bytes:
-    """Return a value as it is written down, which tells True from 1 and 1 from 1.0."""
+def _fingerprint(value: Any) -> bytes:
+    """Return the encoding of a value, which distinguishes True, 1 and 1.0."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError):
-        return b""  # no plain data, which is made so or refused when it is copied
+        return b""  # not JSON data; converted or refused when it is copied
 
 
-class _Mapping(MutableMapping[str, Any]):
-    """What tools in several threads read and write at the same time."""
+class _LockedMapping(MutableMapping[str, Any]):
+    """A mapping that tools in several threads may use at the same time."""
 
     __slots__ = ("lock",)
 
     lock: Any
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return a value, written first where there is none, so that it can be changed in place."""
+        """Return a value, written first if missing, so that it can be changed in place."""
         with self.lock:
             if key not in self:
                 self[key] = default
             return self.get(key, default)
 
     def pop(self, key: str, *default: Any) -> Any:
-        """Take a value out and return it, or the default where there is none."""
+        """Remove a value and return it, or the default if it is missing."""
         with self.lock:
             return super().pop(key, *default)
 
 
-class State(_Mapping):
-    """A mapping that remembers what a run wrote.
+class State(_LockedMapping):
+    """A mapping that detects what a run writes.
 
-    A list or mapping that is read is a copy of the reader's own; if it is changed in place, that
-    counts as a write. So nothing is shared by accident and nothing is lost.
+    A list or mapping that is read is a copy of the reader; changing it in place counts as a write.
 
-    In a run that is resumed, what code writes again on its way to a step on record is taken back
-    there, and what is on record is put in its place.
+    In a resumed run, writes of the code before a recorded step are replaced at that step by what
+    was recorded.
     """
 
     __slots__ = (
         "_applied",
         "_before",
-        "_below",
-        "_lent",
+        "_base",
+        "_copies",
         "_pending",
         "_removed",
         "_values",
         "_written",
-        "foreign",
+        "external_writes",
         "is_complete",
     )
 
     def __init__(
-        self, values: Mapping[str, Any], foreign: Mapping[str, int] = _NOTHING_FOREIGN
+        self, values: Mapping[str, Any], external_writes: Mapping[str, int] = _NO_EXTERNAL_WRITES
     ) -> None:
         self.lock = RLock()
         self._values = dict(values)
-        #: Keys that others wrote, with the number up to which what is on record no longer holds.
-        self.foreign = foreign
-        #: Whether all that is on record has been learned, so that whatever is written now is new.
+        #: Keys written from outside the run, with the last event that they supersede.
+        self.external_writes = external_writes
+        #: Whether all recorded events are applied, so that every write is new.
         self.is_complete = False
         self._applied: dict[str, int] = {}
         self._pending: dict[str, Any] = {}
         self._removed: dict[str, None] = {}
-        #: What was there before the writes that have not been taken.
-        self._below: dict[str, Any] = {}
-        #: Copies that readers have, with how they were spelled when they were as on record.
-        self._lent: dict[str, tuple[Any, bytes]] = {}
+        #: Values before the pending writes.
+        self._base: dict[str, Any] = {}
+        #: Copies that readers have, with the fingerprint of their original.
+        self._copies: dict[str, tuple[Any, bytes]] = {}
         self._before: dict[str, Any] = {}
         self._written: dict[str, bool] = {}
 
@@ -148,30 +149,30 @@ class State(_Mapping):
         if type(value) is not dict and type(value) is not list:
             return value
         with self.lock:
-            if key not in self._lent:
-                value = plain(self._values[key], key)
-                self._lent[key] = (value, _spelled(value))
-            return self._lent[key][0]
+            if key not in self._copies:
+                value = to_json_data(self._values[key], key)
+                self._copies[key] = (value, _fingerprint(value))
+            return self._copies[key][0]
 
     def __setitem__(self, key: str, value: Any) -> None:
         if not isinstance(key, str) or not key.strip():
-            raise StateNotStorable(repr(key), "a state key is a text that is not empty")
-        copied = plain(value, _whole(key, repr(key)))
+            raise StateNotStorable(repr(key), "a state key must be a non-empty str")
+        copied = to_json_data(value, _check_text(key, repr(key)))
         with self.lock:
-            self._lent.pop(key, None)
+            self._copies.pop(key, None)
             self._write(key, copied)
 
     def _write(self, key: str, value: Any) -> None:
-        self._below.setdefault(key, self._values.get(key, ABSENT))
+        self._base.setdefault(key, self._values.get(key, MISSING))
         self._values[key] = value
         self._pending[key] = value
         self._removed.pop(key, None)
 
     def __delitem__(self, key: str) -> None:
         with self.lock:
-            self._below.setdefault(key, self._values[key])
+            self._base.setdefault(key, self._values[key])
             del self._values[key]
-            self._lent.pop(key, None)
+            self._copies.pop(key, None)
             self._pending.pop(key, None)
             self._removed[key] = None
 
@@ -182,7 +183,7 @@ class State(_Mapping):
         return len(self._values)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, or the default where there is none."""
+        """Return a value, or the default if it is missing."""
         value = self._values.get(key, default)
         if type(value) is not dict and type(value) is not list:
             return value
@@ -196,91 +197,93 @@ class State(_Mapping):
         return f"State({self.copy()!r})"
 
     def copy(self) -> dict[str, Any]:
-        """Return the state as a dictionary of its own, changes in place included."""
+        """Return a copy of the state as a dict, with changes in place."""
         with self.lock:
-            if self._lent:
-                self._notice_changes_in_place()
-            return {key: plain(value, key) for key, value in self._values.items()}
+            if self._copies:
+                self._detect_changes_in_place()
+            return {key: to_json_data(value, key) for key, value in self._values.items()}
 
     def branch(self) -> "State":
-        """Return a state that starts as this one is now and goes its own way."""
+        """Return an independent state that starts with the current values."""
         with self.lock:
-            self._notice_changes_in_place()
-            return State(self._values, self.foreign)
+            self._detect_changes_in_place()
+            return State(self._values, self.external_writes)
 
     @property
     def pending(self) -> bool:
-        """Tell whether something was written that has not been taken."""
-        if self._lent:
+        """Return True if there are writes that were not flushed."""
+        if self._copies:
             with self.lock:
-                self._notice_changes_in_place()
+                self._detect_changes_in_place()
         return bool(self._pending or self._removed)
 
-    def take(self) -> Written:
-        """Return what was written since the last time."""
+    def flush(self) -> Written:
+        """Return what was written since the last flush."""
         if not self.pending:
-            return _NOTHING_WRITTEN
+            return _NO_WRITES
         with self.lock:
-            for key, value in self._below.items():
+            for key, value in self._base.items():
                 self._note(key, value)
-            taken = (self._pending, tuple(self._removed))
-            self._pending, self._removed, self._below = {}, {}, {}
-            return taken
+            written = (self._pending, tuple(self._removed))
+            self._pending, self._removed, self._base = {}, {}, {}
+            return written
 
-    def take_back(self) -> None:
-        """Undo what was written and not taken, as it is not on record."""
+    def rollback(self) -> None:
+        """Undo the writes that were not flushed, because they are not recorded."""
         with self.lock:
-            self._notice_changes_in_place()
-            for key in list(self._below):
-                self._take_back(key)
+            self._detect_changes_in_place()
+            for key in list(self._base):
+                self._rollback_key(key)
 
-    def _take_back(self, key: str) -> None:
-        self._lent.pop(key, None)
+    def _rollback_key(self, key: str) -> None:
+        self._copies.pop(key, None)
         self._pending.pop(key, None)
         self._removed.pop(key, None)
-        if key in self._below:
-            self._settle(key, self._below.pop(key))
+        if key in self._base:
+            self._set(key, self._base.pop(key))
 
     def apply(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
-        """Take over what a step on record wrote, in place of what was written again before it."""
+        """Apply what a recorded step wrote, in place of what was written before it."""
         with self.lock:
-            again = [*delta, *removed]
+            keys = [*delta, *removed]
             if not self.is_complete:
-                again += self._below
-            for key in again:
-                self._take_back(key)
-            self.learn(delta, removed, seq=seq)
+                keys += self._base
+            for key in keys:
+                self._rollback_key(key)
+            self.rebase(delta, removed, seq=seq)
 
-    def learn(self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0) -> None:
-        """Take over changes on record beneath what was written; the one recorded later holds."""
+    def rebase(
+        self, delta: Mapping[str, Any], removed: Iterable[str] = (), *, seq: int = 0
+    ) -> None:
+        """Apply recorded changes below the pending writes; the later recorded one wins."""
         with self.lock:
-            for key, value in (*delta.items(), *((key, ABSENT) for key in removed)):
-                if self._is_due(key, seq):
-                    self._learn(key, value, seq)
+            for key, value in (*delta.items(), *((key, MISSING) for key in removed)):
+                if self._supersedes(key, seq):
+                    self._rebase_key(key, value, seq)
 
-    def _learn(self, key: str, value: Any, seq: int) -> None:
+    def _rebase_key(self, key: str, value: Any, seq: int) -> None:
         self._applied[key] = seq
-        if key in self._below:
-            self._note(key, self._below[key])
-            self._below[key] = value
+        if key in self._base:
+            self._note(key, self._base[key])
+            self._base[key] = value
         else:
-            self._note(key, self._values.get(key, ABSENT))
-            self._lent.pop(key, None)
-            self._settle(key, value)
+            self._note(key, self._values.get(key, MISSING))
+            self._copies.pop(key, None)
+            self._set(key, value)
 
-    def _is_due(self, key: str, seq: int) -> bool:
-        if self.is_complete or (key in self.foreign and seq <= self.foreign[key]):
+    def _supersedes(self, key: str, seq: int) -> bool:
+        if self.is_complete or (key in self.external_writes and seq <= self.external_writes[key]):
             return False
         return self._applied.get(key, 0) <= seq
 
-    def _settle(self, key: str, value: Any) -> None:
-        if value is ABSENT:
+    def _set(self, key: str, value: Any) -> None:
+        if value is MISSING:
             self._values.pop(key, None)
         else:
             self._values[key] = value
 
     def write(self, delta: Mapping[str, Any], removed: Iterable[str] = ()) -> None:
-        """Write several keys at once, as a join of branches does."""
+        """Write several keys, as a join of branches does."""
         for key, value in delta.items():
             self[key] = value
         for key in removed:
@@ -288,37 +291,37 @@ class State(_Mapping):
                 del self[key]
 
     def written(self) -> Written:
-        """Return all that was written since this state began."""
+        """Return everything that was written since this state was created."""
         with self.lock:
-            self._notice_changes_in_place()
-            keys = {**self._written, **self._below}
+            self._detect_changes_in_place()
+            keys = {**self._written, **self._base}
             delta = {key: self._values[key] for key in keys if key in self._values}
             return delta, tuple(key for key in keys if key not in self._values)
 
     def undo(self) -> Written:
-        """Return the changes that lead from what was taken back to how this state began."""
-        gone = tuple(key for key, existed in self._written.items() if not existed)
-        return dict(self._before), gone
+        """Return the changes from the flushed state back to the initial one."""
+        added = tuple(key for key, existed in self._written.items() if not existed)
+        return dict(self._before), added
 
     def _note(self, key: str, before: Any) -> None:
         if key not in self._written:
-            self._written[key] = before is not ABSENT
-            if before is not ABSENT:
+            self._written[key] = before is not MISSING
+            if before is not MISSING:
                 self._before[key] = before
 
-    def _notice_changes_in_place(self) -> None:
-        for key, (lent, spelled) in self._lent.items():
-            if lent != self._values[key] or _spelled(lent) != spelled:
-                # In this order: what a thread changes meanwhile is noticed the next time.
-                self._lent[key] = (lent, _spelled(lent))
-                self._write(key, plain(lent, key))
+    def _detect_changes_in_place(self) -> None:
+        for key, (copy, fingerprint) in self._copies.items():
+            if copy != self._values[key] or _fingerprint(copy) != fingerprint:
+                # In this order: a change by a thread in between is detected the next time.
+                self._copies[key] = (copy, _fingerprint(copy))
+                self._write(key, to_json_data(copy, key))
 
 
-_NOTHING_WRITTEN: Written = ({}, ())
+_NO_WRITES: Written = ({}, ())
 
 
-class StateView(_Mapping):
-    """A state through a grant: keys outside it are not there, and writing them is refused."""
+class StateView(_LockedMapping):
+    """A state limited by a grant: other keys are missing, and writing them raises an error."""
 
     __slots__ = ("_open", "_read", "_state", "_write")
 
@@ -335,7 +338,7 @@ class StateView(_Mapping):
         self._open = True
 
     def close(self) -> None:
-        """Refuse all further writes: whoever held this view was too late."""
+        """Refuse all further writes, because the call that used the view has ended."""
         self._open = False
 
     def over(self, state: MutableMapping[str, Any]) -> "StateView":
@@ -344,11 +347,11 @@ class StateView(_Mapping):
         return StateView(inner, self._read, self._write)
 
     def __getitem__(self, key: str) -> Any:
-        if not self._may(self._read, key):
+        if not self._matches(self._read, key):
             raise KeyError(key)
         value = self._state[key]
-        # What may not be written is a copy: a change in place would count as a write.
-        return value if self._open and self._may(self._write, key) else plain(value, key)
+        # Without write access it is a copy, because a change in place would count as a write.
+        return value if self._open and self._matches(self._write, key) else to_json_data(value, key)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._check_write(key)
@@ -359,7 +362,7 @@ class StateView(_Mapping):
         del self._state[key]
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key in self._state if self._may(self._read, key))
+        return (key for key in self._state if self._matches(self._read, key))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -369,13 +372,13 @@ class StateView(_Mapping):
 
     def _check_write(self, key: str) -> None:
         if not self._open:
-            raise StateNotGranted(key, "the call it was given to is over")
-        if not self._may(self._write, key):
+            raise StateNotGranted(key, "the call that it was granted to has ended")
+        if not self._matches(self._write, key):
             allowed = ", ".join(self._write)
-            raise StateNotGranted(key, f"the parent grants writing {allowed or 'nothing'}")
+            raise StateNotGranted(key, f"the parent grants write access to {allowed or 'nothing'}")
 
     @staticmethod
-    def _may(patterns: tuple[str, ...], key: str) -> bool:
+    def _matches(patterns: tuple[str, ...], key: str) -> bool:
         return "*" in patterns or any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
@@ -383,17 +386,14 @@ MERGE_RULES = ("error", "first", "last", "list", "sum", "total", "union")
 
 
 def check_merge_rule(rule: MergeRule) -> None:
-    """Refuse a merge rule that does not exist, or that would have to be awaited."""
+    """Raise InvalidInput for an unknown or async merge rule."""
     kind: Any = type(rule)
     if inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(kind.__call__):
-        raise InvalidInput(
-            f"the merge rule {rule!r} is async, but branches are joined in one go: give a plain"
-            " function"
-        )
+        raise InvalidInput(f"the merge rule {rule!r} is async; pass a function that is not async")
     if not callable(rule) and rule not in MERGE_RULES:
         raise InvalidInput(
-            f"no merge rule {rule!r}: choose one of {', '.join(MERGE_RULES)}, or a function"
-            " from the value before and the list of values written to the value to keep"
+            f"unknown merge rule {rule!r}: use one of {', '.join(MERGE_RULES)}, or a function of"
+            " the value before and the list of written values that returns the merged value"
         )
 
 
@@ -402,39 +402,39 @@ def merge_branches(
     branches: Sequence[tuple[str, Written]],
     rules: Mapping[str, MergeRule],
 ) -> Written:
-    """Join what named branches wrote; a key that two of them wrote or removed needs a rule."""
+    """Merge what branches wrote; a key that two of them changed needs a rule."""
     changes: dict[str, list[tuple[str, Any]]] = {}
     for name, (delta, gone) in branches:
         for key, value in delta.items():
             changes.setdefault(key, []).append((name, value))
         for key in gone:
-            if key in before:  # else it was the branch's own, and nothing has changed
-                changes.setdefault(key, []).append((name, ABSENT))
-    joined: dict[str, Any] = {}
+            if key in before:  # otherwise the branch removed a key of its own
+                changes.setdefault(key, []).append((name, MISSING))
+    merged: dict[str, Any] = {}
     removed: list[str] = []
     for key, written in changes.items():
-        value = _joined(key, written, before.get(key), rules)
-        if value is ABSENT:
+        value = _merge_key(key, written, before.get(key), rules)
+        if value is MISSING:
             removed.append(key)
         else:
-            joined[key] = value
-    return joined, tuple(removed)
+            merged[key] = value
+    return merged, tuple(removed)
 
 
-def _joined(
+def _merge_key(
     key: str, written: Sequence[tuple[str, Any]], before: Any, rules: Mapping[str, MergeRule]
 ) -> Any:
-    """Return what becomes of a key, ABSENT if it is to go."""
+    """Return the merged value of a key, MISSING if it is removed."""
     values = [value for _, value in written]
     if len(values) == 1:
         return values[0]
     rule = _rule_for(key, rules)
     if rule == "error":
         raise StateConflict(key, [name for name, _ in written])
-    if all(value is ABSENT for value in values):
-        return ABSENT
+    if all(value is MISSING for value in values):
+        return MISSING
     if callable(rule):
-        return rule(before, [None if value is ABSENT else value for value in values])
+        return rule(before, [None if value is MISSING else value for value in values])
     try:
         return _BY_RULE[rule](before, values)
     except TypeError as error:
@@ -447,62 +447,62 @@ def _rule_for(key: str, rules: Mapping[str, MergeRule]) -> MergeRule:
     return next((rule for name, rule in rules.items() if fnmatchcase(key, name)), "error")
 
 
-def _there(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if value is not ABSENT]
+def _present(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if value is not MISSING]
 
 
 def _sum(before: Any, values: Sequence[Any]) -> Any:
-    """Add to a number what each branch added to it; one that is gone is nothing."""
+    """Add what each branch added to a number; a removed number counts as 0."""
     start = before if before is not None else 0
-    return start + sum((0 if value is ABSENT else value) - start for value in values)
+    return start + sum((0 if value is MISSING else value) - start for value in values)
 
 
 def _union(before: Any, values: Sequence[Any]) -> Any:
-    """Join what branches did to a list without repeats, or to a mapping; what was there is first.
+    """Merge changes to a list without duplicates, or to a mapping; existing items come first.
 
-    What one of them took away is gone; where two changed an item, the later one holds.
+    An item that one branch removed is removed; of two changes to an item, the later one wins.
     """
-    there = _there(values) if before is None else [before, *_there(values)]
+    there = _present(values) if before is None else [before, *_present(values)]
     if all(isinstance(value, Mapping) for value in there):
-        parts = [{} if value is ABSENT else value for value in values]
-        return _joined_mappings(before or {}, parts)
+        parts = [{} if value is MISSING else value for value in values]
+        return _merge_mappings(before or {}, parts)
     if all(isinstance(value, list) for value in there):
-        return _joined_lists(before or [], [[] if value is ABSENT else value for value in values])
-    raise TypeError("union takes lists or mappings")
+        return _merge_lists(before or [], [[] if value is MISSING else value for value in values])
+    raise TypeError("union expects lists or mappings")
 
 
-def _joined_mappings(
+def _merge_mappings(
     before: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    joined = dict(before)
+    merged = dict(before)
     for part in parts:
-        # Who wrote and kept nothing of what was before wrote what is new, and took nothing away.
+        # A branch that has none of the earlier keys wrote a new mapping and removed nothing.
         for key in before if not part or before.keys() & part.keys() else ():
             if key not in part:
-                joined.pop(key, None)
+                merged.pop(key, None)
         for key, value in part.items():
-            if key not in before or _spelled(value) != _spelled(before[key]):
-                joined[key] = value
-    return joined
+            if key not in before or _fingerprint(value) != _fingerprint(before[key]):
+                merged[key] = value
+    return merged
 
 
-def _joined_lists(before: Sequence[Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
-    joined: list[Any] = []
-    kept = [part for part in parts if not part or any(item in part for item in before)]
+def _merge_lists(before: Sequence[Any], parts: Sequence[Sequence[Any]]) -> list[Any]:
+    merged: list[Any] = []
+    continued = [part for part in parts if not part or any(item in part for item in before)]
     for item in before:
-        if item not in joined and all(item in part for part in kept):
-            joined.append(item)
+        if item not in merged and all(item in part for part in continued):
+            merged.append(item)
     for item in (item for part in parts for item in part):
-        if item not in joined and item not in before:
-            joined.append(item)
-    return joined
+        if item not in merged and item not in before:
+            merged.append(item)
+    return merged
 
 
 _BY_RULE: Mapping[str, Callable[[Any, Sequence[Any]], Any]] = {
     "first": lambda before, values: values[0],
     "last": lambda before, values: values[-1],
-    "list": lambda before, values: _there(values),
+    "list": lambda before, values: _present(values),
     "sum": _sum,
-    "total": lambda before, values: sum(_there(values)),
+    "total": lambda before, values: sum(_present(values)),
     "union": _union,
 }

@@ -11,14 +11,14 @@ import msgspec
 
 from acc.application.agents.base import Callback, maybe_await
 from acc.application.runtime.context import RunContext
-from acc.application.runtime.inputs import WRONG_ARGUMENTS
+from acc.application.runtime.inputs import INVALID_ARGUMENTS
 from acc.application.runtime.interrupts import (
     RUN_LEVEL_ERRORS,
     RunPaused,
     RunRejected,
     is_control_flow,
 )
-from acc.application.runtime.state import plain
+from acc.application.runtime.state import to_json_data
 from acc.application.tools.function_tool import display_arguments, encode_model
 from acc.application.tools.tool import Tool, ToolContext
 from acc.domain.errors import StateNotStorable
@@ -94,9 +94,9 @@ class ToolExecutor:
         scopes = [self._ctx.fork(name) for name in names]
         if len(calls) == 1:
             return [await self._execute(scopes[0], calls[0])]
-        if not any(scope.upcoming() for scope in scopes):  # recorded calls passed this check
+        if not any(scope.next_recorded() for scope in scopes):  # recorded calls passed this check
             known = sum(call.name in self._tools for call in calls)
-            self._ctx.run.ledger.before_tool_calls(known, self._ctx.path)
+            self._ctx.run.budget.check_tool_calls(known, self._ctx.path)
         batch = _Batch()
         completed = _completed_indexes(scopes) if self._is_replay else []
         remaining = [index for index in range(len(calls)) if index not in completed]
@@ -125,7 +125,7 @@ class ToolExecutor:
 
     async def _execute(self, scope: RunContext, call: ToolCall) -> ToolOutcome:
         tool = self._tools.get(call.name)
-        recorded = scope.on_record()
+        recorded = scope.recorded()
         result = recorded[-1].result if recorded else None
         if result is not None and (tool is None or not tool.replayable or result.is_error):
             return await _replay_result(scope, recorded, result, tool)
@@ -149,7 +149,7 @@ class ToolExecutor:
         else:
             try:
                 arguments = tool.validate(call.arguments)
-            except WRONG_ARGUMENTS as problem:
+            except INVALID_ARGUMENTS as problem:
                 error = f"invalid arguments for {tool.name}: {problem}"
             else:
                 if not tool.requires or scope.call.allows(tool.requires):
@@ -168,7 +168,7 @@ class ToolExecutor:
         arguments that a changed program no longer accepts.
         """
         tool, arguments = ready.tool, ready.arguments
-        recorded = scope.upcoming()
+        recorded = scope.next_recorded()
         if recorded is None:
             if self._before is not None:
                 content = await maybe_await(self._before, tool, arguments, scope)
@@ -200,7 +200,7 @@ class ToolExecutor:
             try:
                 approved = tool.validate(request.arguments if edited is None else edited)
                 return _ReadyCall(tool, approved, answer)
-            except WRONG_ARGUMENTS as problem:
+            except INVALID_ARGUMENTS as problem:
                 which = "displayed" if edited is None else "edited"
                 error = f"The {which} arguments for {tool.name} are invalid: {problem}.\n"
                 error = error[:MAX_ERROR_LENGTH]
@@ -208,10 +208,9 @@ class ToolExecutor:
     async def _invoke(self, scope: RunContext, call: ToolCall, ready: _ReadyCall) -> ToolOutcome:
         """Invoke the tool unless it may have been started before the run was resumed."""
         tool, arguments = ready.tool, ready.arguments
-        if scope.upcoming() is None:
-            scope.run.ledger.before_tool_call(scope.path)
-        else:
-            scope.run.ledger.tool_called()
+        if scope.next_recorded() is None:
+            scope.run.budget.check_tool_calls(1, scope.path)
+        scope.run.budget.add_tool_call()
         if not tool.replayable and (started := await self._record_start(scope, ready)):
             return ToolOutcome(result=_unknown_result(call, started), executed=True)
         tool_context = ToolContext(scope, call.id)
@@ -223,7 +222,7 @@ class ToolExecutor:
         else:
             result = await _invoke_with_timeout(scope, call, tool, arguments, tool_context)
         if (tool.long_running or pending is not None) and not result.is_error:
-            outcome = await scope.ask_person(
+            outcome = await scope.request_input(
                 f"{tool.name} was started. Report its outcome when it is done.",
                 kind=RequestKind.OUTCOME,
                 tool=tool.name,
@@ -241,10 +240,10 @@ class ToolExecutor:
         approval = ready.approval
         is_replay = self._is_replay
         if approval is not None:
-            is_replay = approval.request_id not in scope.run.fresh
+            is_replay = approval.request_id not in scope.run.journal.new_answers
         if is_replay and (started := await _earlier_start(scope, approval)):
             return started
-        if approval is not None and scope.upcoming() is None:
+        if approval is not None and scope.next_recorded() is None:
             await scope.emit(EventKind.STATE, detail={"started": ready.tool.name})
         return ""
 
@@ -269,7 +268,7 @@ class ToolExecutor:
         Recorded requests are answered first. If the tool was started when the call was still
         possible, the result is the reported outcome, or unknown.
         """
-        recorded = scope.on_record()
+        recorded = scope.recorded()
         if recorded:
             outcome = ToolOutcome(result=outcome.result)
         for event in recorded:
@@ -278,14 +277,14 @@ class ToolExecutor:
                 outcome = ToolOutcome(result=_unknown_result(call, "was"), executed=True)
             if (request := event.request) is None:
                 continue
-            if (answer := scope.run.answers.get(request.id)) is None:
+            if (answer := scope.run.journal.answers.get(request.id)) is None:
                 raise RunPaused([request])
             if request.kind is RequestKind.OUTCOME:
                 outcome = ToolOutcome(result=_reported_result(call, answer), executed=True)
         if outcome.executed:
-            scope.run.ledger.tool_called()
+            scope.run.budget.add_tool_call()
         if self._is_replay:
-            scope.pass_over()
+            scope.skip_recorded_children()
         return await self._record(scope, outcome)
 
 
@@ -365,10 +364,10 @@ async def _replay_result(
     last = recorded[-1]
     executed = bool(last.detail.get("executed", True))
     if executed:
-        scope.run.ledger.tool_called()
+        scope.run.budget.add_tool_call()
     for event in recorded:
         if event is last and (tool is None or tool.replayable):
-            scope.pass_over()
+            scope.skip_recorded_children()
         await scope.emit(event.kind)
     return ToolOutcome(
         result=result,
@@ -383,7 +382,7 @@ async def _earlier_start(scope: RunContext, approval: InputAnswer | None) -> str
 
     The start of an approved call is recorded. Other calls may have been started unrecorded.
     """
-    recorded = scope.on_record()
+    recorded = scope.recorded()
     if not recorded:
         return "may have been" if approval is None else ""
     if recorded[-1].request is not None:
@@ -395,7 +394,7 @@ async def _earlier_start(scope: RunContext, approval: InputAnswer | None) -> str
 
 async def _pending_outcome(scope: RunContext) -> InputRequest | None:
     """Return the recorded request for the outcome of a long-running tool, if any."""
-    recorded = scope.on_record()
+    recorded = scope.recorded()
     request = recorded[-1].request if recorded else None
     if request is None or request.kind is not RequestKind.OUTCOME:
         return None
@@ -406,7 +405,7 @@ async def _pending_outcome(scope: RunContext) -> InputRequest | None:
 
 def _completed_indexes(scopes: Sequence[RunContext]) -> list[int]:
     """Return the indexes of calls with a recorded result, in the order of completion."""
-    last = {index: scope.on_record()[-1:] for index, scope in enumerate(scopes)}
+    last = {index: scope.recorded()[-1:] for index, scope in enumerate(scopes)}
     completed = {index: e.seq for index, es in last.items() for e in es if e.result is not None}
     return sorted(completed, key=completed.__getitem__)
 
@@ -416,7 +415,7 @@ def _has_recorded_call(ctx: RunContext, name: str) -> bool:
     prefixes = (f"{ctx.path}/{name}#", f"{ctx.path}/{name}:")
     return any(
         event.step.startswith(prefixes)
-        for event in ctx.run.journal.values()
+        for event in ctx.run.journal.steps.values()
         if (event.result is not None and event.result.name == name)
         or (event.request is not None and event.request.tool == name)
     )
@@ -427,7 +426,7 @@ def _make_result(call: ToolCall, content: Any) -> ToolResult:
     try:
         if not isinstance(content, str | int | bool | None):
             content = msgspec.to_builtins(content, enc_hook=encode_model)
-        content = plain(content, call.name)
+        content = to_json_data(content, call.name)
         msgspec.json.encode(content)  # rejects unpaired surrogates, which cannot be stored
     except (TypeError, ValueError, StateNotStorable, RecursionError) as error:
         return _error_result(call, f"{call.name} returned a value that cannot be stored: {error}")

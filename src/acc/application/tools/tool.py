@@ -11,7 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from acc.application.agents.base import BaseAgent, Confirm, check_name
-from acc.application.runtime.context import Artifacts, RunContext
+from acc.application.runtime.artifacts import Artifacts
+from acc.application.runtime.context import RunContext
 from acc.application.runtime.state import StateView
 from acc.domain.errors import InvalidInput, InvalidTree
 from acc.domain.value_objects.content import Part
@@ -122,9 +123,9 @@ class ToolContext:
             artifact = content
         self._staged_artifacts.append((filename, artifact, media_type))
 
-    async def progress(self, text: str, **detail: Any) -> None:
+    async def progress(self, text: str, *, detail: Mapping[str, Any] | None = None) -> None:
         """Report the progress of the tool; the report is not stored."""
-        await self._context.progress(text, **detail)
+        await self._context.progress(text, detail=detail)
 
     async def save_staged_artifacts(self) -> None:
         """Store the files passed to `save_artifact`."""
@@ -236,9 +237,7 @@ class AgentTool:
         self, context: RunContext, tool_context: ToolContext, arguments: Mapping[str, Any]
     ) -> Any:
         """Run the agent without the conversation and return its answer."""
-        isolated = context.fork("alone")
-        isolated.history = False
-        isolated.line = context.line.alone()
+        isolated = context.fork("alone", history=False)
         return (await isolated.run_agent(self.agent, message=arguments["request"])).text
 
 
@@ -262,7 +261,7 @@ class TransferTool(Tool):
     @property
     def spec(self) -> ToolSpec:
         """Return the tool with the descriptions of the agents that can take over."""
-        transferred = self._owner.run.ledger.handed_over
+        transferred = self._owner.run.budget.transferred
         choices = "\n".join(
             f"- {name}: {agent.description}{_ALREADY_TRANSFERRED if name in transferred else ''}"
             for name, agent in self._targets.items()
@@ -295,8 +294,8 @@ class TransferTool(Tool):
             raise ValueError(
                 f"the conversation was already transferred to {owner.transfer_to.name}"
             )
-        is_replay = context.upcoming() is not None
-        path = context.run.ledger.hop(owner.agent.name, target.name, again=is_replay)
+        is_replay = context.next_recorded() is not None
+        path = context.run.budget.transfer(owner.agent.name, target.name, is_replay=is_replay)
         actions = EventActions(transfer_to_agent=target.name)
         await context.emit(EventKind.TRANSFER, actions=actions, detail={"path": list(path)})
         if getattr(target, "returns_control", False):

@@ -278,7 +278,7 @@ async def _wait_for_agents(tasks: Mapping[_AgentTask, PausableTimeout]) -> set[_
     """Return the tasks that ignored cancellation after their timeout."""
     pending = set(tasks)
     while pending:
-        remaining = max(tasks[task].left for task in pending) + CANCELLATION_GRACE_SECONDS
+        remaining = max(tasks[task].remaining for task in pending) + CANCELLATION_GRACE_SECONDS
         if remaining <= 0:
             break
         _, pending = await asyncio.wait(pending, timeout=remaining)

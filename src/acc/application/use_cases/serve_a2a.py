@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
-from acc.application.a2a.executor import TaskExecutor, forget_for_ever, keep_house
+from acc.application.a2a.executor import TaskExecutor
 from acc.application.a2a.intake import MessageIntake
+from acc.application.a2a.maintenance import TaskMaintenance
 from acc.application.a2a.push import CheckUrl, PushConfigs, PushDelivery
 from acc.application.a2a.requests import (
     GetRequest,
@@ -40,7 +41,7 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.storage_ports import TaskStorePort
+from acc.ports.outbound.storage_ports import TaskStorePort, UnitOfWork
 
 #: Timestamps on the wire are rounded to milliseconds; a time filter must include the difference.
 _TIMESTAMP_ROUNDING_SECONDS = 0.0005
@@ -59,6 +60,7 @@ class ServeA2AUseCase:
         runner: SessionRunner,
         *,
         tasks: TaskStorePort,
+        storage: UnitOfWork,
         limits: ServerLimits | None = None,
         check_url: CheckUrl | None = None,
         deduplicate: bool = True,
@@ -69,7 +71,12 @@ class ServeA2AUseCase:
         self._tasks = tasks
         self._anonymous_listing = anonymous_listing
         self._broker = TaskBroker()
-        self._executor = TaskExecutor(runner=runner, tasks=tasks, hub=self._broker)
+        self._executor = TaskExecutor(
+            runner=runner, tasks=tasks, storage=storage, broker=self._broker
+        )
+        self._maintenance = TaskMaintenance(
+            runner=runner, tasks=tasks, executor=self._executor, retention=self.limits.keep
+        )
         self._subscriptions = Subscriptions(tasks=tasks, broker=self._broker, limits=self.limits)
         self._push_configs = PushConfigs(
             tasks=tasks, ids=runner.services.ids, limits=self.limits, check_url=check_url
@@ -90,10 +97,8 @@ class ServeA2AUseCase:
         async with asyncio.TaskGroup() as group:
             self._executor.open(group)
             background = [
-                group.create_task(keep_house(self._executor, tasks=self._tasks)),
-                group.create_task(
-                    forget_for_ever(self.runner, tasks=self._tasks, limits=self.limits)
-                ),
+                group.create_task(self._maintenance.watch()),
+                group.create_task(self._maintenance.expire()),
             ]
             if delivery is not None:
                 background.append(group.create_task(delivery.run()))
@@ -158,7 +163,7 @@ class ServeA2AUseCase:
         """Return a stream of an existing task; with `after`, only of later events."""
         caller = in_tenant(principal, request.tenant)
         task = await own_task(self._tasks, caller.owner, request.id)
-        if task.is_over and (after is None or after >= task.seq):
+        if task.is_terminal and (after is None or after >= task.seq):
             raise UnsupportedOperation(
                 f"task {task.id!r} is {task.state.value} and has no more events; use GetTask"
             )
@@ -173,12 +178,12 @@ class ServeA2AUseCase:
         """Return a task once it ends or requires input, or after its first event."""
         if task.state not in ACTIVE:
             return task
-        run = self._executor.work_on(task.id)
+        run = self._executor.find(task.id)
         if run is not None and not first_event:
-            await run.ended()
-            if run.yielded:
-                return await self._tasks.read(task.id) or run.whole()
-            return run.whole()
+            await run.wait()
+            if run.superseded:
+                return await self._tasks.read(task.id) or run.current()
+            return run.current()
         stream = self._subscriptions.open(task, may_reply=True)
         try:
             async with aclosing(stream.items()) as items:
@@ -206,7 +211,7 @@ class ServeA2AUseCase:
         query = request.query
         if query.since is not None:
             query = replace(query, since=query.since - _TIMESTAMP_ROUNDING_SECONDS)
-        page = await self._tasks.listed(in_tenant(principal, request.tenant).owner, query)
+        page = await self._tasks.list_tasks(in_tenant(principal, request.tenant).owner, query)
         tasks = (self._visible(task, request.history_length) for task in page.tasks)
         if not request.include_artifacts:
             tasks = (replace(task, artifacts=()) for task in tasks)
@@ -215,7 +220,7 @@ class ServeA2AUseCase:
     async def cancel(self, principal: Principal, request: TaskRequest) -> Task:
         """Cancel a task; later updates of its run are refused."""
         caller = in_tenant(principal, request.tenant)
-        await self._executor.see_through(self._cancel(caller, request.id))
+        await self._executor.run_shielded(self._cancel(caller, request.id))
         return self._visible(await own_task(self._tasks, caller.owner, request.id), None)
 
     async def _cancel(self, caller: Principal, task_id: str) -> None:
@@ -227,9 +232,9 @@ class ServeA2AUseCase:
         except InvalidTransition as error:
             raise TaskNotCancelable(f"task {task.id!r} is already {error.state}") from None
         self._broker.publish(task.id, events)
-        run = self._executor.work_on(task.id)
+        run = self._executor.find(task.id)
         if run is not None:
-            run.give_way()
+            run.stop()
         elif task.state in INTERRUPTED:
             await self._executor.abandon(caller, task)
 
@@ -258,7 +263,7 @@ class ServeA2AUseCase:
         """Delete a push configuration."""
         self._push_configs.check_supported()
         task = await self._own_task(principal, request.tenant, request.task_id)
-        await self._tasks.delete_push(task.id, request.id)
+        await self._tasks.delete_push_config(task.id, request.id)
 
     def check_authenticated(self, principal: Principal, what: str) -> None:
         """Raise Unauthenticated if a caller is anonymous."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from acc.application.agents.base import BaseAgent
-from acc.application.runtime.run import RunObserver
+from acc.application.runtime.recorder import RunObserver
 from acc.application.runtime.runner import SessionRunner
 from acc.domain.errors import AccError, InvalidInput, NotFound, SessionWaiting
 from acc.domain.value_objects.approval import (
@@ -116,7 +116,7 @@ class ServeMcpUseCase:
         }
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, listen: RunObserver | None = None
+        self, name: str, arguments: Mapping[str, Any], *, observer: RunObserver | None = None
     ) -> TurnResult:
         """Run one turn; errors become the result, except NotFound for an unknown name."""
         runner = self._runner(name)
@@ -130,7 +130,7 @@ class ServeMcpUseCase:
         try:
             if call.conversation_id:
                 note = await _missing_conversation_note(runner, session_id)
-            turn = await _run_turn(runner, session_id, call, listen)
+            turn = await _run_turn(runner, session_id, call, observer)
         except SessionWaiting:
             requests = await runner.pending(user_id=USER_ID, session_id=session_id)
             turn = _waiting(session_id, requests)
@@ -218,7 +218,7 @@ def detached_copy(agent: BaseAgent) -> BaseAgent:
 
 
 async def _run_turn(
-    runner: SessionRunner, session_id: str, call: CallArguments, listen: RunObserver | None
+    runner: SessionRunner, session_id: str, call: CallArguments, observer: RunObserver | None
 ) -> TurnResult:
     if call.answers:
         answers = [
@@ -232,11 +232,11 @@ async def _run_turn(
             for answer in call.answers
         ]
         result = await runner.resume(
-            user_id=USER_ID, session_id=session_id, answers=answers, listen=listen
+            user_id=USER_ID, session_id=session_id, answers=answers, observer=observer
         )
     else:
         result = await runner.run(
-            user_id=USER_ID, session_id=session_id, message=call.message, listen=listen
+            user_id=USER_ID, session_id=session_id, message=call.message, observer=observer
         )
     if result.requests:
         return _waiting(session_id, result.requests)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class RequestKind(StrEnum):
-    """What a person, or the world outside, is asked for."""
+    """The kind of an input request."""
 
     CONFIRMATION = "confirmation"
     INPUT = "input"
@@ -16,16 +16,16 @@ class RequestKind(StrEnum):
     AUTHORIZATION = "authorization"
 
 
-_MOST_ASKED = 2_000
+_MAX_ARGUMENTS_LENGTH = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequest:
-    """A structured question that a run waits on.
+    """A structured request that a run waits for.
 
-    A `confirmation` shows the tool and the arguments it would run with. An `outcome` is the end of
-    a long-running tool, which someone outside reports. An `authorization` says which credentials
-    are needed; they take a way of their own and never come as the answer.
+    A `confirmation` shows a tool and the arguments of its call. An `outcome` asks for the result of
+    a long-running tool. An `authorization` names the required credentials, which are never part of
+    the answer.
     """
 
     id: str
@@ -39,16 +39,19 @@ class InputRequest:
 
     @property
     def question(self) -> str:
-        """Return what a person is asked, with the call that they are to agree to."""
+        """Return the message, with the tool call that a confirmation is about."""
         if not self.tool or self.kind is not RequestKind.CONFIRMATION:
             return self.message
-        shown = json.dumps(self.arguments, ensure_ascii=False, separators=(",", ":"), default=str)
-        cut = f"{shown[:_MOST_ASKED]}…" if len(shown) > _MOST_ASKED else shown
-        return f"{self.message} {self.tool} {cut}"
+        arguments = json.dumps(
+            self.arguments, ensure_ascii=False, separators=(",", ":"), default=str
+        )
+        if len(arguments) > _MAX_ARGUMENTS_LENGTH:
+            arguments = f"{arguments[:_MAX_ARGUMENTS_LENGTH]}…"
+        return f"{self.message} {self.tool} {arguments}"
 
 
 class ApprovalDecision(StrEnum):
-    """What a person decided."""
+    """The decision of a person."""
 
     APPROVE = "approve"
     DENY = "deny"
@@ -57,9 +60,9 @@ class ApprovalDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputAnswer:
-    """The answer to a request. `arguments` replace those shown; `value` is free input.
+    """The answer to a request. `arguments` replace those of the call; `value` is free input.
 
-    `message_id` is that of the message that brought it, if it came from afar.
+    `message_id` is that of the A2A message with the answer, if any.
     """
 
     request_id: str
@@ -74,10 +77,10 @@ class InputAnswer:
 def approve(
     request_id: str, *, arguments: Mapping[str, Any] | None = None, value: Any = None, by: str = ""
 ) -> InputAnswer:
-    """Return a yes, with other arguments if they are to be edited, or with the value asked for."""
+    """Return an approval, with edited arguments or with the requested value."""
     return InputAnswer(request_id=request_id, arguments=arguments, value=value, by=by)
 
 
 def deny(request_id: str, reason: str = "", *, by: str = "") -> InputAnswer:
-    """Return a no."""
+    """Return a denial."""
     return InputAnswer(request_id=request_id, verdict=ApprovalDecision.DENY, reason=reason, by=by)

@@ -8,7 +8,7 @@ from acc.domain.value_objects.base import Value
 
 
 class ToolCall(Value, frozen=True, kw_only=True):
-    """A model's wish to have a tool called. `fault` says why the arguments could not be read."""
+    """A tool call of a model. `fault` is why its arguments could not be parsed."""
 
     id: str
     name: str
@@ -17,7 +17,7 @@ class ToolCall(Value, frozen=True, kw_only=True):
 
 
 class ToolResult(Value, frozen=True, kw_only=True):
-    """What a tool gave back: plain data, or what went wrong."""
+    """The result of a tool call as JSON data, or its error."""
 
     call_id: str
     name: str
@@ -25,14 +25,14 @@ class ToolResult(Value, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-#: Of the six things that a part may hold, how many it does not.
-_ALL_BUT_ONE = 5
+#: A part has six alternative fields, of which exactly one is set.
+_UNSET_FIELDS = 5
 
 
 class Part(Value, frozen=True, kw_only=True):
-    """A piece of content: exactly one of text, data, raw bytes, a URL, a call or a result.
+    """A piece of content: exactly one of text, data, raw bytes, URL, call or result.
 
-    Data that is JSON's null is told by `is_null`.
+    `is_null` marks data that is JSON null.
     """
 
     text: str | None = None
@@ -47,37 +47,36 @@ class Part(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
-        held = (self.text, self.data, self.raw, self.url, self.call, self.result)
-        missing = held.count(None)
+        fields = (self.text, self.data, self.raw, self.url, self.call, self.result)
+        unset = fields.count(None)
         if self.is_null and self.data is None:
-            missing -= 1
-        if missing != _ALL_BUT_ONE:
-            raise ValueError("a part holds exactly one of text, data, raw, url, call and result")
+            unset -= 1
+        if unset != _UNSET_FIELDS:
+            raise ValueError("a part needs exactly one of text, data, raw, url, call and result")
 
     @staticmethod
     def from_text(text: str) -> "Part":
-        """Return a part that holds text."""
+        """Return a part with text."""
         return Part(text=text)
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """Return what parts say, their texts together."""
+    """Return the concatenated texts of parts."""
     if len(parts) == 1:
         return parts[0].text or ""
     return "".join(part.text for part in parts if part.text is not None)
 
 
 def text_part(text: str) -> tuple[Part, ...]:
-    """Return text as the parts of a message, in which no character is half."""
+    """Return text as the parts of a message; unpaired surrogates are replaced."""
     return (Part(text=replace_surrogates(text)),)
 
 
 class Usage(Value, frozen=True, kw_only=True):
-    """What was spent: model and tool calls, tokens, money, and the size of the memory shown.
+    """Usage of a run: model and tool calls, tokens, cost, and the size of the memory.
 
-    `cached_tokens` are those of the input that a provider had kept, and so charges less for.
-    `cost` is in US dollars and covers `priced_calls` of the model calls: a price that nobody told
-    is not 0 but missing, and so are the calls it would be for.
+    `cached_tokens` are input tokens from the provider's cache. `cost` is in US dollars and covers
+    `priced_calls` of the model calls; an unknown price is not counted as 0.
     """
 
     llm_calls: int = 0
@@ -91,12 +90,12 @@ class Usage(Value, frozen=True, kw_only=True):
 
     @property
     def is_priced(self) -> bool:
-        """Tell whether `cost` covers every model call."""
+        """Return True if `cost` covers every model call."""
         return self.priced_calls >= self.llm_calls
 
     @property
-    def is_sound(self) -> bool:
-        """Tell whether what a model told of its call can be counted and kept."""
+    def is_valid(self) -> bool:
+        """Return True if the values that a model reported have valid types."""
         return (
             type(self.input_tokens or 0) is int
             and type(self.output_tokens or 0) is int

@@ -1,4 +1,4 @@
-"""What happens in a run, as a stream of events: who said, did, wrote or asked for what."""
+"""Events of a run."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ from acc.domain.value_objects.run import RunStatus
 
 
 class EventKind(StrEnum):
-    """What an event tells. The last three are shown as they happen and never stored."""
+    """The kind of an event. The last three are shown and never stored."""
 
     MESSAGE = "message"
     DRAFT = "draft"
@@ -31,13 +31,13 @@ class EventKind(StrEnum):
     SNAPSHOT = "snapshot"
 
 
-PASSING = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.SNAPSHOT})
+TRANSIENT = frozenset({EventKind.DELTA, EventKind.PROGRESS, EventKind.SNAPSHOT})
 
 
 class EventActions(Value, frozen=True, kw_only=True):
-    """What an event changes.
+    """State changes and control flow of an event.
 
-    `branch_delta` was written inside a parallel branch and counts only once the branches join.
+    `branch_delta` was written inside a parallel branch and takes effect when the branches join.
     """
 
     state_delta: Mapping[str, Any] = {}
@@ -52,9 +52,10 @@ NO_ACTIONS = EventActions()
 
 
 class Event(Value, frozen=True, kw_only=True):
-    """One thing that happened. `step` names its place in the run, the same when replayed.
+    """One event of a run. `step` identifies it within the run, also in a replay.
 
-    `seq` numbers the stored events of a session from 1 on; events that only pass by have 0.
+    `seq` is the number of a stored event in its session, from 1; it is 0 for events that are not
+    stored.
     """
 
     kind: EventKind
@@ -77,17 +78,17 @@ class Event(Value, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return the event's words."""
+        """Return the text of the event."""
         return text_of(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """Return the tool calls that the event asks for."""
+        """Return the tool calls of the event."""
         return tuple(part.call for part in self.parts if part.call is not None)
 
     @property
     def result(self) -> ToolResult | None:
-        """Return the tool result that the event carries."""
+        """Return the tool result of the event."""
         for part in self.parts:
             if part.result is not None:
                 return part.result
@@ -95,5 +96,5 @@ class Event(Value, frozen=True, kw_only=True):
 
     @property
     def partial(self) -> bool:
-        """Tell whether the event only passes by and is not on record."""
-        return self.kind in PASSING
+        """Return True if the event is shown and not stored."""
+        return self.kind in TRANSIENT

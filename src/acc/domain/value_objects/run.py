@@ -1,4 +1,4 @@
-"""What a run may spend, what it carries along, and what a parent grants to a worker."""
+"""Limits, call context, grants and status of a run."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,10 +13,10 @@ Stub = str | Callable[[Any], str | Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """The limits of one run; everything it delegates draws on the same budget.
+    """The limits of one run, which all agents of the run share.
 
-    `stubs` answer in place of the named agents, and `debug=True` in place of every agent that
-    something is delegated to. `snapshots` shows the state before and after each agent.
+    `stubs` replace the named agents, and `debug=True` replaces every agent that another one
+    delegates to. `snapshots` shows the state before and after each agent.
     """
 
     max_llm_calls: int = 100
@@ -35,31 +35,32 @@ class RunConfig:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name in _OTHERS or (value is None and item.name in _MAY_BE_ABSENT):
+            if item.name in _NOT_NUMBERS or (value is None and item.name in _OPTIONAL):
                 continue
-            least = 0 if item.name in _MAY_BE_ZERO else 1e-9
+            minimum = 0 if item.name in _MAY_BE_ZERO else 1e-9
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not value >= least:  # which nan is not either
-                raise InvalidInput(f"{item.name} cannot be {value!r}")
+            if not is_number or not value >= minimum:  # also false for nan
+                bound = "at least 0" if minimum == 0 else "greater than 0"
+                raise InvalidInput(f"RunConfig.{item.name} must be {bound}, got {value!r}")
         for name in ("snapshots", "debug"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidInput(f"{name} cannot be {getattr(self, name)!r}")
-        found = self.stubs.values() if isinstance(self.stubs, Mapping) else (None,)
-        if not all(isinstance(one, str) or callable(one) for one in found):
+                raise InvalidInput(f"RunConfig.{name} must be a bool, got {getattr(self, name)!r}")
+        stubs = self.stubs.values() if isinstance(self.stubs, Mapping) else (None,)
+        if not all(isinstance(stub, str) or callable(stub) for stub in stubs):
             raise InvalidInput(
-                f"stand_ins maps names of agents to texts or functions, unlike {self.stubs!r}"
+                f"RunConfig.stubs must map agent names to texts or functions, got {self.stubs!r}"
             )
 
 
 _MAY_BE_ZERO = frozenset({"max_hops", "max_tool_calls", "max_repairs"})
-_MAY_BE_ABSENT = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
-_OTHERS = frozenset({"snapshots", "debug", "stubs"})
+_OPTIONAL = frozenset({"token_budget", "timeout", "tool_timeout", "approval_ttl"})
+_NOT_NUMBERS = frozenset({"snapshots", "debug", "stubs"})
 
 
 class CallContext(Value, frozen=True, kw_only=True):
-    """What travels through every call of a run: who asks, and how to follow it.
+    """The caller of a run, its permissions, and the ids for tracing.
 
-    `message_id` and `metadata` are those of the message that began the run, if it came from afar.
+    `message_id` and `metadata` are those of the A2A message that started the run, if any.
     """
 
     request_id: str
@@ -70,28 +71,30 @@ class CallContext(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
-        told = (self.request_id, self.trace_id, self.caller, self.message_id)
+        ids = (self.request_id, self.trace_id, self.caller, self.message_id)
         try:
-            joined = "".join(told)
+            joined = "".join(ids)
             if not joined.isascii():
-                joined.encode()  # half a character cannot be written down
+                joined.encode()  # raises an error for unpaired surrogates
         except (TypeError, UnicodeEncodeError):
-            raise InvalidInput(f"a call is told apart by texts, not by {told!r}") from None
+            raise InvalidInput(
+                f"request_id, trace_id, caller and message_id must be valid str, got {ids!r}"
+            ) from None
         if self.permissions is not None and not isinstance(self.permissions, frozenset):
             set_field(self, "permissions", _names("permissions", self.permissions))
 
     def allows(self, permission: str) -> bool:
-        """Tell whether a permission is held; None holds all of them."""
+        """Return True if a permission is granted; None grants all of them."""
         return self.permissions is None or permission in self.permissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The part of its own context that a parent lets a worker have.
+    """What a parent agent grants to a sub-agent.
 
-    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of names of files.
-    Permissions can only become fewer. Without `history` a worker sees neither the memory nor what
-    others said before it.
+    `read` and `write` are patterns of state keys such as `doc_*`, `artifacts` of file names.
+    Permissions can only be reduced. Without `history` a sub-agent sees neither the memory nor
+    earlier messages.
     """
 
     read: Sequence[str] = ("*",)
@@ -108,17 +111,17 @@ class Grant:
             object.__setattr__(self, "permissions", _names("permissions", self.permissions))
 
 
-def _names(what: str, given: object) -> frozenset[str]:
-    """Return names as a set; a text that was meant as a list of one would mean its letters."""
-    if isinstance(given, str) or not isinstance(given, Collection):
-        raise InvalidInput(f'{what} takes several names, such as ("{given}",), not {given!r}')
-    if not all(isinstance(name, str) for name in given):
-        raise InvalidInput(f"{what} takes texts, not {given!r}")
-    return frozenset(given)
+def _names(what: str, names: object) -> frozenset[str]:
+    """Return names as a set; a str is rejected because it would be a set of letters."""
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise InvalidInput(f'{what} must be a list of names, such as ("{names}",), got {names!r}')
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidInput(f"{what} must contain only str, got {names!r}")
+    return frozenset(names)
 
 
 class RunStatus(StrEnum):
-    """Where a run stands. A run that was killed is found as `working` and closed as failed."""
+    """The status of a run. A run whose process died stays `working` until the next turn."""
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"

@@ -1,4 +1,4 @@
-"""A conversation between one user and one application, and the scopes of what it remembers."""
+"""Sessions, and the scopes of their state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.base import Value
 from acc.domain.value_objects.run import RunStatus
 
-_MOST_ID = 256
+MAX_ID_LENGTH = 256
 
 
 class Scope(StrEnum):
-    """How long and for whom a state key lasts, told by its prefix."""
+    """The scope of a state key, given by its prefix."""
 
     APP = "app:"
     USER = "user:"
@@ -22,29 +22,33 @@ class Scope(StrEnum):
 
 
 def scope_of(key: str) -> Scope:
-    """Return the scope that a state key's prefix names."""
+    """Return the scope of a state key."""
     prefix, colon, _ = key.partition(":")
     if not colon:
         return Scope.SESSION
     return {"app": Scope.APP, "user": Scope.USER, "temp": Scope.TEMP}.get(prefix, Scope.SESSION)
 
 
-def _fault_of(name: str, value: object) -> str:
-    """Return what is wrong with a name, nothing if it can be used."""
+def _id_error(name: str, value: object) -> str:
+    """Return why an id is invalid, empty if it is valid."""
     if not isinstance(value, str) or not value.strip():
-        return f"{name} must be a text that is not empty, not {value!r}"
-    if len(value) > _MOST_ID or not value.isprintable():
-        return f"{name} must be printable and at most {_MOST_ID} characters long"
+        return f"{name} must be a non-empty str, got {value!r}"
+    if len(value) > MAX_ID_LENGTH or not value.isprintable():
+        return f"{name} must be printable and at most {MAX_ID_LENGTH} characters long"
     return ""
 
 
 def _are_ids(names: tuple[str, str, str]) -> bool:
-    """Tell whether there is no fault in any of them, in a third of the time."""
+    """Return True if all ids are valid, in a third of the time of `_id_error`."""
     try:
         joined = "".join(names)
     except TypeError:
         return False
-    return all(map(str.strip, names)) and joined.isprintable() and max(map(len, names)) <= _MOST_ID
+    return (
+        all(map(str.strip, names))
+        and joined.isprintable()
+        and max(map(len, names)) <= MAX_ID_LENGTH
+    )
 
 
 class _Names(NamedTuple):
@@ -54,18 +58,18 @@ class _Names(NamedTuple):
 
 
 class SessionKey(_Names):
-    """Names a session. Two users may use the same session id and never meet.
+    """Identifies a session; the same session id of two users is two sessions.
 
-    A tuple, because it is looked up a dozen times a turn and a tuple's hash costs nothing.
+    It is a tuple because it is hashed about twelve times per turn.
     """
 
     __slots__ = ()
 
     def __new__(cls, *, app_name: str, user_id: str, session_id: str) -> "SessionKey":
-        """Refuse names that are empty, endless or cannot be printed."""
+        """Raise InvalidInput for ids that are empty, too long or not printable."""
         names = (app_name, user_id, session_id)
         if not _are_ids(names):
-            raise InvalidInput(next(filter(None, map(_fault_of, cls._fields, names))))
+            raise InvalidInput(next(filter(None, map(_id_error, cls._fields, names))))
         return tuple.__new__(cls, names)
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, str]]:
@@ -73,7 +77,7 @@ class SessionKey(_Names):
 
 
 class Session(Value, frozen=True, kw_only=True):
-    """A session as it is opened: its state and where it stands, never its history."""
+    """A session: its state and status, without its events."""
 
     key: SessionKey
     state: Mapping[str, Any] = {}
@@ -86,7 +90,7 @@ class Session(Value, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredArtifact:
-    """One version of a named file that agents share."""
+    """One version of a file of a session."""
 
     name: str
     version: int

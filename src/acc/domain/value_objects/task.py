@@ -1,4 +1,4 @@
-"""A task as the world outside sees it: its states, its moves, and what happens to it."""
+"""A2A tasks: states, transitions, updates and queries."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -9,7 +9,7 @@ from acc.domain.value_objects.content import Part
 
 
 class TaskState(StrEnum):
-    """Where a task stands."""
+    """The state of a task."""
 
     SUBMITTED = "submitted"
     WORKING = "working"
@@ -25,34 +25,33 @@ class TaskState(StrEnum):
 TERMINAL = frozenset(
     {TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED}
 )
-#: Nothing happens until the client does something.
+#: The task waits for its client.
 INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
-#: A server has it in hand.
+#: A server works on the task.
 ACTIVE = frozenset({TaskState.SUBMITTED, TaskState.WORKING})
 
-_ENDS = TERMINAL
-_FROM_WORK = _ENDS | INTERRUPTED | {TaskState.WORKING}
+_NEXT_STATES = TERMINAL | INTERRUPTED | {TaskState.WORKING}
 
-#: The table of moves. What is not in it cannot happen.
-MOVES: Mapping[TaskState, frozenset[TaskState]] = {
-    TaskState.SUBMITTED: _FROM_WORK,
-    TaskState.WORKING: _FROM_WORK,
-    TaskState.INPUT_REQUIRED: _FROM_WORK,
-    TaskState.AUTH_REQUIRED: _FROM_WORK,
-    TaskState.UNKNOWN: _FROM_WORK,
+#: The allowed transitions.
+TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
+    TaskState.SUBMITTED: _NEXT_STATES,
+    TaskState.WORKING: _NEXT_STATES,
+    TaskState.INPUT_REQUIRED: _NEXT_STATES,
+    TaskState.AUTH_REQUIRED: _NEXT_STATES,
+    TaskState.UNKNOWN: _NEXT_STATES,
     **dict.fromkeys(TERMINAL, frozenset[TaskState]()),
 }
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """The sender of a message."""
 
     USER = "user"
     AGENT = "agent"
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """One turn of the talk between a client and an agent."""
+    """A message between a client and an agent."""
 
     message_id: str
     role: Role
@@ -65,7 +64,7 @@ class Message(Value, frozen=True, kw_only=True):
 
 
 class TaskArtifact(Value, frozen=True, kw_only=True):
-    """Something that a task has made."""
+    """A result of a task."""
 
     artifact_id: str
     parts: tuple[Part, ...]
@@ -76,7 +75,7 @@ class TaskArtifact(Value, frozen=True, kw_only=True):
 
 
 class TaskStatus(Value, frozen=True, kw_only=True):
-    """Where a task stands, since when, and what there is to say about it."""
+    """The state of a task, since when, and a message about it."""
 
     state: TaskState
     at: float = 0.0
@@ -84,14 +83,14 @@ class TaskStatus(Value, frozen=True, kw_only=True):
 
 
 class StatusUpdate(Value, frozen=True, kw_only=True, tag="status"):
-    """The task has moved; the metadata becomes the task's too."""
+    """A new status; its metadata is added to that of the task."""
 
     status: TaskStatus
     metadata: Mapping[str, Any] = {}
 
 
 class ArtifactUpdate(Value, frozen=True, kw_only=True, tag="artifact"):
-    """The task has made something, or a further piece of it."""
+    """A new artifact, or a chunk of one."""
 
     artifact: TaskArtifact
     append: bool = False
@@ -100,13 +99,13 @@ class ArtifactUpdate(Value, frozen=True, kw_only=True, tag="artifact"):
 
 
 class MessageAdded(Value, frozen=True, kw_only=True, tag="message"):
-    """Someone said something that belongs to the task's history; it is not shown in streams."""
+    """A message of the task's history; it is not part of streams."""
 
     message: Message
 
 
 class DirectReply(Value, frozen=True, kw_only=True, tag="reply"):
-    """The agent answered at once with a message, and there is no task to speak of."""
+    """A message of the agent that replaces the task."""
 
     message: Message
 
@@ -115,16 +114,16 @@ Update = StatusUpdate | ArtifactUpdate | MessageAdded | DirectReply
 
 
 class TaskEvent(NamedTuple):
-    """An update with its number, from 1 on and without a gap within its task."""
+    """An update with its number in the task, from 1 without gaps."""
 
     seq: int
     update: Update
 
 
 class Task(Value, frozen=True, kw_only=True):
-    """A unit of work as it stands after event `seq`.
+    """A task after event `seq`.
 
-    One that was answered directly has a `reply`; for the world outside it never was a task.
+    A task with a direct `reply` is not visible to clients.
     """
 
     id: str
@@ -138,47 +137,48 @@ class Task(Value, frozen=True, kw_only=True):
 
     @property
     def state(self) -> TaskState:
-        """Return where the task stands."""
+        """Return the state of the task."""
         return self.status.state
 
     @property
-    def is_over(self) -> bool:
-        """Tell whether nothing can happen to the task any more."""
+    def is_terminal(self) -> bool:
+        """Return True if the task has ended."""
         return self.status.state in TERMINAL
 
 
-_DONE_DIRECTLY = TaskStatus(state=TaskState.COMPLETED)
+_REPLIED = TaskStatus(state=TaskState.COMPLETED)
 
 
 def is_valid_transition(task_state: TaskState, update: Update) -> bool:
-    """Tell whether a task in some state can take an update."""
+    """Return True if an update is allowed in a state."""
     if isinstance(update, StatusUpdate):
-        return update.status.state in MOVES[task_state]
+        return update.status.state in TRANSITIONS[task_state]
     if isinstance(update, DirectReply):
         return task_state is TaskState.SUBMITTED
     return task_state not in TERMINAL
 
 
 def apply_event(task: Task, event: TaskEvent) -> Task:
-    """Return a task as it is after an event, which the table of moves has allowed already."""
+    """Return a task after an event that is a valid transition."""
     seq, update = event
     if isinstance(update, ArtifactUpdate):
         return replace(task, artifacts=_with_artifact(task.artifacts, update), seq=seq)
-    said = [task.status.message] if task.status.message is not None else []
+    messages = [task.status.message] if task.status.message is not None else []
     if isinstance(update, MessageAdded):
-        said.append(update.message)
-    task = _moved(task, event)
-    is_said = said and not isinstance(update, DirectReply)
-    return replace(task, history=(*task.history, *said)) if is_said else task
+        messages.append(update.message)
+    task = _with_status(task, event)
+    if not messages or isinstance(update, DirectReply):
+        return task
+    return replace(task, history=(*task.history, *messages))
 
 
-def _moved(task: Task, event: TaskEvent) -> Task:
-    """Return where a task stands after an event."""
+def _with_status(task: Task, event: TaskEvent) -> Task:
+    """Return a task with the status after an event; artifacts and history are unchanged."""
     seq, update = event
     if isinstance(update, ArtifactUpdate):
         return replace(task, seq=seq)
     if isinstance(update, DirectReply):
-        return replace(task, status=_DONE_DIRECTLY, reply=update.message, seq=seq)
+        return replace(task, status=_REPLIED, reply=update.message, seq=seq)
     if isinstance(update, MessageAdded):
         return replace(task, status=replace(task.status, message=None), seq=seq)
     metadata = {**task.metadata, **update.metadata} if update.metadata else task.metadata
@@ -188,20 +188,20 @@ def _moved(task: Task, event: TaskEvent) -> Task:
 def _with_artifact(
     artifacts: tuple[TaskArtifact, ...], update: ArtifactUpdate
 ) -> tuple[TaskArtifact, ...]:
-    made = update.artifact
-    for place, held in enumerate(artifacts):
-        if held.artifact_id == made.artifact_id:
+    new = update.artifact
+    for index, old in enumerate(artifacts):
+        if old.artifact_id == new.artifact_id:
             if update.append:
-                made = replace(held, parts=_joined(held.parts, made.parts))
-            return (*artifacts[:place], made, *artifacts[place + 1 :])
-    return (*artifacts, made)
+                new = replace(old, parts=_append_parts(old.parts, new.parts))
+            return (*artifacts[:index], new, *artifacts[index + 1 :])
+    return (*artifacts, new)
 
 
-def _joined(parts: tuple[Part, ...], further: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return parts with further ones; plain text goes on where plain text ended."""
+def _append_parts(parts: tuple[Part, ...], further: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return parts with further ones; plain text is appended to plain text."""
     if len(further) == 1 and parts and _is_plain(parts[-1]) and _is_plain(further[0]):
-        whole = Part(text=f"{parts[-1].text}{further[0].text}", media_type=parts[-1].media_type)
-        return (*parts[:-1], whole)
+        joined = Part(text=f"{parts[-1].text}{further[0].text}", media_type=parts[-1].media_type)
+        return (*parts[:-1], joined)
     return (*parts, *further)
 
 
@@ -210,24 +210,24 @@ def _is_plain(part: Part) -> bool:
 
 
 def apply_events(task: Task, events: Iterable[TaskEvent]) -> Task:
-    """Return a task as it is after events, one after another, at a cost that is that of the events.
+    """Return a task after events, in linear time.
 
-    Messages and the pieces of artifacts are collected and joined once: what came in ten thousand
-    pieces would otherwise be copied ten thousand times.
+    Messages and chunks of artifacts are collected and joined once, because joining each chunk
+    would copy the artifact each time.
     """
     status, metadata, reply, seq = task.status, task.metadata, task.reply, task.seq
-    said: list[Message] = []
-    made: _Made = {}
+    messages: list[Message] = []
+    changed: _Changed = {}
     for seq, update in events:  # noqa: B007 - the last one counts
         if isinstance(update, ArtifactUpdate):
-            _collect(made, task.artifacts, update)
+            _collect(changed, task.artifacts, update)
         elif isinstance(update, DirectReply):
-            status, reply = _DONE_DIRECTLY, update.message
+            status, reply = _REPLIED, update.message
         else:
             if status.message is not None:
-                said.append(status.message)  # what was said with a status that is left behind
+                messages.append(status.message)  # the message of a replaced status
             if isinstance(update, MessageAdded):
-                said.append(update.message)
+                messages.append(update.message)
                 status = replace(status, message=None)
             else:
                 status = update.status
@@ -237,53 +237,55 @@ def apply_events(task: Task, events: Iterable[TaskEvent]) -> Task:
         status=status,
         metadata=metadata,
         reply=reply,
-        history=(*task.history, *said) if said else task.history,
-        artifacts=_with_all(task.artifacts, made) if made else task.artifacts,
+        history=(*task.history, *messages) if messages else task.history,
+        artifacts=_with_changes(task.artifacts, changed) if changed else task.artifacts,
         seq=seq,
     )
 
 
-def _collect(made: "_Made", artifacts: tuple[TaskArtifact, ...], update: ArtifactUpdate) -> None:
+def _collect(
+    changed: "_Changed", artifacts: tuple[TaskArtifact, ...], update: ArtifactUpdate
+) -> None:
     name = update.artifact.artifact_id
     if not update.append:
-        made[name] = update.artifact
+        changed[name] = update.artifact
         return
-    held = made.get(name)
-    if not isinstance(held, _Pieces):
-        known = (one for one in artifacts if one.artifact_id == name)
-        held = made[name] = _Pieces(held or next(known, None))
-    held.add(update.artifact)
+    chunks = changed.get(name)
+    if not isinstance(chunks, _Chunks):
+        known = (artifact for artifact in artifacts if artifact.artifact_id == name)
+        chunks = changed[name] = _Chunks(chunks or next(known, None))
+    chunks.add(update.artifact)
 
 
-class _Pieces:
-    """An artifact to which pieces are added, so that the whole is made only once."""
+class _Chunks:
+    """An artifact whose chunks are joined once."""
 
     __slots__ = ("_artifact", "_parts", "_texts")
 
     def __init__(self, artifact: TaskArtifact | None) -> None:
         self._artifact = artifact
         self._parts = [] if artifact is None else list(artifact.parts)
-        #: What goes on where the last part, a plain text, ended.
+        #: Texts to append to the last part, which is plain text.
         self._texts: list[str] = []
 
-    def add(self, piece: TaskArtifact) -> None:
-        """Add a piece; that of an artifact which is not there yet is the first."""
-        parts, further = self._parts, piece.parts
+    def add(self, chunk: TaskArtifact) -> None:
+        """Add a chunk; the first one of a new artifact is the artifact."""
+        parts, further = self._parts, chunk.parts
         if self._artifact is None:
-            self._artifact = piece
+            self._artifact = chunk
         if len(further) == 1 and parts and _is_plain(parts[-1]) and _is_plain(further[0]):
             self._texts.append(further[0].text or "")
         else:
-            self._join()
+            self._join_texts()
             parts.extend(further)
 
-    def whole(self) -> TaskArtifact:
-        """Return the artifact with all its pieces."""
-        assert self._artifact is not None  # noqa: S101 - one that is missing gets a piece at once
-        self._join()
+    def join(self) -> TaskArtifact:
+        """Return the artifact with all its chunks."""
+        assert self._artifact is not None  # noqa: S101 - a chunk is added after creation
+        self._join_texts()
         return replace(self._artifact, parts=tuple(self._parts))
 
-    def _join(self) -> None:
+    def _join_texts(self) -> None:
         if self._texts:
             last = self._parts[-1]
             text = "".join([last.text or "", *self._texts])
@@ -291,50 +293,52 @@ class _Pieces:
             self._texts.clear()
 
 
-#: Artifacts that were made by events, by their ids.
-_Made: TypeAlias = dict[str, TaskArtifact | _Pieces]
+#: New or changed artifacts by id.
+_Changed: TypeAlias = dict[str, TaskArtifact | _Chunks]
 
 
-def _with_all(artifacts: tuple[TaskArtifact, ...], made: _Made) -> tuple[TaskArtifact, ...]:
-    """Return artifacts with those that were made: in their places, or after all others."""
-    found = [made.pop(held.artifact_id, held) for held in artifacts]
-    found += made.values()
-    return tuple([one.whole() if isinstance(one, _Pieces) else one for one in found])
+def _with_changes(
+    artifacts: tuple[TaskArtifact, ...], changed: _Changed
+) -> tuple[TaskArtifact, ...]:
+    """Return artifacts with changed ones replaced and new ones at the end."""
+    result = [changed.pop(artifact.artifact_id, artifact) for artifact in artifacts]
+    result += changed.values()
+    return tuple([item.join() if isinstance(item, _Chunks) else item for item in result])
 
 
 class TaskBuilder:
-    """A task that events are added to one by one, and that is put together when it is asked for."""
+    """Collects the events of a task and applies them on demand."""
 
-    __slots__ = ("_events", "_head", "_known", "_seen")
+    __slots__ = ("_applied", "_events", "_head", "_task")
 
     def __init__(self, task: Task) -> None:
-        self._known = task
+        self._task = task
         self._events: list[TaskEvent] = []
         self._head = task
-        self._seen = 0
+        self._applied = 0
 
     def add(self, event: TaskEvent) -> None:
-        """Add an event, which the table of moves has allowed already."""
+        """Add an event that is a valid transition."""
         self._events.append(event)
 
     @property
     def head(self) -> Task:
-        """Return where the task stands; its artifacts and its history may lack what came last."""
-        for event in self._events[self._seen :]:
-            self._head = _moved(self._head, event)
-        self._seen = len(self._events)
+        """Return the task with its current status; artifacts and history may be older."""
+        for event in self._events[self._applied :]:
+            self._head = _with_status(self._head, event)
+        self._applied = len(self._events)
         return self._head
 
-    def whole(self) -> Task:
-        """Return the task with all that was added."""
+    def build(self) -> Task:
+        """Return the task after all events."""
         if self._events:
-            self._head = self._known = apply_events(self._known, self._events)
-            self._events, self._seen = [], 0
-        return self._known
+            self._head = self._task = apply_events(self._task, self._events)
+            self._events, self._applied = [], 0
+        return self._task
 
 
 class PushConfig(Value, frozen=True, kw_only=True):
-    """Where and how a client wants to be told of a task. `generation` is the wire it speaks."""
+    """Where a client receives notifications of a task, in which protocol version."""
 
     id: str
     task_id: str
@@ -346,14 +350,14 @@ class PushConfig(Value, frozen=True, kw_only=True):
 
 
 class PushPage(NamedTuple):
-    """Push configurations of a task, the oldest first, and where to go on."""
+    """A page of push configurations, oldest first."""
 
     configs: tuple[PushConfig, ...]
     next_page_token: str
 
 
 class TaskQuery(Value, frozen=True, kw_only=True):
-    """Which of their tasks a caller wants listed; `page_token` is where the last page ended."""
+    """A query for tasks of a caller; `page_token` is that of the previous page."""
 
     context_id: str = ""
     state: TaskState | None = None
@@ -363,7 +367,7 @@ class TaskQuery(Value, frozen=True, kw_only=True):
 
 
 class TaskPage(Value, frozen=True, kw_only=True):
-    """Tasks, the last moved first, and where to go on."""
+    """A page of tasks, most recently updated first."""
 
     tasks: tuple[Task, ...]
     next_page_token: str

@@ -1,9 +1,10 @@
-"""Where sessions, their events and their artifacts are kept."""
+"""Stores of sessions, artifacts and tasks, and the unit of work over them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from acc.domain.errors import AccError
 from acc.domain.value_objects.event import Event, EventKind
 from acc.domain.value_objects.principal import Owner
 from acc.domain.value_objects.session import Session, SessionKey, StoredArtifact
@@ -18,76 +19,121 @@ from acc.domain.value_objects.task import (
 )
 
 
-class AlongPort(Protocol):
-    """Something for another store that is to be stored along with a session's events."""
+class BeginTurn(NamedTuple):
+    """Write that opens a session and stores the message that starts a run.
 
-    async def store(self) -> None:
-        """Store it by itself; whether it was refused is for whoever made it to ask."""
+    `agent` is the author of the ENDED event that closes a run whose process died.
+    """
+
+    key: SessionKey
+    message: Event
+    holder: str
+    agent: str
+
+
+class AppendEvents(NamedTuple):
+    """Write that appends events to a session; `release` ends the lease with them."""
+
+    key: SessionKey
+    events: Sequence[Event]
+    holder: str
+    release: bool = False
+
+
+class AppendTaskUpdates(NamedTuple):
+    """Write that appends updates to a task, all or none."""
+
+    task_id: str
+    updates: Sequence[Update]
+
+
+Write = BeginTurn | AppendEvents | AppendTaskUpdates
+
+
+class TurnStart(NamedTuple):
+    """A session as it was before a turn, and the events that were stored to start the turn.
+
+    Without events the session waits for input and nothing was stored.
+    """
+
+    session: Session
+    events: tuple[Event, ...]
+
+
+class CommitResult(NamedTuple):
+    """What a unit of work stored: numbered events, numbered task updates.
+
+    `session` is that of a BeginTurn. `refusal` is why the updates of a task were refused.
+    """
+
+    session: Session | None
+    events: tuple[Event, ...]
+    updates: tuple[TaskEvent, ...]
+    refusal: AccError | None
+
+
+class UnitOfWork(Protocol):
+    """Stores writes to sessions and tasks together."""
+
+    async def commit(self, *writes: Write) -> CommitResult:
+        """Store all writes, in one transaction where the stores share a database.
+
+        A refused task update does not undo the events before it. If events are refused, the error
+        of `SessionStorePort.append` is raised and nothing is stored. If a BeginTurn stores nothing
+        because the session waits for input, the writes after it are not stored either.
+        """
         ...
 
 
 class SessionStorePort(Protocol):
-    """Keeps sessions and their events, one writer at a time.
+    """Stores sessions and their events, one writer at a time.
 
-    A run holds its session from `open` to `release`; events are numbered from 1 by the holder, and
-    an append that does not continue the numbers, or comes from someone who no longer holds the
-    session, is refused with SessionConflict. Every call that the disk refuses raises StorageFailed.
+    A run holds the lease of its session from `open` or `begin_turn` to `release`. The store numbers
+    the events of a session from 1. A write without the lease raises SessionConflict. Every call
+    that the disk rejects raises StorageFailed.
     """
 
     async def open(self, key: SessionKey, *, holder: str) -> Session:
-        """Take hold of a session and return it, made anew if need be; SessionBusy if it is held.
+        """Acquire the lease of a session and return it, created if it does not exist.
 
-        A holder that is known to be dead, or has been silent for longer than its lease, is put out.
-        Events are not read.
+        SessionBusy if another run holds the lease. A lease expires when it is not renewed, or when
+        its process is known to be dead. Events are not read.
         """
         ...
 
-    async def begin(
-        self,
-        key: SessionKey,
-        first: Callable[[Session], Sequence[Event]],
-        *,
-        holder: str,
-        along: AlongPort | None = None,
-    ) -> tuple[Session, tuple[Event, ...]]:
-        """Open a session and store the events that a run of it begins with, in one go.
+    async def begin_turn(
+        self, key: SessionKey, message: Event, *, holder: str, agent: str
+    ) -> TurnStart:
+        """Open a session and store the message that starts a run, in one transaction.
 
-        `first` tells them, given the session, and must do nothing else: it may be called in another
-        thread, and again. Returned are the session as it was and the events. The rest is as in
-        `open` and `append`; without events, nothing goes along either.
+        The store sets the number of the event and `turn` in its detail. An interrupted run is
+        closed first, with an ENDED event of the author `agent`. If the session waits for input,
+        nothing is stored. In both cases the lease is acquired, as in `open`.
         """
         ...
 
     async def append(
-        self,
-        key: SessionKey,
-        events: Sequence[Event],
-        *,
-        holder: str,
-        release: bool = False,
-        along: AlongPort | None = None,
-    ) -> None:
-        """Store events, all or none, and apply their state deltas; returning acknowledges them.
+        self, key: SessionKey, events: Sequence[Event], *, holder: str, release: bool = False
+    ) -> tuple[Event, ...]:
+        """Store events, all or none, apply their state deltas, and return them with numbers.
 
-        The keys of a state delta go to the scope that their prefix names; `temp:` keys go nowhere.
-        A user's MESSAGE starts a run and counts a turn; ENDED sets the session's status. Once this
-        is called, the events are stored even if the caller is cancelled while it waits. With
-        `release` the session is let go of together with them. What goes `along` is stored with
-        them, in one transaction where both are in one file and right after them elsewhere; not at
-        all if they are refused. They stay if it is refused.
+        The keys of a state delta go to the scope that their prefix names; `temp:` keys are not
+        stored. A user's MESSAGE starts a run and counts a turn; ENDED sets the session's status.
+        The events are stored even if the caller is cancelled while it waits. `release` ends the
+        lease in the same transaction.
         """
         ...
 
     async def renew(self, key: SessionKey, *, holder: str) -> None:
-        """Keep hold for another lease."""
+        """Extend the lease."""
         ...
 
     async def release(self, key: SessionKey, *, holder: str) -> None:
-        """Let go of the session; harmless if it is not held."""
+        """End the lease; does nothing if it is not held."""
         ...
 
     async def read(self, key: SessionKey) -> Session | None:
-        """Return a session as it is now, held by someone or not."""
+        """Return a session as it is now, leased or not."""
         ...
 
     async def events(
@@ -99,47 +145,46 @@ class SessionStorePort(Protocol):
         kinds: Collection[EventKind] | None = None,
         run_id: str = "",
     ) -> tuple[Event, ...]:
-        """Return stored events in order, those that pass all the filters given."""
+        """Return stored events in order that match all filters."""
         ...
 
     async def newest(self, key: SessionKey, *, kind: EventKind, author: str) -> Event | None:
-        """Return the last event of one kind and author."""
+        """Return the last event of a kind and author."""
         ...
 
     async def sessions(self, app_name: str, user_id: str) -> tuple[Session, ...]:
-        """Return a user's sessions, the last used first, without their state."""
+        """Return a user's sessions without state, most recently used first."""
         ...
 
     async def delete(self, key: SessionKey) -> None:
-        """Forget a session, its events and artifacts; state of user and app stays."""
+        """Delete a session, its events and artifacts; user and app state stay."""
         ...
 
     async def delete_unused(
         self, keys: Collection[SessionKey], *, since: float
     ) -> frozenset[SessionKey]:
-        """Forget sessions that nobody holds or has used since a time; return those that stay.
+        """Delete sessions without a lease or use since a time; return those that stay.
 
-        Whether a session is in use is found out together with its deletion, so that nobody loses
-        one by it.
+        The check and the deletion are atomic.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of files and threads."""
+        """Release files and threads."""
         ...
 
 
 class ArtifactStorePort(Protocol):
-    """Keeps versioned files. A name that begins with `user:` is shared by the user's sessions."""
+    """Stores versioned files. Names that begin with `user:` are shared by a user's sessions."""
 
     async def save(self, key: SessionKey, name: str, data: bytes, media_type: str) -> int:
-        """Store a further version and return its number, from 1 on."""
+        """Store a new version and return its number, from 1."""
         ...
 
     async def load(
         self, key: SessionKey, name: str, version: int | None = None
     ) -> StoredArtifact | None:
-        """Return a version, the newest if none is named."""
+        """Return a version, the newest by default."""
         ...
 
     async def names(self, key: SessionKey) -> tuple[str, ...]:
@@ -147,23 +192,23 @@ class ArtifactStorePort(Protocol):
         ...
 
     async def versions(self, key: SessionKey, name: str) -> tuple[int, ...]:
-        """Return the version numbers of one name."""
+        """Return the version numbers of a name."""
         ...
 
 
-#: Nobody has anything under way.
-NOTHING: Mapping[Owner, int] = MappingProxyType({})
+#: No owner has a delivery in flight.
+NONE_IN_FLIGHT: Mapping[Owner, int] = MappingProxyType({})
 
 
 class SubmitResult(NamedTuple):
-    """A task that a message has led to; `is_new` if the message had not come before."""
+    """The task that a message led to; `is_new` is False for a repeated message."""
 
     task: Task
     is_new: bool
 
 
 class ExpiredTask(NamedTuple):
-    """A task that is over: whose it is, and whether nothing else is left of its context."""
+    """A terminal task; `is_last` if no other task of its context remains."""
 
     task_id: str
     context_id: str
@@ -172,7 +217,7 @@ class ExpiredTask(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A notification on its way: which event of a task goes to which address, tried how often."""
+    """A notification to deliver: an event of a task, its receiver, and the failed attempts."""
 
     id: int
     config: PushConfig
@@ -181,25 +226,17 @@ class Delivery(NamedTuple):
     attempts: int
 
 
-class UpdatesAlongPort(AlongPort, Protocol):
-    """Updates of a task that are stored along with the events of its session."""
-
-    def result(self) -> tuple[TaskEvent, ...]:
-        """Return them with their numbers, once they are stored; raises what `append` does."""
-        ...
-
-
 class TaskStorePort(Protocol):
-    """Keeps the tasks of one application, in the order in which things happened to them.
+    """Stores the tasks of one application with their events.
 
-    Nothing that the table of moves forbids can be stored, from any process. Everything is stored
-    before a call returns, even if the caller is cancelled while it waits. Every call that the disk
-    refuses raises StorageFailed.
+    Invalid transitions are refused, from any process. Everything is stored before a call returns,
+    even if the caller is cancelled while it waits. Every call that the disk rejects raises
+    StorageFailed.
     """
 
     @property
     def is_shared(self) -> bool:
-        """Tell whether other processes may move the tasks, so that one has to look now and then."""
+        """Return True if other processes may update the tasks, so that polling is needed."""
         ...
 
     async def create(
@@ -210,50 +247,46 @@ class TaskStorePort(Protocol):
         message: Message,
         push: PushConfig | None = None,
         key: str = "",
-        most_active: int | None = None,
+        max_active: int | None = None,
     ) -> SubmitResult:
-        """File a task that a message starts, held by this process; its first event is its status.
+        """Store a new task, leased by this process; its first event is its status.
 
-        The message opens the task's history. If the same owner has sent this message before, with
-        the same id and the same parts, nothing changes and the task that it led to is returned,
-        unless the message names another context than that task's. A `key` counts in place of the
-        id. ContextNotFound if the context belongs to another owner, LimitExceeded if the owner has
-        `most_active` tasks that are submitted or working already.
+        The message opens the task's history. A message is repeated if the same owner has sent the
+        same id and parts before; then nothing changes and the earlier task is returned, unless the
+        message names another context. `key` replaces the id as idempotency key. ContextNotFound if
+        the context belongs to another owner, LimitExceeded if the owner has `max_active` tasks
+        that are submitted or working.
         """
         ...
 
-    async def proceed(
+    async def continue_task(
         self,
         task_id: str,
         *,
         owner: Owner,
         message: Message,
         updates: Sequence[Update],
-        seen: Task | None,
+        expected: Task | None,
         key: str = "",
     ) -> SubmitResult:
-        """Let a message move a task on, held by this process from now on.
+        """Add a message and updates to a task, which this process leases from now on.
 
-        `seen` is the task as it was when the message was understood. The message goes to the
-        history, then the updates are stored. TaskNotFound if the owner has no such task,
-        MoveForbidden if anything has happened to it since, or if it was not to be moved. A message
-        that came before changes nothing, as in `create`.
+        `expected` is the task as the caller read it. TaskNotFound if the owner has no such task,
+        InvalidTransition if the task has changed since, or if `expected` is None. A repeated
+        message changes nothing, as in `create`.
         """
         ...
 
     async def append(self, task_id: str, updates: Sequence[Update]) -> tuple[TaskEvent, ...]:
         """Store updates, all or none, and return them with their numbers.
 
-        MoveForbidden if the table forbids one of them, TaskNotFound if there is no such task.
+        InvalidTransition if the state of the task does not allow one of them, TaskNotFound if
+        there is no such task.
         """
         ...
 
-    def along(self, task_id: str, updates: Sequence[Update]) -> UpdatesAlongPort:
-        """Return updates to append along with the events of a session, all or none."""
-        ...
-
     async def read(self, task_id: str, *, owner: Owner | None = None) -> Task | None:
-        """Return a task as it is now, None if the owner given has no such task."""
+        """Return a task as it is now, None if the given owner has no such task."""
         ...
 
     async def events(
@@ -262,80 +295,79 @@ class TaskStorePort(Protocol):
         """Return the events of a task with numbers above `after`, in order."""
         ...
 
-    async def heads(self, task_ids: Collection[str]) -> Mapping[str, int]:
-        """Return the number of the last event of each task there is; one cheap look for all."""
+    async def latest_seqs(self, task_ids: Collection[str]) -> Mapping[str, int]:
+        """Return the number of the last event of each task that exists, in one query."""
         ...
 
-    async def listed(self, owner: Owner, query: TaskQuery) -> TaskPage:
-        """Return a page of an owner's tasks, the last moved first; what it costs does not grow.
+    async def list_tasks(self, owner: Owner, query: TaskQuery) -> TaskPage:
+        """Return a page of an owner's tasks, most recently updated first, in constant time.
 
-        Tasks that were answered directly are not listed. InvalidInput for a page token that is none
-        of ours.
+        Tasks with a direct reply are not listed. InvalidInput for an invalid page token.
         """
         ...
 
     async def renew(self, task_ids: Collection[str]) -> None:
-        """Keep hold of tasks for another lease."""
+        """Extend the leases of tasks."""
         ...
 
-    async def orphans(self) -> tuple[str, ...]:
-        """Return active tasks whose process is dead, or has been silent for longer than its lease.
+    async def claim_orphans(self) -> tuple[str, ...]:
+        """Lease and return active tasks whose process is dead or whose lease has expired.
 
-        They are held by this process from now on, so that only one process gets each.
+        Each orphan is returned to one process only.
         """
         ...
 
-    async def ended(self, *, before: float, limit: int, skip: int = 0) -> tuple[ExpiredTask, ...]:
-        """Return tasks that ended before a time, without the first `skip`, in an order that stays.
+    async def expired(self, *, before: float, limit: int, skip: int = 0) -> tuple[ExpiredTask, ...]:
+        """Return tasks that ended before a time, in a stable order, without the first `skip`.
 
-        They are the last of a context if, with the others that are returned, there are no more.
+        `is_last` counts the returned tasks as deleted.
         """
         ...
 
-    async def forget(self, task_ids: Collection[str]) -> int:
-        """Drop those of some tasks that are over, with all that is theirs; return how many."""
+    async def delete_expired(self, task_ids: Collection[str]) -> int:
+        """Delete those of the tasks that are terminal, with their data; return how many."""
         ...
 
-    async def save_push(self, config: PushConfig, *, most: int | None = None) -> None:
-        """Keep a configuration; one with the same task and id is replaced.
+    async def save_push_config(self, config: PushConfig, *, max_configs: int | None = None) -> None:
+        """Store a push configuration; one with the same task and id is replaced.
 
-        LimitExceeded if the task has `most` others already, also if many come at once.
+        LimitExceeded if the task has `max_configs` others, also under concurrent calls.
         """
         ...
 
-    async def pushes(self, task_id: str) -> tuple[PushConfig, ...]:
-        """Return the configurations of a task, the oldest first."""
+    async def list_push_configs(self, task_id: str) -> tuple[PushConfig, ...]:
+        """Return the push configurations of a task, oldest first."""
         ...
 
-    async def delete_push(self, task_id: str, config_id: str) -> None:
-        """Drop a configuration and what is still to be delivered to it; harmless if it is gone."""
+    async def delete_push_config(self, task_id: str, config_id: str) -> None:
+        """Delete a configuration and its pending deliveries; does nothing if it is gone."""
         ...
 
-    async def due(
+    async def claim_deliveries(
         self,
         *,
         limit: int,
         lease: float,
-        of_one: int | None = None,
-        under_way: Mapping[Owner, int] = NOTHING,
+        max_per_owner: int | None = None,
+        in_flight: Mapping[Owner, int] = NONE_IN_FLIGHT,
     ) -> tuple[Delivery, ...]:
-        """Take deliveries whose time has come, at most one for each configuration, the oldest.
+        """Lease due deliveries, the oldest of each configuration.
 
-        Every status and every finished artifact of a task with configurations is to be delivered,
-        to each in order, from the moment it was appended. What is taken comes up again after
-        `lease` seconds unless it is settled before. An owner gets at most `of_one`, counting what
-        is `under_way`; passing over who has as many costs the same however much waits for them.
+        Every status and every finished artifact of a task with configurations is delivered to each
+        of them in order. A claimed delivery is due again after `lease` seconds unless it is
+        completed or rescheduled. An owner gets at most `max_per_owner`, including those
+        `in_flight`; skipping an owner costs the same however many deliveries are pending.
         """
         ...
 
-    async def delivered(self, delivery_id: int) -> None:
-        """Settle a delivery: it arrived, or is given up."""
+    async def complete_delivery(self, delivery_id: int) -> None:
+        """Delete a delivery that succeeded or is given up."""
         ...
 
-    async def postpone(self, delivery_id: int, *, seconds: float) -> None:
-        """Try a delivery again later, counting the attempt."""
+    async def reschedule(self, delivery_id: int, *, seconds: float) -> None:
+        """Retry a delivery later and count the attempt."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of files and threads."""
+        """Release files and threads."""
         ...

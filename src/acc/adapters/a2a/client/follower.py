@@ -72,7 +72,7 @@ class TaskAssembler:
         """
         if not self.is_settled:
             return False
-        is_over = self.task is None or self.task.is_over
+        is_over = self.task is None or self.task.is_terminal
         return self.reply is not None or is_over or not self.is_snapshot
 
     @property
@@ -82,7 +82,7 @@ class TaskAssembler:
             return self.reply
         if self._growing is None:
             raise RemoteFailed("the remote agent said nothing")
-        return self._growing.whole()
+        return self._growing.build()
 
     async def take(self, told: StreamResponse) -> None:
         """Take note of an item, and pass on what is new in it."""
@@ -113,7 +113,7 @@ class TaskAssembler:
 
     async def _compare(self, task: Task) -> None:
         growing = self._growing or self.take_up(self._known or _unseen(task.id, task.context_id))
-        for update in differences(growing.whole(), task):
+        for update in differences(growing.build(), task):
             await self._pass_on(growing, update)
         self.take_up(task)
 

@@ -1,0 +1,339 @@
+"""What a run is given and gives back: progress, files, grants, transfers, streams, logs."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from runner_harness import USER, PaymentTool, Storage, check_record, scripted_agent
+
+from acc import (
+    BaseAgent,
+    Grant,
+    ParallelAgent,
+    Prompt,
+    RunConfig,
+    RunContext,
+    RunStatus,
+    SequentialAgent,
+    TurnSignal,
+    approve,
+)
+from acc.domain.errors import AgentFailed, StateNotGranted
+from acc.domain.value_objects.ccs import CompressedCognitiveState
+from acc.domain.value_objects.event import Event, EventKind
+from acc.domain.value_objects.memory import Decision, TurnTrace
+from acc.domain.value_objects.run import CallContext
+from acc.ports.outbound.memory_ports import MemoryView
+from acc.testing import ScriptedModel, call
+
+PAY = call("pay", amount=5)
+
+
+class Sees(BaseAgent):
+    """Tells what it is given."""
+
+    async def run(self, ctx: RunContext) -> str:
+        await ctx.progress("half way", detail={"detail": {"percent": 50}})
+        permissions = ctx.call.permissions
+        current = "all" if permissions is None else ",".join(sorted(permissions))
+        return f"{ctx.user_id or 'nobody'} {sorted(ctx.state)} {current} {ctx.call.caller}"
+
+
+async def test_progress_is_shown_and_not_stored(storage: Storage) -> None:
+    harness = storage.harness(Sees(name="sees"))
+    done = await harness.say("hi")
+    shown = [(e.text, e.detail, e.seq) for e in done.events if e.kind is EventKind.PROGRESS]
+    assert shown == [("half way", {"percent": 50}, 0)]
+    assert EventKind.PROGRESS not in {event.kind for event in await harness.events()}
+    assert done.run_id == done.events[0].run_id
+
+
+async def test_a_grant_narrows_what_a_worker_sees_and_a_branch_does_not_widen_it(
+    storage: Storage,
+) -> None:
+    grant = Grant(read=("doc_*",), write=(), permissions=frozenset({"read", "pay"}), identity=False)
+    inner = ParallelAgent(name="inner", sub_agents=[Sees(name="a"), Sees(name="b")])
+    outer = SequentialAgent(name="outer", sub_agents=[inner])
+
+    class Sets(BaseAgent):
+        async def run(self, ctx: RunContext) -> None:
+            ctx.state.update({"doc_1": 1, "secret": 2})
+            ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
+
+    tree = Sets(name="sets", sub_agents=[outer], grants={"outer": grant})
+    context = CallContext(
+        request_id="r", trace_id="t", caller="user://ann", permissions=frozenset({"read", "write"})
+    )
+    done = await storage.harness(tree).say("go", context=context)
+    line = "nobody ['doc_1'] read agent://sets"
+    assert done.text == f"a: {line}\nb: {line}"
+
+
+async def test_a_grant_without_a_limit_leaves_all_as_it_is(storage: Storage) -> None:
+    tree = SequentialAgent(name="root", sub_agents=[Sees(name="sees")], grants={"sees": Grant()})
+    assert (await storage.harness(tree).say("go")).text == "ann [] all agent://root"
+
+
+async def test_a_worker_cannot_write_what_it_is_not_granted_also_after_a_pause(
+    storage: Storage,
+) -> None:
+    class Writes(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            ctx.state["mine"] = 1
+            await ctx.request_input("go on?")
+            ctx.state["yours"] = 2
+            return "never"
+
+    tree = SequentialAgent(
+        name="root", sub_agents=[Writes(name="writes")], grants={"writes": Grant(write=("mine",))}
+    )
+    harness = storage.harness(tree)
+    (request,) = (await harness.say("go")).requests
+    with pytest.raises(StateNotGranted):
+        await harness.restarted().answer(approve(request.id))
+    assert await harness.state() == {"mine": 1}
+    check_record(await harness.events())
+
+
+async def test_files_are_shared_within_a_session_and_read_by_version(storage: Storage) -> None:
+    class Files(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            for content in ("one", b"two"):
+                await ctx.artifacts.save("note.txt", content)
+            first = await ctx.artifacts.load("note.txt", 1)
+            newest = await ctx.artifacts.load("note.txt")
+            missing = await ctx.artifacts.load("nothing")
+            assert first is not None
+            assert newest is not None
+            return f"{await ctx.artifacts.names()} {first.text} {newest.text} {missing}"
+
+    done = await storage.harness(Files(name="files")).say("go")
+    assert done.text == "('note.txt',) one two None"
+
+
+async def test_a_worker_gets_the_files_it_is_granted_and_no_others(storage: Storage) -> None:
+    class Files(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.save("out.txt", "mine")
+            secret = await ctx.artifacts.load("secret.txt")
+            names = await ctx.artifacts.names()
+            try:
+                await ctx.artifacts.save("secret.txt", "changed")
+            except StateNotGranted as refused:
+                return f"{secret} {names} {refused.key}"
+            return "never"
+
+    class Saves(BaseAgent):
+        async def run(self, ctx: RunContext) -> None:
+            await ctx.artifacts.save("secret.txt", "secret")
+            ctx.text = (await ctx.run_agent(self.sub_agents[0])).text
+
+    grants = {"files": Grant(artifacts=("out.*",))}
+    tree = Saves(name="saves", sub_agents=[Files(name="files")], grants=grants)
+    assert (await storage.harness(tree).say("go")).text == "None ('out.txt',) artifact.secret.txt"
+
+
+async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(storage: Storage) -> None:
+    class Publishes(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.publish("out.txt", "mine")
+            try:
+                await ctx.artifacts.publish("secret.txt", "changed")
+            except StateNotGranted as refused:
+                return refused.key
+            return "never"
+
+    grants = {"worker": Grant(artifacts=("out.*",))}
+    tree = SequentialAgent(name="s", sub_agents=[Publishes(name="worker")], grants=grants)
+    done = await storage.harness(tree).say("go")
+    assert done.text == "artifact.secret.txt"
+    recorded_before = [
+        event.detail["name"] for event in done.events if event.kind is EventKind.ARTIFACT
+    ]
+    assert recorded_before == ["out.txt"]
+
+
+async def test_whoever_works_without_history_hears_nothing_and_is_heard(storage: Storage) -> None:
+    models = [ScriptedModel("first"), ScriptedModel("second"), ScriptedModel("third")]
+    agents = [scripted_agent(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
+    tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})
+    done = await storage.harness(tree).say("go")
+    received = [[message.text for message in model.requests[0].messages] for model in models]
+    assert received == [[], [], ["first", "second"]]
+    assert (done.answered_by, done.text) == ("c", "third")
+
+
+async def test_a_conversation_goes_back_to_the_root_when_it_is_handed_back(
+    storage: Storage,
+) -> None:
+    sub = scripted_agent(
+        ScriptedModel("sub speaking", call("transfer_to_agent", agent_name="root")),
+        name="sub",
+        description="does the work",
+    )
+    model = ScriptedModel(call("transfer_to_agent", agent_name="sub"), "root again", "still root")
+    harness = storage.harness(scripted_agent(model, name="root", sub_agents=[sub]))
+    assert (await harness.say("one")).text == "sub speaking"
+    assert await harness.state() == {"_active_agent": "sub"}
+    assert (await harness.restarted().say("two")).text == "root again"
+    assert await harness.state() == {}
+    assert (await harness.say("three")).text == "still root"
+
+
+async def test_an_agent_below_a_workflow_does_not_keep_the_conversation(storage: Storage) -> None:
+    deep = scripted_agent(ScriptedModel("deep"), name="deep", description="does the work")
+    top = scripted_agent(
+        ScriptedModel(call("transfer_to_agent", agent_name="deep"), "top"),
+        name="top",
+        sub_agents=[deep],
+    )
+    harness = storage.harness(SequentialAgent(name="root", sub_agents=[top]))
+    assert (await harness.say("one")).text == "deep"
+    assert await harness.state() == {}
+    assert (await harness.say("two")).text == "top"
+
+
+@pytest.mark.parametrize("name", ["gone", "helper", 7])
+async def test_whoever_cannot_keep_the_conversation_any_more_gives_it_to_the_root(
+    storage: Storage, name: Any
+) -> None:
+    """The tree may have changed since the conversation was handed over."""
+
+    class Claims(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            ctx.state["_active_agent"] = name
+            return "claimed"
+
+    await storage.harness(Claims(name="claims")).say("go")
+    helper = scripted_agent(
+        ScriptedModel(), name="helper", description="helps", returns_control=True
+    )
+    harness = storage.harness(
+        scripted_agent(ScriptedModel("root"), name="root", sub_agents=[helper])
+    )
+    assert (await harness.say("who is there?")).text == "root"
+
+
+async def test_a_resumed_run_can_be_streamed_too(storage: Storage) -> None:
+    payment = PaymentTool()
+    harness = storage.harness(scripted_agent(ScriptedModel(PAY, "all paid"), payment.tool()))
+    first = [e async for e in harness.runner.stream(user_id=USER, session_id="s1", message="pay")]
+    (request,) = [e.request for e in first if e.request is not None]
+    stream = harness.restarted().runner.stream(
+        user_id=USER, session_id="s1", answers=[approve(request.id)]
+    )
+    rest = [event async for event in stream]
+    assert payment.paid == [5]
+    assert [event.text for event in rest if event.partial] == ["all ", "paid"]
+    stored = [event for event in (*first, *rest) if not event.partial]
+    assert stored == list(await harness.events())
+    assert stored[-1].status is RunStatus.COMPLETED
+
+
+async def test_a_stand_in_that_times_out_is_no_timeout_of_the_run(storage: Storage) -> None:
+    def late(_: Any) -> str:
+        raise TimeoutError("its own")
+
+    harness = storage.harness(scripted_agent(ScriptedModel()), timeout=60, stubs={"clerk": late})
+    with pytest.raises(AgentFailed, match="TimeoutError"):
+        await harness.say("go")
+    check_record(await harness.events())
+    assert (await harness.ends()) == [RunStatus.FAILED]
+
+
+class LateAtSnapshots:
+    """Follows a run and fails where a state is shown."""
+
+    wants_deltas = False
+
+    async def on_event(self, event: Event) -> None:
+        if event.kind is EventKind.SNAPSHOT:
+            raise TimeoutError("its own")
+
+
+async def test_a_listener_that_times_out_is_no_timeout_of_the_run(storage: Storage) -> None:
+    harness = storage.harness(scripted_agent(ScriptedModel("hi")), timeout=60, snapshots=True)
+    with pytest.raises(AgentFailed, match="TimeoutError"):
+        await harness.say("go", observer=LateAtSnapshots())
+    assert (await harness.ends()) == [RunStatus.FAILED]
+
+
+async def test_a_run_can_be_followed_in_the_log(
+    storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    payment = PaymentTool()
+    tree = scripted_agent(ScriptedModel(PAY, "done"), payment.tool(confirm=False))
+    with caplog.at_level(logging.INFO, logger="acc.run"):
+        done = await storage.harness(tree).say("go", config=RunConfig())
+    recorded_before = [
+        (r.message, getattr(r, "run_id", "")) for r in caplog.records if r.name == "acc.run"
+    ]
+    assert recorded_before == [
+        ("agent started", done.run_id),
+        ("tool called", done.run_id),
+        ("agent finished", done.run_id),
+        ("run ended", done.run_id),
+    ]
+
+
+class Diary:
+    """A memory that tells what it did, but cannot be written down."""
+
+    def __init__(self) -> None:
+        self.stored_items: list[str] = []
+
+    async def view(self, signal: TurnSignal) -> MemoryView:
+        trace = TurnTrace(
+            turn_id=signal.turn_id,
+            recalled=(),
+            qualified=(),
+            rejected=(),
+            committed=CompressedCognitiveState(),
+            dropped=(),
+            notes=(),
+            tokens=1,
+        )
+        return MemoryView(text="|".join(self.stored_items), tokens=1, trace=trace)
+
+    async def record(self, signal: TurnSignal, decision: Decision) -> None:
+        self.stored_items.append(signal.text)
+
+
+async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(storage: Storage) -> None:
+    async def look(at: int = 0) -> Any:
+        """Look."""
+        return [at] if at else {"pens": 3, "cups": 2}
+
+    payment = PaymentTool()
+    model = ScriptedModel([call("look"), call("look", at=7)], PAY, "paid", "bye")
+    harness = storage.harness(scripted_agent(model, look, payment.tool(), memory=Diary))
+    (request,) = (await harness.say("pay")).requests
+    await harness.restarted().answer(approve(request.id))
+    await harness.restarted().say("and now?")
+    assert model.requests[-1].memory == "pay|pens: 3; cups: 2|[7]|paid 5"
+    recorded_before = [
+        event.detail for event in await harness.events() if event.kind is EventKind.MEMORY
+    ]
+    assert len(recorded_before) == 4
+    assert all("snapshot" not in detail for detail in recorded_before)
+
+
+async def test_a_prompt_is_only_seen_by_whom_it_is_for(storage: Storage) -> None:
+    """A recording model shows that one session's memory never reaches another."""
+    prompts: list[Prompt] = []
+
+    def record(prompt: Prompt) -> str:
+        prompts.append(prompt)
+        return "noted"
+
+    harness = storage.harness(scripted_agent(ScriptedModel(record, repeat=True), memory="acc"))
+    async with asyncio.TaskGroup() as group:
+        for n in range(8):
+            group.create_task(harness.say(f"My code is secret{n}.", session=f"s{n}"))
+    async with asyncio.TaskGroup() as group:
+        for n in range(8):
+            group.create_task(harness.say("What is my code?", session=f"s{n}"))
+    for prompt in prompts[8:]:
+        known = {f"secret{n}" for n in range(8) if f"secret{n}" in prompt.memory}
+        assert len(known) == 1

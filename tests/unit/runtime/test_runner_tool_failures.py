@@ -1,0 +1,399 @@
+"""Tools that raise, hang, exit, return the impossible or come too late: the model is told."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum, StrEnum
+from typing import Any
+
+import pytest
+from runner_harness import Storage, check_record, no_tasks_remain, scripted_agent
+
+from acc import BaseAgent, ParallelAgent, RunContext, RunStatus, ToolContext, tool
+from acc.domain.errors import AccError, AgentFailed, InvalidInput, StateNotStorable
+from acc.domain.value_objects.event import EventKind
+from acc.testing import ScriptedModel, call
+
+
+class Odd(BaseException):
+    """No Exception, as some libraries raise."""
+
+
+class Broken(Exception):
+    """Cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def raising(error: Callable[[], BaseException]) -> dict[str, Callable[..., Any]]:
+    def sync_tool() -> str:
+        raise error()
+
+    async def async_tool() -> str:
+        raise error()
+
+    return {"sync_tool": sync_tool, "async_tool": async_tool}
+
+
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "error": lambda: ValueError("no"),
+    "group": lambda: ExceptionGroup("many", [ValueError("a"), KeyError("b")]),
+    "exit": lambda: SystemExit(3),
+    "odd": lambda: Odd("no"),
+    "timeout": lambda: TimeoutError("its own"),
+    "stop": lambda: StopAsyncIteration(),
+    "long": lambda: ValueError("x" * 100_000),
+    "recursion": lambda: RecursionError(),
+    "memory": lambda: MemoryError(),
+}
+
+
+def recorded_before(model: ScriptedModel) -> list[Any]:
+    return [p.result for m in model.requests[-1].messages for p in m.parts if p.result is not None]
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["alone", "beside another"])
+@pytest.mark.parametrize("kind", ["sync_tool", "async_tool"])
+@pytest.mark.parametrize("error", sorted(ERRORS))
+async def test_what_a_tool_raises_is_told_to_the_model(
+    storage: Storage, error: str, kind: str, many: bool
+) -> None:
+    async def fine() -> str:
+        return "fine"
+
+    calls = [call(kind), call("fine")] if many else [call(kind)]
+    model = ScriptedModel(calls, "I see")
+    harness = storage.harness(scripted_agent(model, raising(ERRORS[error])[kind], fine))
+    assert (await harness.say("go")).text == "I see"
+    assert [result.is_error for result in recorded_before(model)] == [True, *[False] * many]
+    assert len(recorded_before(model)[0].content["error"]) <= 2_000
+    assert no_tasks_remain()
+    check_record(await harness.events())
+
+
+async def test_a_cancellation_that_a_tool_lets_out_is_its_own_failure(storage: Storage) -> None:
+    async def waits() -> str:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+        return "never"
+
+    async def fine() -> str:
+        return "fine"
+
+    model = ScriptedModel(call("waits"), [call("waits"), call("fine")], "I see")
+    harness = storage.harness(scripted_agent(model, waits, fine))
+    assert (await harness.say("go")).text == "I see"
+    assert [result.is_error for result in recorded_before(model)] == [True, True, False]
+    assert "CancelledError" in recorded_before(model)[0].content["error"]
+
+
+async def test_an_agent_that_lets_a_cancellation_out_fails_and_is_not_just_left_out(
+    storage: Storage,
+) -> None:
+    class Waits(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            raise asyncio.CancelledError
+
+    class Exits(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            sys.exit(3)
+
+    fine = scripted_agent(ScriptedModel("fine", "fine", "fine"), name="fine")
+    tree = ParallelAgent(name="root", sub_agents=[Waits(name="waits"), fine])
+    with pytest.raises(AgentFailed, match="'waits' failed: CancelledError"):
+        await storage.harness(tree).say("go")
+    harness = storage.harness(Exits(name="exits"))
+    with pytest.raises(AgentFailed, match="'exits' failed: SystemExit: 3"):
+        await harness.say("go")
+    check_record(await harness.events())
+
+
+async def test_ctrl_c_in_a_tool_ends_the_program_and_the_run_is_on_record(storage: Storage) -> None:
+    async def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    harness = storage.harness(scripted_agent(ScriptedModel(call("interrupted")), interrupted))
+    work = harness.say("go")
+    with pytest.raises(KeyboardInterrupt):
+        await work
+    assert await harness.ends() == [RunStatus.FAILED]
+    check_record(await harness.events())
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
+async def test_nobody_has_pressed_a_key_in_the_thread_of_a_tool(
+    storage: Storage, kind: type[BaseException]
+) -> None:
+    def odd() -> str:
+        raise kind("no")
+
+    model = ScriptedModel(call("odd"), "told")
+    assert (await storage.harness(scripted_agent(model, odd)).say("go")).text == "told"
+    assert f"{kind.__name__}: no" in recorded_before(model)[0].content["error"]
+
+
+def hanging(release: threading.Event) -> dict[str, Callable[..., Any]]:
+    def sync_tool(ctx: ToolContext) -> str:
+        release.wait(20)
+        return late(ctx)
+
+    async def async_tool(ctx: ToolContext) -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            done.set()
+        return "never"
+
+    def late(ctx: ToolContext) -> str:
+        refused.append("")
+        ctx.actions.escalate = True
+        ctx.save_artifact("late.txt", "late")
+        try:
+            ctx.state["late"] = True
+        except AccError as error:
+            refused[-1] = error.code
+        done.set()
+        return "late"
+
+    refused: list[str] = []
+    done = threading.Event()
+    return {
+        "sync_tool": sync_tool,
+        "async_tool": async_tool,
+        "refused": lambda: refused,
+        "done": done.wait,
+    }
+
+
+@pytest.mark.parametrize("kind", ["sync_tool", "async_tool"])
+async def test_a_tool_that_hangs_is_given_up_and_the_model_is_told(
+    storage: Storage, kind: str
+) -> None:
+    release = threading.Event()
+    tools = hanging(release)
+    model = ScriptedModel([call(kind), call("fine")], "I see")
+
+    def fine() -> str:
+        return "fine"
+
+    harness = storage.harness(scripted_agent(model, tools[kind], fine), tool_timeout=0.5)
+    assert (await harness.say("go")).text == "I see"
+    assert recorded_before(model)[0].content == {
+        "error": f"{kind} did not finish within 0.5 seconds"
+    }
+    release.set()
+    await asyncio.get_running_loop().run_in_executor(None, tools["done"], 20)
+    assert await harness.state() == {}
+    assert tools["refused"]() == (["state_not_granted"] if kind == "sync_tool" else [])
+    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s1")) == ()
+    assert no_tasks_remain()
+    check_record(await harness.events())
+
+
+async def test_a_tool_may_have_a_time_limit_of_its_own(storage: Storage) -> None:
+    @tool(timeout=0.01)
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    model = ScriptedModel(call("slow"), "I see")
+    await storage.harness(scripted_agent(model, slow), tool_timeout=None).say("go")
+    assert "within 0.01 seconds" in recorded_before(model)[0].content["error"]
+
+
+def circle() -> Any:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+def deep() -> Any:
+    found: Any = "bottom"
+    for _ in range(100):
+        found = [found]
+    return found
+
+
+class Opaque:
+    pass
+
+
+BAD_RESULTS: dict[str, Callable[[], Any]] = {
+    "object": Opaque,
+    "function": lambda: deep,
+    "circle": circle,
+    "deep": deep,
+    "nan": lambda: float("nan"),
+    "keys": lambda: {1: Opaque()},
+    "generator": lambda: (n for n in range(3)),
+    "unpaired surrogate": lambda: "\ud800",
+    "unpaired surrogate inside": lambda: {"\ud800": ["\udfff"]},
+}
+
+
+@pytest.mark.parametrize("bad", sorted(BAD_RESULTS))
+async def test_a_result_that_cannot_be_kept_is_told_as_an_error(storage: Storage, bad: str) -> None:
+    async def gives() -> Any:
+        return BAD_RESULTS[bad]()
+
+    model = ScriptedModel(call("gives"), "I see")
+    harness = storage.harness(scripted_agent(model, gives))
+    assert (await harness.say("go")).text == "I see"
+    (result,) = recorded_before(model)
+    assert result.is_error
+    assert "cannot be stored" in result.content["error"]
+    check_record(await harness.events())
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Size(str, Enum):  # noqa: UP042 - as people still write them
+    LARGE = "large"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@dataclass
+class Point:
+    x: int
+    colour: Colour
+
+
+GOOD_RESULTS: dict[str, tuple[Any, Any]] = {
+    "nothing": (None, None),
+    "enum": (Colour.RED, "red"),
+    "old enum": (Size.LARGE, "large"),
+    "number enum": (Level.HIGH, 3),
+    "text of a kind": (Text("hi"), "hi"),
+    "dataclass": (Point(1, Colour.RED), {"x": 1, "colour": "red"}),
+    "set": ({3}, [3]),
+    "tuple": ((1, (2,)), [1, [2]]),
+    "bytes": (b"\x00\xff", "AP8="),
+    "large": ("x" * 2_000_000, "x" * 2_000_000),
+    "wide": ({str(n): n for n in range(10_000)}, {str(n): n for n in range(10_000)}),
+    "number": (10**40, 10**40),
+}
+
+
+@pytest.mark.parametrize("good", sorted(GOOD_RESULTS))
+async def test_a_result_is_the_same_for_the_model_and_on_record(
+    storage: Storage, good: str
+) -> None:
+    given, expected = GOOD_RESULTS[good]
+
+    async def gives() -> Any:
+        return given
+
+    model = ScriptedModel(call("gives"), "I see")
+    harness = storage.harness(scripted_agent(model, gives))
+    await harness.say("go")
+    (result,) = recorded_before(model)
+    (stored,) = [e.result for e in await harness.events() if e.kind is EventKind.TOOL_RESULT]
+    assert result.content == expected
+    assert type(result.content) is type(expected)
+    assert stored == result
+
+
+BAD_STATE: dict[str, Callable[[Any], Any]] = {
+    "object": lambda state: state.update(x=Opaque()),
+    "in place": lambda state: state["list"].append(Opaque()),
+    "deep in place": lambda state: state["map"].update(x={"y": {1: 2}}),
+    "nan": lambda state: state.update(x=float("inf")),
+    "key": lambda state: state.update({"": 1}),
+    "circle": lambda state: state.update(x=circle()),
+}
+
+
+@pytest.mark.parametrize("where", ["tool", "agent"])
+@pytest.mark.parametrize("bad", sorted(BAD_STATE))
+async def test_state_that_cannot_be_stored_is_an_error_and_the_session_goes_on(
+    storage: Storage, bad: str, where: str
+) -> None:
+    class Writes(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            if ctx.message == "set up":
+                ctx.state.update({"list": [1], "map": {}})
+            else:
+                BAD_STATE[bad](ctx.state)
+            return "done"
+
+    async def writes(ctx: ToolContext) -> str:
+        BAD_STATE[bad](ctx.state)
+        return "done"
+
+    harness = storage.harness(Writes(name="writes"))
+    await harness.say("set up")
+    if where == "agent":
+        with pytest.raises(StateNotStorable):
+            await harness.say("break it")
+    else:
+        model = ScriptedModel(call("writes"), "I see")
+        try:
+            await storage.harness(scripted_agent(model, writes)).say("break it")
+        except StateNotStorable:
+            assert "in place" in bad
+        else:
+            assert recorded_before(model)[0].is_error
+    check_record(await harness.events())
+    assert await harness.state() == {"list": [1], "map": {}}
+    assert (await harness.say("set up")).text == "done"
+
+
+async def test_an_agent_that_says_what_is_no_text_fails_and_the_record_stays_readable(
+    storage: Storage,
+) -> None:
+    class Counts(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.say(7)  # type: ignore[arg-type] # that is what is tested
+            return "never"
+
+    harness = storage.harness(Counts(name="counts"))
+    with pytest.raises(InvalidInput, match="'counts' returned int"):
+        await harness.say("go")
+    check_record(await harness.events())
+    assert (await storage.harness(scripted_agent(ScriptedModel("hello"))).say("hi")).text == "hello"
+
+
+async def test_a_name_that_is_none_for_an_artifact_is_refused(storage: Storage) -> None:
+    class Saves(BaseAgent):
+        async def run(self, ctx: RunContext) -> str:
+            await ctx.artifacts.save(ctx.message, "content")
+            return "saved"
+
+    for name in (" ", "a\nb", "x" * 257):
+        with pytest.raises(InvalidInput):
+            await storage.harness(Saves(name="saves")).say(
+                f"{name}" if name.strip() else "\u2003x\x00"
+            )
+    harness = storage.harness(Saves(name="saves"))
+    await harness.say("user:notes.txt")
+    assert await harness.runner.services.artifacts.names(harness.runner._key("ann", "s2")) == (
+        "user:notes.txt",
+    )
+
+
+async def test_a_hundred_calls_in_one_answer_all_run(storage: Storage) -> None:
+    ran: list[int] = []
+
+    def note(n: int) -> int:
+        ran.append(n)
+        return n
+
+    model = ScriptedModel([call("note", n=n) for n in range(100)], "done")
+    harness = storage.harness(scripted_agent(model, note))
+    await harness.say("go")
+    assert sorted(ran) == list(range(100))
+    assert [result.content for result in recorded_before(model)] == list(range(100))
+    check_record(await harness.events())
