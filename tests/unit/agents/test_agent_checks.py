@@ -353,9 +353,9 @@ def test_runner_checks_models_of_agent_tools() -> None:
 
 @pytest.mark.parametrize("field", ["max_llm_calls", "token_budget", "timeout", "tool_timeout"])
 def test_run_config_rejects_zero_limits(field: str) -> None:
-    with pytest.raises(ValueError, match=f"{field} cannot be 0"):
+    with pytest.raises(ValueError, match=f"{field} must be greater than 0, got 0"):
         RunConfig(**{field: 0})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_hops cannot be -1"):
+    with pytest.raises(ValueError, match="max_hops must be at least 0, got -1"):
         RunConfig(max_hops=-1)
 
 
@@ -468,16 +468,16 @@ INVALID_OPTIONS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a stand-in that is none": (
         lambda: RunConfig(stubs={"a": THREE}),
-        "stand_ins maps names of agents to texts or functions, unlike {'a': 3}",
+        "RunConfig.stubs must map agent names to texts or functions, got {'a': 3}",
     ),
-    "stand-ins without names": (lambda: RunConfig(stubs=THREE), "stand_ins maps names"),
+    "stand-ins without names": (lambda: RunConfig(stubs=THREE), "RunConfig.stubs must map"),
     "a switch that is none": (
         lambda: RunConfig(snapshots=THREE),
-        "snapshots cannot be 3",
+        "snapshots must be a bool, got 3",
     ),
     "a configuration that is none": (
         lambda: Runner(says("a"), config={"timeout": 3}),  # type: ignore[arg-type]
-        "config is a RunConfig, not {'timeout': 3}",
+        "config must be a RunConfig, got {'timeout': 3}",
     ),
     "no store": (
         lambda: Runner(says("a"), store=None),  # type: ignore[arg-type]
@@ -496,9 +496,9 @@ def test_invalid_option_is_rejected(case: str) -> None:
 async def test_run_arguments_are_checked() -> None:
     runner = Runner(says("a"))
     who: dict[str, Any] = {"user_id": "u", "session_id": "s", "message": "x"}
-    with pytest.raises(InvalidInput, match="config is a RunConfig, not 3"):
+    with pytest.raises(InvalidInput, match="config must be a RunConfig, got 3"):
         await runner.run(**who, config=THREE)
-    with pytest.raises(InvalidInput, match="context is a CallContext, not 3"):
+    with pytest.raises(InvalidInput, match="context must be a CallContext, got 3"):
         await runner.run(**who, context=THREE)
     assert (await runner.run(**who, config=RunConfig())).text == "a"
 

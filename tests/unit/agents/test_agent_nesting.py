@@ -97,7 +97,7 @@ async def test_llm_agent_transfers_to_workflow() -> None:
 async def test_custom_agent_may_send_several_messages() -> None:
     async def talk(ctx: RunContext) -> str:
         await ctx.say("one")
-        await ctx.progress("half way", detail={"detail": {"percent": 50}})
+        await ctx.progress("half way", detail={"percent": 50})
         return f"{ctx.message} {ctx.user_id} {ctx.session_id} {ctx.branch!r} {len(ctx.run_id)}"
 
     result = await turn(Does(name="a", do=talk), "hi")

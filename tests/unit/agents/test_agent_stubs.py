@@ -93,7 +93,7 @@ async def test_stub_for_unknown_agent_is_rejected() -> None:
     model = ScriptedModel(call("used", request="x"), "done")
     root = Agent(name="root", model=model, tools=[used], memory=None)
     wrong = RunConfig(stubs={"iner": "fixed"})
-    actual = "nobody under 'root' is called iner.*there are inner, root, used"
+    actual = "iner; the agents under 'root' are inner, root, used"
     with pytest.raises(InvalidInput, match=actual):
         Runner(root, config=wrong)
     runner = Runner(root)
@@ -248,7 +248,7 @@ async def test_resume_without_stub_functions_fails() -> None:
     runner = Runner(steps(done))
     paused = await runner.run(**WHO, message="go", config=STUBBED)
     answer = approve(paused.requests[0].id)
-    with pytest.raises(InvalidInput, match="stand in for first, last.*the run still waits"):
+    with pytest.raises(InvalidInput, match="functions for first, last.*the run still waits"):
         await runner.resume(**WHO, answers=answer)
     assert await runner.pending(**WHO) == paused.requests
     result = await runner.resume(**WHO, answers=answer, config=STUBBED)

@@ -90,7 +90,7 @@ async def test_what_has_gone_on_since_is_left_alone() -> None:
     class Marks(BaseAgent):
         async def run(self, ctx: RunContext) -> str:
             await ctx.emit(EventKind.STATE, detail={"remote": {"of": "my own"}})
-            await ctx.progress("half", detail={"detail": {"remote": "task-9"}})
+            await ctx.progress("half", detail={"remote": "task-9"})
             await ctx.request_input("Sure?")
             return "done"
 

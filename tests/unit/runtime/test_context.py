@@ -34,7 +34,7 @@ class Sees(BaseAgent):
     """Tells what it is given."""
 
     async def run(self, ctx: RunContext) -> str:
-        await ctx.progress("half way", detail={"detail": {"percent": 50}})
+        await ctx.progress("half way", detail={"percent": 50})
         permissions = ctx.call.permissions
         current = "all" if permissions is None else ",".join(sorted(permissions))
         return f"{ctx.user_id or 'nobody'} {sorted(ctx.state)} {current} {ctx.call.caller}"

@@ -225,7 +225,7 @@ async def test_resume_fails_when_agent_differs(tmp_path: Path) -> None:
     answer = approve(paused.requests[0].id)
     for other in (says("other"), SequentialAgent(name="pay", sub_agents=[payer("payer", pay, 5)])):
         wrong = Runner(other, store=store)
-        actual = f"'s1' waits for 'payer' to go on, and '{other.name}' would run.*still waits"
+        actual = f"'s1' was started by 'payer', not by '{other.name}'.*still waits"
         with pytest.raises(ReplayMismatch, match=actual):
             await wrong.resume(**WHO, answers=answer)
     assert ((await right.resume(**WHO, answers=answer)).text, paid) == ("done", [5])

@@ -125,7 +125,7 @@ async def test_unknown_session_is_empty() -> None:
     runner = Runner(says("a"))
     assert await runner.state(**WHO) == {}
     assert await runner.events(**WHO) == ()
-    with pytest.raises(InvalidInput, match="user_id must be a text"):
+    with pytest.raises(InvalidInput, match="user_id must be a non-empty str"):
         await runner.state(user_id="", session_id="s")
 
 

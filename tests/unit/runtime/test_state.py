@@ -73,7 +73,7 @@ def test_other_values_are_rejected_with_path(value: Any, way: list[str | int]) -
 
 @pytest.mark.parametrize("key", ["", "  ", 3, None])
 def test_key_must_be_non_empty_text(key: Any) -> None:
-    with pytest.raises(StateNotStorable, match="a state key is a text"):
+    with pytest.raises(StateNotStorable, match="a state key must be a non-empty str"):
         State({})[key] = "x"
 
 

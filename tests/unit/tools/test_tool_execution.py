@@ -284,7 +284,7 @@ async def test_tool_uses_state_and_reports_progress() -> None:
     async def take(n: int, context) -> int:  # type: ignore[no-untyped-def] # a context by name
         """Take."""
         context.state["left"] -= n
-        await context.progress("taken", detail={"detail": {"n": n}})
+        await context.progress("taken", detail={"n": n})
         return int(context.state["left"])
 
     model = ScriptedModel(call("take", n=3), "done")
