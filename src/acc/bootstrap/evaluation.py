@@ -126,9 +126,9 @@ def _remote_agent(name: str, url: str) -> AgentRunnerPort:
     """Return an agent of another server; its token is in ACC_TOKEN_<NAME>, or in ACC_TOKEN."""
     from acc.adapters.evaluation.agents import RemoteAgentRunner
     from acc.adapters.system.clock import RandomIds
-    from acc.bootstrap.a2a_client import evaluated_address, make_remote
+    from acc.bootstrap.a2a_client import evaluated_endpoint, make_remote
 
-    remote = make_remote(evaluated_address(name, url))
+    remote = make_remote(evaluated_endpoint(name, url))
     return RemoteAgentRunner(agent_name=name, remote=remote, ids=RandomIds())
 
 

@@ -21,7 +21,7 @@ from acc.adapters.reports.results import (
 from acc.adapters.reports.run_directory import EvaluationDirectory
 from acc.bootstrap import cost as spending
 from acc.bootstrap import evaluation, judges
-from acc.bootstrap.a2a_client import also_allowed, check_remotes
+from acc.bootstrap.a2a_client import check_remote_agents, extend_allow_list
 from acc.bootstrap.memory import compressor_name, version
 from acc.bootstrap.models import check_model_name
 from acc.bootstrap.settings import agent_model
@@ -279,8 +279,8 @@ def _say_failing(results: "evaluation.Results", *, was_shown: bool) -> None:
 
 def _check_remotes(configuration: EvaluationConfig, how: RunOptions) -> None:
     """Refuse agents that cannot be called, before there is a directory or a further turn."""
-    with also_allowed(how.allow):
-        check_remotes(configuration.agents)
+    with extend_allow_list(how.allow):
+        check_remote_agents(configuration.agents)
 
 
 def _checked_gates(how: RunOptions, configuration: EvaluationConfig) -> list[Gate]:
@@ -376,7 +376,7 @@ def _run_episodes(
         on_call=screen.on_call,
     )
     # What an agent prints is not our output.
-    with screen, redirect_stdout(sys.stderr), also_allowed(how.allow):
+    with screen, redirect_stdout(sys.stderr), extend_allow_list(how.allow):
         return evaluation.run_evaluation(
             directory, waiting, workers=workers, on_turn=screen.on_turn, spending=purse
         )

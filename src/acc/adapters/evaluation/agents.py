@@ -17,7 +17,7 @@ from acc.application.agents.llm import LlmAgent, has_memory
 from acc.application.agents.remote_content import (
     answer_artifact,
     answer_text,
-    parts_text,
+    message_text,
     status_text,
 )
 from acc.application.runtime.context import RunResult
@@ -293,12 +293,12 @@ class RemoteAgentRunner:
             context_id=self._context,
         )
         try:
-            found = await self._remote.send(message, hear=self._note)
+            found = await self._remote.send(message, on_update=self._note)
         except AccError as error:
             return self._response(error=f"{error.code}: {error}")
         self._context = found.context_id or self._context
         if isinstance(found, Message):
-            return self._response(parts_text(found.parts))
+            return self._response(message_text(found.parts))
         return await self._of_task(found)
 
     async def replay_turn(
