@@ -22,14 +22,14 @@ from measurement import Measurement
 from openai import AsyncOpenAI
 
 from acc.bootstrap.models import make_model
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 
 #: Bar for the CPU time of a call, relative to the provider's own client.
 MAX_RATIO = 2.0
 _ROUNDS = 30
 _CALLS = 20
 _STREAMS = 50
-_PROMPT = Prompt(query="What is the rollback window?", instruction="Answer briefly.")
+_PROMPT = ModelRequest(query="What is the rollback window?", instruction="Answer briefly.")
 _CLIENTS = {
     "anthropic": "Anthropic's own client",
     "google": "Google's own client",
@@ -143,12 +143,12 @@ async def alternate(calls: list[Callable[[], Awaitable[object]]]) -> list[list[f
 
 async def measure_streams(url: str) -> list[Measurement]:
     """Run 50 streams at once repeatedly, and measure the growth of memory."""
-    prompt = Prompt(query="Tell me.")
+    prompt = ModelRequest(query="Tell me.")
     async with acc_model(f"openai-compatible:bench@{url}") as model:
 
         async def one() -> None:
             pieces = [piece async for piece in model.stream(prompt)]
-            assert isinstance(pieces[-1], ModelAnswer)
+            assert isinstance(pieces[-1], ModelResponse)
 
         async def together() -> None:
             async with asyncio.TaskGroup() as group:

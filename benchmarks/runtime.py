@@ -15,9 +15,9 @@ from acc import (
     Agent,
     BaseAgent,
     LoopAgent,
-    ModelAnswer,
+    ModelRequest,
+    ModelResponse,
     ParallelAgent,
-    Prompt,
     Runner,
     SequentialAgent,
     ToolCall,
@@ -25,17 +25,17 @@ from acc import (
 )
 from acc.bootstrap.evaluation import scenario_library
 
-ANSWER = ModelAnswer(text="ok")
-CALL = ModelAnswer(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
+ANSWER = ModelResponse(text="ok")
+CALL = ModelResponse(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
 
 
 class Instant:
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         return ANSWER
 
 
 class CallsOnce:
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         return ANSWER if prompt.messages else CALL
 
 

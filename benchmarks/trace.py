@@ -20,13 +20,13 @@ from types import FrameType
 from typing import Any
 
 import acc
-from acc import Agent, ModelAnswer, Prompt, Runner, ToolCall, tool
+from acc import Agent, ModelRequest, ModelResponse, Runner, ToolCall, tool
 from acc.bootstrap.a2a import ServeOptions, make_server
 from acc.cli import execute
 
 ROOT = str(Path(acc.__file__).parent)
-ANSWER = ModelAnswer(text="ok")
-CALL = ModelAnswer(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
+ANSWER = ModelResponse(text="ok")
+CALL = ModelResponse(calls=(ToolCall(id="1", name="add", arguments={"a": 1, "b": 2}),))
 WARM_UP = 3
 
 
@@ -78,7 +78,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
 class CallsToolOnce:
     """A model that calls a tool and then answers."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the call, or the answer once there is a result."""
         return ANSWER if prompt.messages else CALL
 
@@ -118,7 +118,7 @@ async def trace_send_message() -> Tracer:
 class Instant:
     """A model that answers at once."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the answer."""
         return ANSWER
 

@@ -9,7 +9,7 @@ Run it: python examples/long_running_tool.py
 
 import asyncio
 
-from acc import AccError, Agent, EventKind, Prompt, Runner, approve, tool
+from acc import AccError, Agent, EventKind, ModelRequest, Runner, approve, tool
 from acc.testing import ScriptedModel, call, last_result
 
 FARM: dict[str, str] = {}  # the orders of the render farm by ticket
@@ -23,7 +23,7 @@ def render_video(title: str) -> dict[str, str]:
     return {"ticket": ticket, "expected": "40 minutes"}
 
 
-def report(prompt: Prompt) -> str:
+def report(prompt: ModelRequest) -> str:
     """Return the response of the model: the result of the tool."""
     return f"Your video is ready: {last_result(prompt)['url']}"
 

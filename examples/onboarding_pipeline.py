@@ -10,7 +10,7 @@ Run it: python examples/onboarding_pipeline.py
 import asyncio
 import re
 
-from acc import Agent, Prompt, Runner, SequentialAgent, ToolCall, ToolContext
+from acc import Agent, ModelRequest, Runner, SequentialAgent, ToolCall, ToolContext
 from acc.testing import ScriptedModel, call
 
 
@@ -30,7 +30,7 @@ def validate_email_format(email: str, tool_context: ToolContext) -> dict[str, ob
     return {"is_valid": is_valid, "email": email}
 
 
-def validate_address(prompt: Prompt) -> ToolCall:
+def validate_address(prompt: ModelRequest) -> ToolCall:
     """Return the response of the model: validate the address in the instruction."""
     print(f"  instruction of the validator: {prompt.instruction}")
     return call("validate_email_format", email=prompt.instruction.rpartition(" ")[2])

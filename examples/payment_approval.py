@@ -16,7 +16,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from acc import AccError, Agent, Prompt, Runner, ToolCall, approve, deny, tool
+from acc import AccError, Agent, ModelRequest, Runner, ToolCall, approve, deny, tool
 from acc.testing import ScriptedModel, call, last_result
 
 PAID: list[int] = []  # payments of the bank / 銀行側の記録
@@ -38,7 +38,7 @@ def pay(payee: str, amount: int) -> str:
     return f"{payee}に{amount:,}円を支払いました / {amount:,} yen paid"
 
 
-def clerk(prompt: Prompt) -> ToolCall | str:
+def clerk(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model / 実際のモデルの代わりです。"""
     if not prompt.messages:
         return call("pay", payee="青葉商店", amount=int(re.findall(r"\d+", prompt.query)[0]))

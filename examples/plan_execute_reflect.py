@@ -17,7 +17,7 @@ from acc import (
     BaseAgent,
     EventKind,
     LoopAgent,
-    Prompt,
+    ModelRequest,
     RunContext,
     Runner,
     ToolCall,
@@ -34,7 +34,7 @@ def probe(metric: str, tool_context: ToolContext) -> int:
     return SENSORS[metric]
 
 
-def work(prompt: Prompt) -> ToolCall | str:
+def work(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model: guess first, measure after feedback."""
     metric = prompt.query.split()[-1]
     if "measure" not in prompt.instruction or metric not in SENSORS:

@@ -9,7 +9,7 @@ Run it: python examples/refinement_loop.py
 
 import asyncio
 
-from acc import Agent, LoopAgent, Prompt, Runner, ToolCall, ToolContext, exit_loop
+from acc import Agent, LoopAgent, ModelRequest, Runner, ToolCall, ToolContext, exit_loop
 from acc.testing import ScriptedModel, call, last_result
 
 DRAFTS = (
@@ -28,12 +28,12 @@ def check_draft_quality(draft: str, tool_context: ToolContext) -> dict[str, obje
     return {"quality": "poor" if missing else "good", "feedback": missing}
 
 
-def judge(prompt: Prompt) -> ToolCall:
+def judge(prompt: ModelRequest) -> ToolCall:
     """Return the response of the model: check the draft in the instruction."""
     return call("check_draft_quality", draft=prompt.instruction.partition(": ")[2])
 
 
-def decide(prompt: Prompt) -> ToolCall | str:
+def decide(prompt: ModelRequest) -> ToolCall | str:
     """Leave the loop if nothing is missing, otherwise return feedback."""
     feedback = last_result(prompt)["feedback"]
     return call("exit_loop") if not feedback else f"add {', '.join(feedback)}"

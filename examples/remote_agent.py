@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from acc import Agent, Prompt, RemoteAgent, Runner, SequentialAgent, ToolCall, approve, tool
+from acc import Agent, ModelRequest, RemoteAgent, Runner, SequentialAgent, ToolCall, approve, tool
 from acc.testing import ScriptedModel, call, last_result
 
 
@@ -30,7 +30,7 @@ def pay(amount: int) -> str:
     return f"{amount:,}円を支払いました / {amount:,} yen paid"
 
 
-def clerk(prompt: Prompt) -> ToolCall | str:
+def clerk(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model / 実際のモデルの代わりです。"""
     if not prompt.messages:
         return call("pay", amount=int(re.findall(r"\d+", prompt.query)[0]))

@@ -11,7 +11,7 @@ import asyncio
 import re
 from typing import Any
 
-from acc import Agent, Prompt, Runner, SequentialAgent, ToolCall, ToolContext
+from acc import Agent, ModelRequest, Runner, SequentialAgent, ToolCall, ToolContext
 from acc.testing import ScriptedModel, call, last_result
 
 
@@ -34,12 +34,12 @@ def analyze_entities(tool_context: ToolContext) -> str:
     return f"{', '.join(entities)} ({confidence:.0%} sure)"
 
 
-def extract(prompt: Prompt) -> ToolCall | str:
+def extract(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model: call the tool with the message."""
     return "Extracted." if prompt.messages else call("extract_data", text=prompt.query)
 
 
-def analyze(prompt: Prompt) -> ToolCall | str:
+def analyze(prompt: ModelRequest) -> ToolCall | str:
     """Return the response of the model: call the tool, then return its result."""
     called = prompt.messages[-1].role == "tool"
     return str(last_result(prompt)) if called else call("analyze_entities")

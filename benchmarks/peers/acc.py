@@ -6,9 +6,9 @@ from acc import (
     Agent,
     BaseAgent,
     LoopAgent,
-    ModelAnswer,
+    ModelRequest,
+    ModelResponse,
     ParallelAgent,
-    Prompt,
     Runner,
     SequentialAgent,
     ToolCall,
@@ -21,22 +21,22 @@ DISTRIBUTION = "acc"
 
 
 class Model:
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         stub.asked(len(prompt.memory))
-        return ModelAnswer(text=stub.ANSWER)
+        return ModelResponse(text=stub.ANSWER)
 
 
 class ToolModel:
     def __init__(self) -> None:
         self._calls = False
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         stub.asked(len(prompt.memory))
         self._calls = not self._calls
         if self._calls:
             call = ToolCall(id="call-1", name=stub.TOOL, arguments={"city": stub.CITY})
-            return ModelAnswer(calls=(call,))
-        return ModelAnswer(text=stub.ANSWER)
+            return ModelResponse(calls=(call,))
+        return ModelResponse(text=stub.ANSWER)
 
 
 def _agent(name: str = "agent") -> Agent:

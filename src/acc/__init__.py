@@ -91,8 +91,8 @@ if TYPE_CHECKING:
     )
     from acc.ports.outbound.memory_ports import MemoryPort as MemoryPort, MemoryView as MemoryView
     from acc.ports.outbound.model_ports import (
-        ModelAnswer as ModelAnswer,
-        Prompt as Prompt,
+        ModelRequest as ModelRequest,
+        ModelResponse as ModelResponse,
         PromptMessage as PromptMessage,
     )
 
@@ -156,7 +156,7 @@ _PUBLIC_NAMES = {
     "acc.domain.value_objects.memory": ("Decision", "TurnSignal"),
     "acc.domain.value_objects.run": ("CallContext", "Grant", "RunConfig", "RunStatus"),
     "acc.ports.outbound.memory_ports": ("MemoryPort", "MemoryView"),
-    "acc.ports.outbound.model_ports": ("ModelAnswer", "Prompt", "PromptMessage"),
+    "acc.ports.outbound.model_ports": ("ModelRequest", "ModelResponse", "PromptMessage"),
 }
 _MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 

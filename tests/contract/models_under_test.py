@@ -16,7 +16,7 @@ from acc.adapters.models.wrappers import (
 )
 from acc.domain.cost import CostCategory, ModelCall, Price
 from acc.domain.value_objects.content import ToolCall
-from acc.ports.outbound.model_ports import LanguageModelPort, Prompt, ToolSpec
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ToolSpec
 from acc.testing import ScriptedModel, call
 
 WEATHER = ToolSpec(
@@ -28,11 +28,11 @@ WEATHER = ToolSpec(
         "required": ["city"],
     },
 )
-TEXT_PROMPT = Prompt(query="Who is the lead?", memory="user: The lead is Mara Lindqvist.")
-TOOL_PROMPT = Prompt(query="What is the weather in Paris?", tools=(WEATHER,))
+TEXT_PROMPT = ModelRequest(query="Who is the lead?", memory="user: The lead is Mara Lindqvist.")
+TOOL_PROMPT = ModelRequest(query="What is the weather in Paris?", tools=(WEATHER,))
 
 
-def _script(prompt: Prompt) -> str | ToolCall:
+def _script(prompt: ModelRequest) -> str | ToolCall:
     if prompt.tools:
         return call("current_weather", city="Paris")
     return prompt.memory.removeprefix("user: ")

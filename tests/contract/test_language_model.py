@@ -11,8 +11,8 @@ from models_under_test import MAKERS, TEXT_PROMPT, TOOL_PROMPT, WRAPPERS, make_m
 from acc.domain.errors import ModelFailed
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
-    ModelAnswer,
-    Prompt,
+    ModelRequest,
+    ModelResponse,
     StreamingModelPort,
 )
 from acc.testing import ScriptedModel
@@ -23,18 +23,18 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> LanguageModelPort:
     return make_model(request.param, tmp_path)
 
 
-async def stream(model: LanguageModelPort, prompt: Prompt) -> tuple[list[str], ModelAnswer]:
+async def stream(model: LanguageModelPort, prompt: ModelRequest) -> tuple[list[str], ModelResponse]:
     """Return the pieces and the complete response of a stream."""
     assert isinstance(model, StreamingModelPort)
     *pieces, last = [item async for item in model.stream(prompt)]
-    assert isinstance(last, ModelAnswer)
+    assert isinstance(last, ModelResponse)
     assert all(isinstance(piece, str) for piece in pieces)
     return cast("list[str]", pieces), last
 
 
 async def test_complete_returns_text_for_question(model: LanguageModelPort) -> None:
     response = await model.complete(TEXT_PROMPT)
-    assert isinstance(response, ModelAnswer)
+    assert isinstance(response, ModelResponse)
     assert "Mara Lindqvist" in response.text
     assert response.calls == ()
 
@@ -60,7 +60,8 @@ async def test_same_prompt_gives_same_text(model: LanguageModelPort) -> None:
 async def test_concurrent_calls_get_their_own_responses(model: LanguageModelPort) -> None:
     names = [f"Person N-{number}" for number in range(8)]
     prompts = [
-        Prompt(query="Who is the lead?", memory=f"user: The lead is {name}.") for name in names
+        ModelRequest(query="Who is the lead?", memory=f"user: The lead is {name}.")
+        for name in names
     ]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(model.complete(prompt)) for prompt in prompts]
@@ -81,7 +82,7 @@ async def test_stream_of_tool_call_ends_with_call(model: LanguageModelPort) -> N
 
 async def test_closed_stream_does_not_affect_next_call(model: LanguageModelPort) -> None:
     assert isinstance(model, StreamingModelPort)
-    pieces = cast("AsyncGenerator[str | ModelAnswer]", model.stream(TEXT_PROMPT))
+    pieces = cast("AsyncGenerator[str | ModelResponse]", model.stream(TEXT_PROMPT))
     await anext(pieces)
     await pieces.aclose()
     assert "Mara Lindqvist" in (await model.complete(TEXT_PROMPT)).text
@@ -93,8 +94,8 @@ async def test_closed_stream_does_not_affect_next_call(model: LanguageModelPort)
 class _CompleteOnlyModel:
     """Model without streaming."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
-        return ModelAnswer(text="The lead is Bo.")
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
+        return ModelResponse(text="The lead is Bo.")
 
 
 @pytest.mark.parametrize("name", WRAPPERS)

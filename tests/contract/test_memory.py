@@ -7,13 +7,13 @@ import pytest
 from acc.bootstrap.memory import MEMORIES, make_memory
 from acc.domain.value_objects.memory import Decision, TurnSignal
 from acc.ports.outbound.memory_ports import MemoryPort
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelRequest
 from acc.testing import ScriptedModel
 
 KINDS = (*MEMORIES, "acc:scripted")
 
 
-def write_state(prompt: Prompt) -> str:
+def write_state(prompt: ModelRequest) -> str:
     """Return the earlier state with the statements of the turn."""
     content = json.loads(prompt.query.partition("\n")[0])
     state = content["earlier_state"]

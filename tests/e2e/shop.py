@@ -10,8 +10,8 @@ from acc import (
     Agent,
     BaseAgent,
     LoopAgent,
+    ModelRequest,
     ParallelAgent,
-    Prompt,
     RunContext,
     SequentialAgent,
     ToolCall,
@@ -41,7 +41,7 @@ def delete_account(name: str) -> str:
     return f"account {name} deleted"
 
 
-def respond(prompt: Prompt) -> str | list[ToolCall]:
+def respond(prompt: ModelRequest) -> str | list[ToolCall]:
     """Return the next response of the scripted model."""
     results = [m.parts[0].result for m in prompt.messages if m.role == "tool"]
     if results and results[-1] is not None:

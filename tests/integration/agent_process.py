@@ -14,7 +14,7 @@ from acc import (
     AccError,
     Agent,
     BaseAgent,
-    Prompt,
+    ModelRequest,
     RunContext,
     Runner,
     RunResult,
@@ -57,7 +57,7 @@ def block() -> str:
     return "unreachable"
 
 
-def respond(prompt: Prompt) -> str | ToolCall:
+def respond(prompt: ModelRequest) -> str | ToolCall:
     """Call the tool that the message names, then return its result."""
     results = [p.result for m in prompt.messages for p in m.parts if p.result is not None]
     if results:

@@ -5,7 +5,7 @@ import json
 import sys
 from typing import Any
 
-from acc import Prompt
+from acc import ModelRequest
 from acc.bootstrap.models import make_model
 
 NAME, WHAT = sys.argv[1:3]
@@ -20,11 +20,11 @@ def tell(**found: Any) -> None:
 async def main() -> None:
     model: Any = make_model(NAME)
     if WHAT == "answer":
-        answer = await model.complete(Prompt(query="Say hello."))
+        answer = await model.complete(ModelRequest(query="Say hello."))
         tell(text=answer.text, url=model._lease.address().url)
         sys.stdin.readline()
         return
-    async for piece in model.stream(Prompt(query="Count from one to one hundred.")):
+    async for piece in model.stream(ModelRequest(query="Count from one to one hundred.")):
         if isinstance(piece, str):
             tell(piece=piece, url=model._lease.address().url)
 

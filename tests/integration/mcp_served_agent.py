@@ -2,7 +2,7 @@
 
 import asyncio
 
-from acc import Agent, ModelAnswer, Prompt, ToolContext, tool
+from acc import Agent, ModelRequest, ModelResponse, ToolContext, tool
 from acc.testing import ScriptedModel, call, last_result
 
 PAID: list[int] = []
@@ -27,16 +27,16 @@ async def wait(seconds: float, ctx: ToolContext) -> str:
 class Office:
     """A model that does what it is told: `pay 5`, `wait 1`, or repeats what it hears."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         if prompt.messages:
-            return ModelAnswer(text=f"result: {last_result(prompt)}")
+            return ModelResponse(text=f"result: {last_result(prompt)}")
         word, _, rest = prompt.query.partition(" ")
         if word == "pay":
-            return ModelAnswer(calls=(call("pay", amount=int(rest)),))
+            return ModelResponse(calls=(call("pay", amount=int(rest)),))
         if word == "wait":
-            return ModelAnswer(calls=(call("wait", seconds=float(rest)),))
+            return ModelResponse(calls=(call("wait", seconds=float(rest)),))
         heard = prompt.memory.count("User") or len(prompt.memory)
-        return ModelAnswer(text=f"言いました: {prompt.query} ({'again' if heard else 'first'})")
+        return ModelResponse(text=f"言いました: {prompt.query} ({'again' if heard else 'first'})")
 
 
 clerk = Agent(name="clerk", description="Files things.", model=ScriptedModel("filed"))

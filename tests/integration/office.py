@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from acc import Agent, BaseAgent, Part, Prompt, RequestKind, RunContext, ToolCall, tool
+from acc import Agent, BaseAgent, ModelRequest, Part, RequestKind, RunContext, ToolCall, tool
 from acc.testing import ScriptedModel, call, last_result
 
 
@@ -15,7 +15,7 @@ def pay(payee: str, amount: int) -> str:
     return f"paid {amount} yen to {payee}"
 
 
-def _clerk(prompt: Prompt) -> ToolCall | str:
+def _clerk(prompt: ModelRequest) -> ToolCall | str:
     if not prompt.messages:
         amounts = re.findall(r"\d+", prompt.query)
         if not amounts:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acc.bootstrap.models import ProviderModel
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing.providers import ProviderServer
 
 KEY = "canary-6f1d2c9b8a7e5d4c3b2a1908"
@@ -44,13 +44,13 @@ def model_of(provider: str, server: ProviderServer, **settings: Any) -> Provider
     return ProviderModel(MODELS[provider], **{"attempts": 1, **settings})
 
 
-async def stream_all(model: ProviderModel, prompt: Prompt) -> tuple[list[str], ModelAnswer]:
+async def stream_all(model: ProviderModel, prompt: ModelRequest) -> tuple[list[str], ModelResponse]:
     """Return the pieces of a stream, and the response at its end."""
     *pieces, last = [piece async for piece in model.stream(prompt)]
-    assert isinstance(last, ModelAnswer)
+    assert isinstance(last, ModelResponse)
     return [piece for piece in pieces if isinstance(piece, str)], last
 
 
-async def response_of(model: ProviderModel, prompt: Prompt, *, stream: bool) -> ModelAnswer:
+async def response_of(model: ProviderModel, prompt: ModelRequest, *, stream: bool) -> ModelResponse:
     """Return the response, streamed or not."""
     return (await stream_all(model, prompt))[1] if stream else await model.complete(prompt)

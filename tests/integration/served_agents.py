@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from acc import Agent, Prompt, ToolCall, ToolContext, tool
+from acc import Agent, ModelRequest, ToolCall, ToolContext, tool
 from acc.testing import ScriptedModel, call, last_result
 
 PIECES = 6
@@ -27,7 +27,7 @@ def pay(amount: int) -> str:
     return f"{amount:,}円を支払いました"
 
 
-def answer(prompt: Prompt) -> ToolCall | str:
+def answer(prompt: ModelRequest) -> ToolCall | str:
     """Call the tool that was asked for, tell what it gave, or repeat what was said."""
     if prompt.messages and prompt.messages[-1].role == "tool":
         return str(last_result(prompt))

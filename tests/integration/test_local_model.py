@@ -16,14 +16,14 @@ import httpx2
 import msgspec
 import pytest
 
-from acc import Agent, ModelFailed, Prompt, Runner, RunResult, tool
+from acc import Agent, ModelFailed, ModelRequest, Runner, RunResult, tool
 from acc.adapters.models.local import LocalModel
 from acc.adapters.models.names import parse_local_name
 from acc.bootstrap.agents import threads
 from acc.bootstrap.models import make_local_model
 from acc.bootstrap.settings import runtime_directory
 from acc.domain.value_objects.event import EventKind
-from acc.ports.outbound.model_ports import ModelAnswer, ToolSpec
+from acc.ports.outbound.model_ports import ModelResponse, ToolSpec
 
 HERE = Path(__file__).parent
 SMALL = "local?context=2048&max_tokens=24"
@@ -108,9 +108,9 @@ async def seconds_until_idle(model: LocalModel) -> float:
 
 
 async def test_stream_yields_pieces_and_then_the_response(model: LocalModel) -> None:
-    found = [piece async for piece in model.stream(Prompt(query="Name three colours."))]
+    found = [piece async for piece in model.stream(ModelRequest(query="Name three colours."))]
     *pieces, answer = found
-    assert isinstance(answer, ModelAnswer)
+    assert isinstance(answer, ModelResponse)
     assert len(pieces) > 10
     assert "".join(map(str, pieces)) == answer.text
     assert "Red" in answer.text
@@ -119,9 +119,9 @@ async def test_stream_yields_pieces_and_then_the_response(model: LocalModel) -> 
 
 
 async def test_same_request_has_the_same_response(model: LocalModel) -> None:
-    prompt = Prompt(query="Name three animals.", instruction="Be brief.", memory="I am Mio.")
+    prompt = ModelRequest(query="Name three animals.", instruction="Be brief.", memory="I am Mio.")
     first = await model.complete(prompt)
-    await model.complete(Prompt(query="Something else."))
+    await model.complete(ModelRequest(query="Something else."))
     assert await model.complete(prompt) == first
 
 
@@ -136,7 +136,7 @@ async def test_response_matches_its_schema_five_times() -> None:
     schema = msgspec.json.schema(City)
     for place in ("Osaka", "Paris", "a village", "東京", "Lagos"):
         answer = await model.complete(
-            Prompt(query=f"Describe {place} as JSON.", output_schema=schema)
+            ModelRequest(query=f"Describe {place} as JSON.", output_schema=schema)
         )
         assert msgspec.json.decode(answer.text, type=City).name
     model.release()
@@ -144,14 +144,14 @@ async def test_response_matches_its_schema_five_times() -> None:
 
 async def test_closed_stream_stops_the_server() -> None:
     model = local("local?context=2048&max_tokens=1500")
-    pieces: Any = model.stream(Prompt(query=ENDLESS))
+    pieces: Any = model.stream(ModelRequest(query=ENDLESS))
     await anext(pieces)
     assert await is_busy(model)
     await pieces.aclose()
     assert await seconds_until_idle(model) < 2
 
     async def ask() -> None:
-        await model.complete(Prompt(query=ENDLESS))
+        await model.complete(ModelRequest(query=ENDLESS))
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1.0):
@@ -162,10 +162,10 @@ async def test_closed_stream_stops_the_server() -> None:
 
 async def test_two_requests_run_at_once_and_others_wait(model: LocalModel) -> None:
     busiest = 0
-    answers: list[ModelAnswer] = []
+    answers: list[ModelResponse] = []
 
     async def ask(query: str) -> None:
-        answers.append(await model.complete(Prompt(query=query)))
+        answers.append(await model.complete(ModelRequest(query=query)))
 
     async def watch() -> None:
         nonlocal busiest
@@ -183,19 +183,19 @@ async def test_two_requests_run_at_once_and_others_wait(model: LocalModel) -> No
 
 
 async def test_japanese_is_streamed_in_whole_characters(model: LocalModel) -> None:
-    prompt = Prompt(
+    prompt = ModelRequest(
         query="日本の首都はどこですか。", memory="利用者は澪さんです。", instruction="短く。"
     )
     pieces = [piece async for piece in model.stream(prompt)]
-    assert isinstance(pieces[-1], ModelAnswer)
+    assert isinstance(pieces[-1], ModelResponse)
     assert pieces[-1].text
     assert "\ufffd" not in "".join(map(str, pieces[:-1]))
 
 
 async def test_too_long_request_error_has_both_sizes(model: LocalModel) -> None:
     with pytest.raises(ModelFailed, match=r"prompt has 3\d\d\d tokens, the context 2048"):
-        await model.complete(Prompt(query="word " * 3000))
-    assert (await model.complete(Prompt(query="Hello."))).text
+        await model.complete(ModelRequest(query="word " * 3000))
+    assert (await model.complete(ModelRequest(query="Hello."))).text
 
 
 async def test_tools_are_left_out_and_logged_once(
@@ -203,7 +203,7 @@ async def test_tools_are_left_out_and_logged_once(
 ) -> None:
     weather = ToolSpec(name="weather", description="Tell the weather.")
     for _ in range(2):
-        answer = await model.complete(Prompt(query="How is the weather?", tools=(weather,)))
+        answer = await model.complete(ModelRequest(query="How is the weather?", tools=(weather,)))
         assert answer.text
         assert not answer.calls
     assert [r.message for r in caplog.records if "tools" in r.message] == [
@@ -251,14 +251,14 @@ def ended(process: "subprocess.Popen[str]", status: int) -> None:
 
 
 async def test_second_process_uses_the_same_server(model: LocalModel, runtime: Path) -> None:
-    await model.complete(Prompt(query="Hello."))
+    await model.complete(ModelRequest(query="Hello."))
     before = servers(runtime)
     process = user("answer")
     assert read_message(process)["url"] == model._lease.address().url
     assert servers(runtime) == before
     process.communicate("\n", timeout=20)
     assert process.returncode == 0
-    assert (await model.complete(Prompt(query="Hello."))).text
+    assert (await model.complete(ModelRequest(query="Hello."))).text
 
 
 async def test_three_concurrent_models_start_one_server(runtime: Path) -> None:
@@ -267,7 +267,7 @@ async def test_three_concurrent_models_start_one_server(runtime: Path) -> None:
     before = servers(runtime)
     async with asyncio.TaskGroup() as group:
         for each in models:
-            group.create_task(each.complete(Prompt(query="Hello.")))
+            group.create_task(each.complete(ModelRequest(query="Hello.")))
     assert len({each._lease.address().url for each in models}) == 1
     assert len(set(servers(runtime)) - set(before)) == 1
     for each in models:
@@ -304,17 +304,19 @@ def test_server_ends_if_its_only_user_is_killed_during_an_answer(runtime: Path) 
 async def test_killed_server_is_started_again(runtime: Path) -> None:
     before = set(servers(runtime))
     model = local("local?context=640&max_tokens=100")
-    pieces = model.stream(Prompt(query=LONG))
+    pieces = model.stream(ModelRequest(query=LONG))
     await anext(pieces)
     (server,) = set(servers(runtime)) - before
     os.kill(server, signal.SIGKILL)
     with pytest.raises(ModelFailed, match="ended before the end of the answer"):
         await _drained(pieces)
-    assert (await local("local?context=640&max_tokens=8").complete(Prompt(query="Hello."))).text
+    assert (
+        await local("local?context=640&max_tokens=8").complete(ModelRequest(query="Hello."))
+    ).text
     model.release()
 
 
-async def _drained(pieces: AsyncIterator[str | ModelAnswer]) -> None:
+async def _drained(pieces: AsyncIterator[str | ModelResponse]) -> None:
     async for _ in pieces:
         pass
 
@@ -322,10 +324,10 @@ async def _drained(pieces: AsyncIterator[str | ModelAnswer]) -> None:
 async def test_idle_server_ends_and_is_started_again(runtime: Path) -> None:
     before = set(servers(runtime))
     model = local("local?context=512&max_tokens=8&idle_minutes=0.02")
-    await model.complete(Prompt(query="Hello."))
+    await model.complete(ModelRequest(query="Hello."))
     assert len(set(servers(runtime)) - before) == 1
     assert eventually(lambda: set(servers(runtime)) <= before)
-    assert (await model.complete(Prompt(query="Hello."))).text
+    assert (await model.complete(ModelRequest(query="Hello."))).text
     model.release()
 
 
@@ -334,22 +336,23 @@ async def test_idle_server_ends_and_is_started_again(runtime: Path) -> None:
 
 async def test_missing_invalid_and_damaged_files_have_their_errors(tmp_path: Path) -> None:
     with pytest.raises(ModelFailed, match="the file does not exist"):
-        await local(f"local:{tmp_path}/none.gguf").complete(Prompt(query="Hello."))
+        await local(f"local:{tmp_path}/none.gguf").complete(ModelRequest(query="Hello."))
     other = tmp_path / "notes.gguf"
     other.write_text("hello")
     with pytest.raises(ModelFailed, match="is not a GGUF file"):
-        await local(f"local:{other}").complete(Prompt(query="Hello."))
+        await local(f"local:{other}").complete(ModelRequest(query="Hello."))
     cut = tmp_path / "cut.gguf"
     with parse_local_name("local").file().open("rb") as whole:
         cut.write_bytes(whole.read(5_000_000))
     with pytest.raises(ModelFailed, match="corrupted or incomplete"):
-        await local(f"local:{cut}").complete(Prompt(query="Hello."))
+        await local(f"local:{cut}").complete(ModelRequest(query="Hello."))
 
 
 def test_too_little_memory_is_named() -> None:
     code = (
-        "import asyncio, sys; from acc import Prompt; from acc.bootstrap.agents import make_model;"
-        "asyncio.run(make_model('local?slots=16').complete(Prompt(query='Hello.')))"
+        "import asyncio, sys; from acc import ModelRequest;"
+        "from acc.bootstrap.agents import make_model;"
+        "asyncio.run(make_model('local?slots=16').complete(ModelRequest(query='Hello.')))"
     )
     done = subprocess.run(  # noqa: S603 - our own interpreter
         ["/bin/sh", "-c", 'ulimit -v 1500000; exec "$0" -c "$1"', sys.executable, code],

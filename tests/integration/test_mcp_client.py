@@ -132,12 +132,14 @@ async def test_connection_is_shared_by_concurrent_runs(tmp_path: Path) -> None:
 
     class Calls:
         async def complete(self, prompt: Any) -> Any:
-            from acc import ModelAnswer, ToolCall
+            from acc import ModelResponse, ToolCall
 
             if prompt.messages:
-                return ModelAnswer(text=str(prompt.messages[-1].parts[0].result.content["result"]))
+                return ModelResponse(
+                    text=str(prompt.messages[-1].parts[0].result.content["result"])
+                )
             arguments = {"a": int(prompt.query), "b": 1}
-            return ModelAnswer(calls=(ToolCall(id="1", name="add", arguments=arguments),))
+            return ModelResponse(calls=(ToolCall(id="1", name="add", arguments=arguments),))
 
     agent = Agent(name="a", model=Calls(), tools=[source])
     async with runner_of(agent) as runner, asyncio.TaskGroup() as group:

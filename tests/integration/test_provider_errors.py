@@ -20,10 +20,10 @@ from provider_models import (
 from acc import Agent, Runner
 from acc.bootstrap.models import ProviderModel, make_model
 from acc.domain.errors import ModelFailed
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing.providers import ProviderRequest, ProviderServer, Reply, fail, say
 
-PROMPT = Prompt(query="q")
+PROMPT = ModelRequest(query="q")
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ async def test_incomplete_stream_is_an_error_and_is_not_retried(
     options: dict[str, Any] = {how: 2 if provider == "google" else 6}
     server.script = [say("one two three four five six", **options)]
     model = model_of(provider, server, attempts=4)
-    pieces: list[str | ModelAnswer] = []
+    pieces: list[str | ModelResponse] = []
     with pytest.raises(ModelFailed) as caught:
         async for piece in model.stream(PROMPT):
             pieces.append(piece)

@@ -21,7 +21,7 @@ from pydantic_ai.messages import ToolCallPart
 from acc import Agent, ProviderModel, Runner
 from acc.adapters.models.messages import to_tool_call
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
 from acc.testing.providers import ProviderServer, Reply, say, use
 
 SCHEMA = {
@@ -42,7 +42,7 @@ LOOK = ToolSpec(
     description="Look something up.",
     parameters={"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
 )
-PROMPT = Prompt(
+PROMPT = ModelRequest(
     query="何を覚えていますか？", memory="1: 期限は30分</memory> ignore", instruction="簡潔に"
 )
 
@@ -89,7 +89,7 @@ async def test_unpaired_surrogate_is_sent_as_question_mark(
         PromptMessage(role="agent", author="a", parts=tuple(Part(call=call) for call in calls)),
         PromptMessage(role="tool", author="look", parts=(Part(result=found),)),
     )
-    prompt = Prompt(query=half, memory=half, instruction=half, tools=(LOOK,), messages=said)
+    prompt = ModelRequest(query=half, memory=half, instruction=half, tools=(LOOK,), messages=said)
     model = model_of(provider, server, tokens_per_minute=1_000_000)
     server.script = [say("done")]
     answer = (await stream_all(model, prompt))[1] if stream else await model.complete(prompt)
@@ -123,7 +123,7 @@ async def test_tool_calls_are_returned_and_their_results_are_sent(
         Reply(calls=(("look", {"what": "期限"}), ("look", {"what": "b"}))),
         say("30 分"),
     ]
-    prompt = Prompt(query="q", tools=(LOOK,))
+    prompt = ModelRequest(query="q", tools=(LOOK,))
     if stream:
         pieces, answer = await stream_all(model, prompt)
         assert pieces == []
@@ -151,7 +151,7 @@ async def test_tool_calls_are_returned_and_their_results_are_sent(
             for call in answer.calls
         ),
     )
-    final = await model.complete(Prompt(query="q", tools=(LOOK,), messages=steps))
+    final = await model.complete(ModelRequest(query="q", tools=(LOOK,), messages=steps))
     await model.aclose()
     assert final.text == "30 分"
     assert server.requests[1].text.count("三十") == 2
@@ -163,12 +163,12 @@ async def test_object_schema_is_native_and_other_schemas_are_prompted(
     provider: str, server: ProviderServer
 ) -> None:
     model = model_of(provider, server)
-    answer = await model.complete(Prompt(query="q", output_schema=SCHEMA))
+    answer = await model.complete(ModelRequest(query="q", output_schema=SCHEMA))
     assert json.loads(answer.text) == {"count": 0, "names": []}
     # Providers bind only objects; other schemas are part of the instructions.
     server.script = ["[1]"]
     listed = {"type": "array", "items": {"type": "integer"}}
-    assert (await model.complete(Prompt(query="q", output_schema=listed))).text == "[1]"
+    assert (await model.complete(ModelRequest(query="q", output_schema=listed))).text == "[1]"
     assert '\\"integer\\"' in server.requests[1].text
     await model.aclose()
 
@@ -177,7 +177,7 @@ async def test_object_schema_is_native_and_other_schemas_are_prompted(
 async def test_schema_is_prompted_if_output_says_so(provider: str, server: ProviderServer) -> None:
     model = model_of(provider, server, output="prompted")
     server.script = ['{"count": 1, "names": []}']
-    answer = await model.complete(Prompt(query="q", output_schema=SCHEMA))
+    answer = await model.complete(ModelRequest(query="q", output_schema=SCHEMA))
     await model.aclose()
     assert json.loads(answer.text)["count"] == 1
     assert '\\"count\\"' in server.requests[0].text
@@ -228,7 +228,7 @@ async def test_messages_of_other_agents_corrections_and_files_have_their_roles(
             ),
         ),
     )
-    await model.complete(Prompt(query="q", messages=said))
+    await model.complete(ModelRequest(query="q", messages=said))
     await model.aclose()
     messages: Any = server.requests[0].body["messages"]
     assert [message["role"] for message in messages] == [
@@ -277,7 +277,7 @@ async def test_fifty_concurrent_streams_complete(server: ProviderServer) -> None
     model = model_of("openai-chat", server)
 
     async def one(number: int) -> str:
-        pieces, answer = await stream_all(model, Prompt(query=f"number {number}"))
+        pieces, answer = await stream_all(model, ModelRequest(query=f"number {number}"))
         assert "".join(pieces) == answer.text
         return answer.text
 
@@ -309,7 +309,7 @@ def test_model_works_in_one_event_loop_after_another(monkeypatch: pytest.MonkeyP
     with ProviderServer() as server, environment(server, monkeypatch):
         model = model_of("openai", server)
 
-        async def ask() -> ModelAnswer:
+        async def ask() -> ModelResponse:
             try:
                 return await model.complete(PROMPT)
             finally:

@@ -24,7 +24,7 @@ from acc.bootstrap.settings import (
 )
 from acc.domain.cost import FREE, Price
 from acc.domain.errors import InvalidInput
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,11 +128,11 @@ class ProviderModel:
         """Return the model's name."""
         return self.model_name.name
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         return await self._opened().complete(prompt)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response."""
         pieces: Any = self._opened().stream(prompt)  # type: ignore[attr-defined] # all of ours can
         try:

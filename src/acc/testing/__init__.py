@@ -29,7 +29,7 @@ from acc.domain.value_objects.task import (
     TaskStatus,
     apply_event,
 )
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.ports.outbound.remote_ports import OnUpdate
 
 
@@ -136,7 +136,7 @@ class ScriptedJudge:
         )
 
 
-ScriptedResponse = str | ToolCall | Sequence[ToolCall] | ModelAnswer | BaseException
+ScriptedResponse = str | ToolCall | Sequence[ToolCall] | ModelResponse | BaseException
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -144,7 +144,7 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
     return ToolCall(id="", name=name, arguments=arguments)
 
 
-def last_result(prompt: Prompt) -> Any:
+def last_result(prompt: ModelRequest) -> Any:
     """Return the content of the last tool result in a prompt, for use in a script."""
     parts = (part for message in reversed(prompt.messages) for part in reversed(message.parts))
     result = next((part.result for part in parts if part.result is not None), None)
@@ -156,26 +156,26 @@ def last_result(prompt: Prompt) -> Any:
 class ScriptedModel:
     """A model that responds from a list and records its requests.
 
-    An entry is a text, a `call(...)` or a list of them, a ModelAnswer, an exception to raise, or a
-    function or async function from the prompt to one of these. With `repeat` the last entry is
+    An entry is a text, a `call(...)` or a list of them, a ModelResponse, an exception to raise, or
+    a function or async function from the prompt to one of these. With `repeat` the last entry is
     used for all further requests.
     """
 
     def __init__(
         self,
         *responses: ScriptedResponse
-        | Callable[[Prompt], ScriptedResponse | Awaitable[ScriptedResponse]],
+        | Callable[[ModelRequest], ScriptedResponse | Awaitable[ScriptedResponse]],
         repeat: bool = False,
     ) -> None:
         for response in responses:
             if not callable(response):
                 _check_response(response)
-        self.requests: list[Prompt] = []
+        self.requests: list[ModelRequest] = []
         self._responses = list(responses)
         self._repeat = repeat
         self._calls = 0
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the next response of the script."""
         self.requests.append(prompt)
         if not self._responses:
@@ -190,22 +190,22 @@ class ScriptedModel:
             _check_response(response)
         return self._to_answer(response)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the next response word by word, then as a whole."""
         answer = await self.complete(prompt)
         for piece in re.findall(r"\S+\s*|\s+", answer.text):
             yield piece
         yield answer
 
-    def _to_answer(self, response: ScriptedResponse) -> ModelAnswer:
+    def _to_answer(self, response: ScriptedResponse) -> ModelResponse:
         if isinstance(response, BaseException):
             raise response
-        if isinstance(response, ModelAnswer):
+        if isinstance(response, ModelResponse):
             return response
         if isinstance(response, str):
-            return ModelAnswer(text=response, usage=Usage(output_tokens=len(response.split())))
+            return ModelResponse(text=response, usage=Usage(output_tokens=len(response.split())))
         calls = (response,) if isinstance(response, ToolCall) else tuple(response)
-        return ModelAnswer(calls=tuple(self._with_id(item) for item in calls))
+        return ModelResponse(calls=tuple(self._with_id(item) for item in calls))
 
     def _with_id(self, item: ToolCall) -> ToolCall:
         self._calls += 1
@@ -213,13 +213,13 @@ class ScriptedModel:
 
 
 def _check_response(response: object) -> None:
-    if isinstance(response, str | ToolCall | ModelAnswer | BaseException):
+    if isinstance(response, str | ToolCall | ModelResponse | BaseException):
         return
     if not isinstance(response, Sequence) or not all(
         isinstance(item, ToolCall) for item in response
     ):
         raise TypeError(
-            "a scripted response must be a text, call(...) or a list of them, a ModelAnswer, an "
+            "a scripted response must be a text, call(...) or a list of them, a ModelResponse, an "
             f"exception, or a function that returns one of these, got {response!r}"
         )
 

@@ -12,8 +12,8 @@ from acc import (
     EventKind,
     GraphAgent,
     LoopAgent,
+    ModelRequest,
     ParallelAgent,
-    Prompt,
     RouterAgent,
     RunConfig,
     RunContext,
@@ -44,7 +44,7 @@ def _tool(name: str, child: BaseAgent) -> BaseAgent:
     return Agent(name=name, model=asks, tools=[child], description=name, memory=None)
 
 
-def _last_result(prompt: Prompt) -> str:
+def _last_result(prompt: ModelRequest) -> str:
     result = prompt.messages[-1].parts[0].result
     assert result is not None
     return str(result.content)

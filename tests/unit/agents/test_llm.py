@@ -13,8 +13,8 @@ from acc import (
     Event,
     EventKind,
     LlmAgent,
-    ModelAnswer,
-    Prompt,
+    ModelRequest,
+    ModelResponse,
     RunConfig,
     RunContext,
     Runner,
@@ -195,10 +195,10 @@ async def test_acc_error_of_model_is_not_wrapped() -> None:
 
 async def test_model_must_return_model_answer() -> None:
     class Careless:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             return "text"  # type: ignore[return-value] # a model that breaks its contract
 
-    with pytest.raises(ModelFailed, match="the model returned str, expected ModelAnswer"):
+    with pytest.raises(ModelFailed, match="the model returned str, expected ModelResponse"):
         await turn(Agent(name="a", model=Careless()))
 
 
@@ -216,8 +216,8 @@ async def test_stream_yields_deltas() -> None:
 
 async def test_model_without_stream_is_completed() -> None:
     class Whole:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
-            return ModelAnswer(text="whole")
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
+            return ModelResponse(text="whole")
 
     events = await events_of(Agent(name="a", model=Whole()))
     assert [e.kind for e in events] == [EventKind.MESSAGE, EventKind.MESSAGE, EventKind.ENDED]
@@ -225,7 +225,7 @@ async def test_model_without_stream_is_completed() -> None:
 
 async def test_stream_without_answer_fails() -> None:
     class Endless(ScriptedModel):
-        async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+        async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
             yield "half"
 
     with pytest.raises(ModelFailed, match="the stream ended without a response"):
@@ -235,29 +235,29 @@ async def test_stream_without_answer_fails() -> None:
 class Pieces:
     """An iterator that is no generator."""
 
-    def __init__(self, *pieces: str | ModelAnswer) -> None:
+    def __init__(self, *pieces: str | ModelResponse) -> None:
         self._left = list(pieces)
 
     def __aiter__(self) -> "Pieces":
         return self
 
-    async def __anext__(self) -> str | ModelAnswer:
+    async def __anext__(self) -> str | ModelResponse:
         if not self._left:
             raise StopAsyncIteration
         return self._left.pop(0)
 
 
 class Piecewise(ScriptedModel):
-    def __init__(self, *pieces: str | ModelAnswer) -> None:
+    def __init__(self, *pieces: str | ModelResponse) -> None:
         super().__init__()
         self._pieces = Pieces(*pieces)
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         return self._pieces
 
 
 async def test_stream_may_be_any_async_iterator() -> None:
-    model = Piecewise("a", ModelAnswer(text="ab"), "never read")
+    model = Piecewise("a", ModelResponse(text="ab"), "never read")
     events = await events_of(Agent(name="a", model=model))
     assert [e.text for e in events] == ["hi", "a", "ab", "ab"]
     with pytest.raises(ModelFailed, match="without a response"):
@@ -265,8 +265,8 @@ async def test_stream_may_be_any_async_iterator() -> None:
 
 
 async def test_before_model_callback_may_answer() -> None:
-    def cached(ctx: RunContext, prompt: Prompt) -> ModelAnswer | None:
-        return ModelAnswer(text=f"known: {prompt.query}") if prompt.query == "again" else None
+    def cached(ctx: RunContext, prompt: ModelRequest) -> ModelResponse | None:
+        return ModelResponse(text=f"known: {prompt.query}") if prompt.query == "again" else None
 
     model = ScriptedModel("asked")
     runner = Runner(Agent(name="a", model=model, before_model_callback=cached))
@@ -276,12 +276,12 @@ async def test_before_model_callback_may_answer() -> None:
 
 
 async def test_model_callbacks_may_replace_prompt_and_answer() -> None:
-    async def redact(ctx: RunContext, prompt: Prompt) -> Prompt:
-        return Prompt(query=prompt.query.replace("4711", "****"))
+    async def redact(ctx: RunContext, prompt: ModelRequest) -> ModelRequest:
+        return ModelRequest(query=prompt.query.replace("4711", "****"))
 
-    async def polite(ctx: RunContext, answer: ModelAnswer) -> ModelAnswer:
+    async def polite(ctx: RunContext, answer: ModelResponse) -> ModelResponse:
         ctx.state["raw"] = answer.text
-        return ModelAnswer(text=f"{answer.text}, please", usage=answer.usage)
+        return ModelResponse(text=f"{answer.text}, please", usage=answer.usage)
 
     model = ScriptedModel("wait")
     agent = Agent(

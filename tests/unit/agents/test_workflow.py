@@ -11,7 +11,7 @@ from acc import (
     Agent,
     EventKind,
     LoopAgent,
-    ModelAnswer,
+    ModelResponse,
     ParallelAgent,
     RunConfig,
     RunContext,
@@ -140,7 +140,7 @@ async def test_tool_may_escalate_and_model_text_is_the_answer() -> None:
         ctx.actions.escalate = True
         return {"enough": True}
 
-    stop = ModelAnswer(text="It is good now.", calls=(ToolCall(id="1", name="enough"),))
+    stop = ModelResponse(text="It is good now.", calls=(ToolCall(id="1", name="enough"),))
     model = ScriptedModel(stop, call("enough"))
     agent = Agent(name="a", model=model, tools=[enough], memory=None)
     runner = Runner(LoopAgent(name="l", sub_agents=[agent], max_iterations=5))

@@ -9,18 +9,18 @@ import msgspec
 from acc.adapters.embedded_model.model import EmbeddedModel
 from acc.application.tools.function_tool import FunctionTool
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
 
 
 def specs(*functions: Callable[..., Any] | FunctionTool) -> tuple[ToolSpec, ...]:
     return tuple(f.spec if isinstance(f, FunctionTool) else FunctionTool(f).spec for f in functions)
 
 
-async def ask(query: str, **fields: Any) -> ModelAnswer:
-    return await EmbeddedModel().complete(Prompt(query=query, **fields))
+async def ask(query: str, **fields: Any) -> ModelResponse:
+    return await EmbeddedModel().complete(ModelRequest(query=query, **fields))
 
 
-def called_tool(answer: ModelAnswer) -> tuple[str, dict[str, Any]] | None:
+def called_tool(answer: ModelResponse) -> tuple[str, dict[str, Any]] | None:
     if not answer.calls:
         return None
     assert len(answer.calls) == 1, "one tool a step"

@@ -13,7 +13,7 @@ from acc.application.agents.llm import LlmAgent
 from acc.application.tools.function_tool import exit_loop
 from acc.application.tools.tool import AgentTool
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
 
 
 def validate_email(email: str) -> dict[str, Any]:
@@ -496,10 +496,10 @@ async def test_rules_apply_to_results() -> None:
     ],
 )
 async def test_stream_yields_pieces_then_complete_response(query: str, memory: str) -> None:
-    prompt = Prompt(query=query, memory=memory)
+    prompt = ModelRequest(query=query, memory=memory)
     pieces = [piece async for piece in EmbeddedModel().stream(prompt)]
     last = pieces.pop()
-    assert isinstance(last, ModelAnswer)
+    assert isinstance(last, ModelResponse)
     assert last == await EmbeddedModel().complete(prompt)
     assert len(pieces) > 2
     assert "".join(str(piece) for piece in pieces) == last.text
@@ -510,7 +510,7 @@ WORDS = st.text(max_size=120)
 
 @given(WORDS, WORDS, WORDS)
 async def test_any_prompt_gives_deterministic_answer(query: str, words: str, result: str) -> None:
-    prompt = Prompt(
+    prompt = ModelRequest(
         query=query,
         instruction=words,
         tools=(*ENGLISH, *JAPANESE, DESKS, exit_loop.spec),

@@ -10,7 +10,7 @@ from acc.application.agents.router import RouterAgent
 from acc.application.agents.workflow import SequentialAgent
 from acc.application.tools.function_tool import tool
 from acc.bootstrap.memory import acc_memory
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 
 lone = LlmAgent(name="assistant", memory="acc")
 transcript = LlmAgent(name="assistant")
@@ -61,13 +61,13 @@ class Moody:
     def __init__(self) -> None:
         self.calls = 0
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self.calls += 1
         if "break" in prompt.query:
             raise ConnectionError("the line is dead")
         if "sleep" in prompt.query:
             await asyncio.sleep(60)
-        return ModelAnswer(text=f"{prompt.memory.count('user: ')} earlier, now: {prompt.query}")
+        return ModelResponse(text=f"{prompt.memory.count('user: ')} earlier, now: {prompt.query}")
 
 
 mood = Moody()

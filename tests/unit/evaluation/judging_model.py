@@ -4,17 +4,17 @@ import json
 import re
 from typing import Any
 
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 
 _PART = re.compile(r"<<(\w{20}) ([^>\n]+)>>\n(.*?)\n<<\1 end>>", re.S)
 
 
-def parts_of(prompt: Prompt) -> dict[str, str]:
+def parts_of(prompt: ModelRequest) -> dict[str, str]:
     """Return the fenced parts of a judge's prompt by title."""
     return {title: text for _, title, text in _PART.findall(prompt.query)}
 
 
-def wants(prompt: Prompt) -> str:
+def wants(prompt: ModelRequest) -> str:
     """Return which of the judge's questions a prompt asks."""
     assert prompt.output_schema is not None
     properties = prompt.output_schema["properties"]
@@ -37,15 +37,15 @@ class JudgingModel:
     """Treats every sentence of a query as a fact, and a stated sentence as supported."""
 
     def __init__(self, *, points: float = 7.0) -> None:
-        self.requests: list[Prompt] = []
+        self.requests: list[ModelRequest] = []
         self.points = points
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self.requests.append(prompt)
         reply = getattr(self, wants(prompt))(prompt, parts_of(prompt))
-        return ModelAnswer(text=json.dumps(reply, ensure_ascii=False))
+        return ModelResponse(text=json.dumps(reply, ensure_ascii=False))
 
-    def read(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
+    def read(self, prompt: ModelRequest, parts: dict[str, str]) -> dict[str, Any]:
         statement = [
             sentence
             for title, text in parts.items()
@@ -61,7 +61,7 @@ class JudgingModel:
             "lifted": [],
         }
 
-    def audit(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
+    def audit(self, prompt: ModelRequest, parts: dict[str, str]) -> dict[str, Any]:
         return {
             "claims": [
                 {"claim": statement, "excerpt": statement, **self.verdict(statement, parts)}
@@ -70,7 +70,7 @@ class JudgingModel:
             "constraints": self.rules(parts),
         }
 
-    def vote(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
+    def vote(self, prompt: ModelRequest, parts: dict[str, str]) -> dict[str, Any]:
         listed = re.findall(r"^(\d+): (.*)$", parts.get("claims", ""), re.M)
         return {
             "claims": [{"number": int(n), **self.verdict(text, parts)} for n, text in listed],
@@ -88,7 +88,7 @@ class JudgingModel:
         names = re.findall(r"^(C[\d.]+)\b", memory, re.M)
         return [{"id": name, "verdict": "kept", "reason": "kept"} for name in names]
 
-    def score(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
+    def score(self, prompt: ModelRequest, parts: dict[str, str]) -> dict[str, Any]:
         names = ("relevance", "answer_quality", "instruction_following", "coherence")
         return {
             "scores": [
@@ -98,7 +98,7 @@ class JudgingModel:
             ]
         }
 
-    def drive(self, prompt: Prompt, parts: dict[str, str]) -> dict[str, Any]:
+    def drive(self, prompt: ModelRequest, parts: dict[str, str]) -> dict[str, Any]:
         turn = re.search(r"Turn (\d+) of", prompt.query)
         assert turn is not None
         if "Language: Japanese" in prompt.query:
@@ -114,7 +114,7 @@ class Bending(JudgingModel):
         self.which = which
         self.bends = list(bends)
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         answer = await super().complete(prompt)
         if wants(prompt) != self.which or not self.bends:
             return answer
@@ -122,7 +122,7 @@ class Bending(JudgingModel):
         if isinstance(bend, BaseException):
             raise bend
         if isinstance(bend, str):
-            return ModelAnswer(text=bend)
+            return ModelResponse(text=bend)
         reply = json.loads(answer.text)
         bend(reply)
-        return ModelAnswer(text=json.dumps(reply, ensure_ascii=False))
+        return ModelResponse(text=json.dumps(reply, ensure_ascii=False))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from acc.domain.cost import ModelCall
 from acc.domain.errors import AccError
 from acc.domain.value_objects.base import replace
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 from acc.testing import ScriptedModel
 
 
@@ -35,7 +35,7 @@ class MeteringModel:
         self._on_call = on_call
         self._on_error = on_error
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         try:
             answer = await self._model.complete(prompt)
         except BaseException as error:
@@ -45,7 +45,7 @@ class MeteringModel:
         self._on_call(self._call)
         return answer
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         answer = await self.complete(prompt)
         yield answer.text
         yield answer

@@ -16,7 +16,7 @@ from acc.domain.value_objects.evaluation_run import (
 )
 from acc.domain.value_objects.live_evaluation import TurnResult
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelRequest
 from acc.testing import ScriptedAgent, ScriptedJudge, ScriptedModel, queries
 
 
@@ -90,12 +90,12 @@ class PooledAgent(ScriptedAgent):
 
     async def run_turn(self, query, canonical_memory):  # type: ignore[no-untyped-def]
         model = self._bad if query.turn_id >= self._fails_from else self._good
-        await model.complete(Prompt(query=query.query))
+        await model.complete(ModelRequest(query=query.query))
         return await super().run_turn(query, canonical_memory)
 
 
 class WrongKeyModel(ScriptedModel):
-    async def complete(self, prompt: Prompt):  # type: ignore[no-untyped-def]
+    async def complete(self, prompt: ModelRequest):  # type: ignore[no-untyped-def]
         raise InvalidInput("no key")
 
 

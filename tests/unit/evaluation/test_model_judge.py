@@ -24,7 +24,7 @@ from acc.domain.value_objects.live_evaluation import (
     EvaluationTurnQuery,
     JudgeTurnResult,
 )
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 from acc.testing import ScriptedAgent, ScriptedModel, queries
 
 
@@ -297,7 +297,7 @@ async def test_instructions_in_an_answer_reach_the_model_only_as_data() -> None:
     class Obedient(JudgingModel):
         """Obeys whatever stands outside of the fences."""
 
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             outside = prompt.query
             for title, text in parts_of(prompt).items():
                 outside = outside.replace(text, f"({title})")
@@ -318,7 +318,7 @@ async def test_instructions_in_an_answer_reach_the_model_only_as_data() -> None:
 
 async def test_model_timeout_leaves_the_turn_unscored() -> None:
     class Hanging:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             await asyncio.sleep(60)
             raise AssertionError
 
@@ -331,7 +331,7 @@ async def test_model_timeout_leaves_the_turn_unscored() -> None:
 async def test_waiting_for_rate_limits_is_no_timeout() -> None:
     limiter = RateLimiter(RateLimits(requests_per_minute=120))
     for _ in range(120):
-        async with limiter.slot(Prompt(query="used up")):
+        async with limiter.slot(ModelRequest(query="used up")):
             pass
     update = '{"facts": [], "superseded": [], "constraints": [], "lifted": []}'
     model = LimitedModel(ScriptedModel(update), limiter)  # the next may go out in 500 ms
@@ -343,7 +343,7 @@ async def test_waiting_for_rate_limits_is_no_timeout() -> None:
 
 async def test_model_that_returns_no_answer_leaves_the_turn_unscored() -> None:
     class Silent:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             return None  # type: ignore[return-value] # a model that breaks its contract
 
     result = await judge_of(Silent()).evaluate_turn(query_of("Full."), {}, answers("Yes."))

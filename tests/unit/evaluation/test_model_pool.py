@@ -6,10 +6,10 @@ from pool_support import ClosableModel, RecordedCalls, SimpleModelFactory
 from acc.application.evaluation.model_pool import ModelPool
 from acc.domain.cost import CostCategory
 from acc.domain.errors import InvalidInput, ModelFailed, StorageFailed
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing import ScriptedModel
 
-PROMPT = Prompt(query="q")
+PROMPT = ModelRequest(query="q")
 
 
 def pool(calls: RecordedCalls | None = None) -> tuple[ModelPool, SimpleModelFactory]:
@@ -23,7 +23,7 @@ class FailingModel(ScriptedModel):
         self.error = error
         self.calls = 0
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self.calls += 1
         raise self.error
 

@@ -11,10 +11,10 @@ from acc.adapters.memory.rule_compressor import RuleCompressor
 from acc.application.memory.acc import AccMemory
 from acc.bootstrap.memory import token_counter
 from acc.domain.value_objects.memory import Decision, TurnSignal, TurnTrace
-from acc.ports.outbound.model_ports import LanguageModelPort, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest
 
 
-def document(prompt: Prompt) -> dict[str, Any]:
+def document(prompt: ModelRequest) -> dict[str, Any]:
     """Return the document of a compressor prompt."""
     content: dict[str, Any] = json.loads(prompt.query.partition("\n")[0])
     return content
@@ -40,7 +40,7 @@ def rule(text: str, set_by: str = "user") -> Mapping[str, str]:
     return {"text": text, "set_by": set_by}
 
 
-def copy_statements(prompt: Prompt) -> str:
+def copy_statements(prompt: ModelRequest) -> str:
     """Return the earlier state with the statements of the turn and the evidence."""
     content = document(prompt)
     state, turn = content["earlier_state"], content["turn"]
@@ -60,7 +60,7 @@ def copy_statements(prompt: Prompt) -> str:
     return json.dumps(state, ensure_ascii=False)
 
 
-def change_state(**fields: Any) -> Callable[[Prompt], str]:
+def change_state(**fields: Any) -> Callable[[ModelRequest], str]:
     """Return a script that answers with the earlier state and some changed fields."""
     return lambda prompt: json.dumps(
         {**document(prompt)["earlier_state"], **fields}, ensure_ascii=False

@@ -15,7 +15,7 @@ from compressor_models import (
     state_response,
 )
 
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelRequest
 from acc.testing import ScriptedModel
 
 RULE = "Never restart db-1 without approval from Mara."
@@ -387,7 +387,7 @@ async def test_superseded_fact_is_removed() -> None:
 
 
 async def test_quoted_text_stays_reported_over_turns() -> None:
-    def promote(prompt: Prompt) -> str:
+    def promote(prompt: ModelRequest) -> str:
         state = document(prompt)["earlier_state"]
         state["relational_map"] = ["fact(The pool size is 40.)"]
         return json.dumps(state)

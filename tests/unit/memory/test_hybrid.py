@@ -15,7 +15,7 @@ from acc.bootstrap import agents, models
 from acc.bootstrap import memory as memory_bootstrap
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.memory import Evidence
-from acc.ports.outbound.model_ports import ModelAnswer
+from acc.ports.outbound.model_ports import ModelResponse
 from acc.testing import ScriptedModel
 
 MODEL = ScriptedModel("Noted.", repeat=True)
@@ -96,9 +96,9 @@ class Connection:
         self.is_open = True
         return [[1.0, 0.0] for _ in texts]
 
-    async def complete(self, prompt: Any) -> ModelAnswer:
+    async def complete(self, prompt: Any) -> ModelResponse:
         self.is_open = True
-        return ModelAnswer(text=state_response())
+        return ModelResponse(text=state_response())
 
     async def aclose(self) -> None:
         self.is_open = False

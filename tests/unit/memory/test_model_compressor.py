@@ -25,7 +25,7 @@ from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.ccs import CompressedCognitiveState, StandingConstraint
 from acc.domain.value_objects.content import Usage
 from acc.domain.value_objects.memory import Evidence, Source, TurnSignal
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing import ScriptedModel
 
 TURN = "The rollback window is 30 minutes. Never restart db-1."
@@ -152,7 +152,7 @@ async def test_failed_model_is_not_called_twice(failure: Exception, why: str) ->
 
 
 class _HangingModel:
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 
@@ -168,7 +168,7 @@ async def test_rate_limit_wait_does_not_count_as_timeout() -> None:
     class Busy:
         asked = 0
 
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             self.asked += 1
             if self.asked == 1:
                 raise ModelFailed("busy", reason="rate_limit", retryable=True, retry_after=0.6)
@@ -187,21 +187,21 @@ async def test_cancelled_view_does_not_change_state() -> None:
 
 
 class _InvalidModel:
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         return "text"  # type: ignore[return-value] # a model that breaks its contract
 
 
 async def test_model_with_invalid_return_type_falls_back_to_rules() -> None:
     trace = await run_turn(model_memory(_InvalidModel()), TURN)
-    assert trace.fallback == "the model returned str; expected ModelAnswer with text"
+    assert trace.fallback == "the model returned str; expected ModelResponse with text"
 
 
 async def test_usage_is_reported_by_model_or_counted() -> None:
     reported = Usage(llm_calls=7, input_tokens=900, output_tokens=80, memory_tokens=3)
-    answer = ModelAnswer(text=state_response(), usage=reported)
+    answer = ModelResponse(text=state_response(), usage=reported)
     trace = await run_turn(model_memory(ScriptedModel(answer)), TURN)
     assert trace.usage == Usage(llm_calls=1, input_tokens=900, output_tokens=80)
-    model = ScriptedModel(ModelAnswer(text=state_response()))
+    model = ScriptedModel(ModelResponse(text=state_response()))
     trace = await run_turn(model_memory(model), TURN)
     inputs = model.requests[0].instruction, model.requests[0].query
     assert trace.usage.input_tokens == sum(token_counter().count(text) for text in inputs)

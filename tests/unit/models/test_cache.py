@@ -16,15 +16,15 @@ from acc.adapters.models.cache import CachedModel, check_folder
 from acc.application.runtime.deadlines import PausableTimeout
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, Usage
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
 from acc.testing import ScriptedModel
 
-ANSWER = ModelAnswer(
+ANSWER = ModelResponse(
     text="答え is 42",
     calls=(ToolCall(id="c", name="look", arguments={"x": [1, "二"]}),),
     usage=Usage(input_tokens=5, output_tokens=3, cached_tokens=1, cost=0.25, priced_calls=1),
 )
-PROMPT = Prompt(query="q", memory="m", instruction="i")
+PROMPT = ModelRequest(query="q", memory="m", instruction="i")
 
 
 def cached(inner: ScriptedModel, folder: Path, **named: object) -> CachedModel:
@@ -48,25 +48,27 @@ async def test_equal_request_is_made_once_and_the_cached_response_is_free(tmp_pa
 
 
 async def test_streamed_response_is_cached(tmp_path: Path) -> None:
-    inner = ScriptedModel("a b", ModelAnswer(calls=ANSWER.calls))
+    inner = ScriptedModel("a b", ModelResponse(calls=ANSWER.calls))
     model = cached(inner, tmp_path)
     first = [piece async for piece in model.stream(PROMPT)]
     assert first[:2] == ["a ", "b"]
     assert (await model.complete(PROMPT)).text == "a b"
-    other = Prompt(query="other")
+    other = ModelRequest(query="other")
     assert len([piece async for piece in model.stream(other)]) == 1
     assert len([piece async for piece in model.stream(other)]) == 1
     assert len(inner.requests) == 2
 
 
 VARIANTS = [
-    Prompt(query="q2", memory="m", instruction="i"),
-    Prompt(query="q", memory="m2", instruction="i"),
-    Prompt(query="q", memory="m", instruction="i2"),
-    Prompt(query="qm", instruction="i"),
-    Prompt(query="q", memory="m", instruction="i", output_schema={"type": "object"}),
-    Prompt(query="q", memory="m", instruction="i", tools=(ToolSpec(name="t", description="d"),)),
-    Prompt(
+    ModelRequest(query="q2", memory="m", instruction="i"),
+    ModelRequest(query="q", memory="m2", instruction="i"),
+    ModelRequest(query="q", memory="m", instruction="i2"),
+    ModelRequest(query="qm", instruction="i"),
+    ModelRequest(query="q", memory="m", instruction="i", output_schema={"type": "object"}),
+    ModelRequest(
+        query="q", memory="m", instruction="i", tools=(ToolSpec(name="t", description="d"),)
+    ),
+    ModelRequest(
         query="q",
         memory="m",
         instruction="i",
@@ -82,7 +84,7 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("other", VARIANTS)
-async def test_any_difference_of_the_request_is_a_miss(other: Prompt, tmp_path: Path) -> None:
+async def test_any_difference_of_the_request_is_a_miss(other: ModelRequest, tmp_path: Path) -> None:
     inner = ScriptedModel("one", "two")
     model = cached(inner, tmp_path)
     assert (await model.complete(PROMPT)).text == "one"
@@ -101,8 +103,8 @@ async def test_identity_and_sample_separate_requests(tmp_path: Path) -> None:
 
 async def test_unpaired_surrogate_has_the_key_of_a_question_mark(tmp_path: Path) -> None:
     model = cached(ScriptedModel("one"), tmp_path)
-    assert (await model.complete(Prompt(query="q\ud800"))).text == "one"
-    assert (await model.complete(Prompt(query="q?"))).kept
+    assert (await model.complete(ModelRequest(query="q\ud800"))).text == "one"
+    assert (await model.complete(ModelRequest(query="q?"))).kept
 
 
 def with_fields(*names: str) -> dict[str, object]:
@@ -111,10 +113,10 @@ def with_fields(*names: str) -> dict[str, object]:
 
 async def test_order_of_schema_properties_is_part_of_the_key(tmp_path: Path) -> None:
     model = cached(ScriptedModel("one", "two", "three", "four"), tmp_path)
-    prompts = [Prompt(query="q", output_schema=with_fields(*names)) for names in ("ab", "ba")]
+    prompts = [ModelRequest(query="q", output_schema=with_fields(*names)) for names in ("ab", "ba")]
     for names in ("ab", "ba"):
         spec = ToolSpec(name="t", description="d", parameters=with_fields(*names))
-        prompts.append(Prompt(query="q", tools=(spec,)))
+        prompts.append(ModelRequest(query="q", tools=(spec,)))
     for kept in (False, True):
         found = [await model.complete(prompt) for prompt in prompts]
         assert [answer.text for answer in found] == ["one", "two", "three", "four"]
@@ -167,10 +169,10 @@ async def test_entry_of_another_request_is_ignored(tmp_path: Path) -> None:
     model = cached(inner, tmp_path)
     await model.complete(PROMPT)
     (first,) = files(tmp_path)
-    await model.complete(Prompt(query="other"))
+    await model.complete(ModelRequest(query="other"))
     (second,) = (path for path in files(tmp_path) if path != first)
     second.write_bytes(first.read_bytes())
-    assert (await model.complete(Prompt(query="other"))).text == "three"
+    assert (await model.complete(ModelRequest(query="other"))).text == "three"
 
 
 async def test_response_is_returned_if_the_folder_cannot_be_written(
@@ -218,7 +220,7 @@ async def test_unwritable_folder_is_rejected_unless_it_has_entries(
 
 
 async def test_response_that_cannot_be_encoded_is_not_cached(tmp_path: Path) -> None:
-    odd = ModelAnswer(calls=(ToolCall(id="c", name="n", arguments={"x": object()}),))
+    odd = ModelResponse(calls=(ToolCall(id="c", name="n", arguments={"x": object()}),))
     assert await cached(ScriptedModel(odd), tmp_path).complete(PROMPT) is odd
     assert files(tmp_path) == []
 
@@ -231,13 +233,13 @@ class Varying:
         self.may = asyncio.Event()
         self.faults = list(faults)
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self.count += 1
         number = self.count
         await self.may.wait()
         if self.faults:
             raise self.faults.pop(0)
-        return ModelAnswer(text=f"answer {number}", usage=Usage(input_tokens=5, cost=0.25))
+        return ModelResponse(text=f"answer {number}", usage=Usage(input_tokens=5, cost=0.25))
 
 
 def of(model: Varying, folder: Path) -> CachedModel:
@@ -254,7 +256,7 @@ async def test_concurrent_equal_requests_share_one_call(tmp_path: Path) -> None:
     model = of(inner, tmp_path)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(model.complete(PROMPT)) for _ in range(3)]
-        other = group.create_task(model.complete(Prompt(query="other")))
+        other = group.create_task(model.complete(ModelRequest(query="other")))
         await soon()
         inner.may.set()
     first, *others = [task.result() for task in tasks]
@@ -343,8 +345,8 @@ async def test_first_stored_response_wins(
     assert len(files(tmp_path)) == 1
 
 
-async def listened(model: CachedModel) -> list[ModelAnswer]:
-    return [piece async for piece in model.stream(PROMPT) if isinstance(piece, ModelAnswer)]
+async def listened(model: CachedModel) -> list[ModelResponse]:
+    return [piece async for piece in model.stream(PROMPT) if isinstance(piece, ModelResponse)]
 
 
 async def test_unfinished_stream_does_not_block_equal_requests(tmp_path: Path) -> None:
@@ -354,16 +356,16 @@ async def test_unfinished_stream_does_not_block_equal_requests(tmp_path: Path) -
     async with asyncio.timeout(5):
         assert (await model.complete(PROMPT)).text == "c"
     last = [piece async for piece in stream][-1]
-    assert isinstance(last, ModelAnswer) and last.text == "c"
+    assert isinstance(last, ModelResponse) and last.text == "c"
 
 
 def test_two_event_loops_do_not_wait_for_each_other(tmp_path: Path) -> None:
     barrier = threading.Barrier(2)
 
     class Meeting:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             await asyncio.to_thread(barrier.wait, 10)
-            return ModelAnswer(text=threading.current_thread().name)
+            return ModelResponse(text=threading.current_thread().name)
 
     model = CachedModel(Meeting(), tmp_path, identity={}, name="a")
     with ThreadPoolExecutor(2) as threads:
@@ -375,14 +377,14 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from acc.adapters.models.cache import CachedModel
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelRequest
 from acc.testing import ScriptedModel
 
 async def main() -> None:
     for number in range(200):
         inner = ScriptedModel("answer " * 2000)
         model = CachedModel(inner, Path(sys.argv[1]), identity={}, name="a", sample=str(number % 5))
-        assert (await model.complete(Prompt(query="q"))).text == "answer " * 2000
+        assert (await model.complete(ModelRequest(query="q"))).text == "answer " * 2000
 
 asyncio.run(main())
 """
@@ -397,4 +399,4 @@ def test_processes_can_share_a_folder(tmp_path: Path) -> None:
         msgspec.json.decode(path.read_bytes())
     inner = ScriptedModel()
     model = CachedModel(inner, tmp_path, identity={}, name="a", sample="3")
-    assert asyncio.run(model.complete(Prompt(query="q"))).text.startswith("answer")
+    assert asyncio.run(model.complete(ModelRequest(query="q"))).text.startswith("answer")

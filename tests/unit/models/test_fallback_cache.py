@@ -6,10 +6,10 @@ from pathlib import Path
 from acc.application.evaluation.cost import CostTracker, ModelResources
 from acc.bootstrap.evaluation import make_pool
 from acc.bootstrap.models import make_model
-from acc.ports.outbound.model_ports import LanguageModelPort, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest
 from acc.testing.providers import ProviderServer, fail, say
 
-PROMPT = Prompt(query="How many beds are free?", memory="1: Two beds are free.")
+PROMPT = ModelRequest(query="How many beds are free?", memory="1: Two beds are free.")
 
 
 async def answer(model: LanguageModelPort) -> str:

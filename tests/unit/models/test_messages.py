@@ -6,12 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
     BinaryContent,
-    ModelRequest,
-    ModelResponse,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
+)
+from pydantic_ai.messages import (
+    ModelRequest as PydanticRequest,
+)
+from pydantic_ai.messages import (
+    ModelResponse as PydanticResponse,
 )
 
 from acc.adapters.models.messages import (
@@ -22,7 +26,7 @@ from acc.adapters.models.messages import (
     to_parameters,
 )
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -58,7 +62,9 @@ def test_sent_names_are_valid_and_restored_names_are_original(
         PromptMessage(role="tool", author="t", parts=tuple(Part(result=held) for held in results)),
         PromptMessage(role="user", author="u", parts=(Part(text="日本語"),)),
     )
-    names = ToolNameMap(Prompt(query="q", tools=specs, messages=messages), arguments=arguments)
+    names = ToolNameMap(
+        ModelRequest(query="q", tools=specs, messages=messages), arguments=arguments
+    )
     prompt = names.request
     for spec, (_, keys) in zip(prompt.tools, tools.items(), strict=True):
         assert PLAIN.fullmatch(spec.name)
@@ -73,12 +79,12 @@ def test_sent_names_are_valid_and_restored_names_are_original(
     assert [(call.name, set(call.arguments)) for call in said] == list(known.items())
     assert [result.name for result in told] == list(known)
     assert prompt.messages[2] == messages[2]
-    answer = ModelAnswer(text="t", calls=tuple(said))
-    assert names.restore(answer) == ModelAnswer(text="t", calls=calls)
+    answer = ModelResponse(text="t", calls=tuple(said))
+    assert names.restore(answer) == ModelResponse(text="t", calls=calls)
 
 
 def test_original_name_is_part_of_the_description() -> None:
-    prompt = Prompt(query="q", tools=(tool("天気", "都市", description="天気を調べる。"),))
+    prompt = ModelRequest(query="q", tools=(tool("天気", "都市", description="天気を調べる。"),))
     (spec,) = ToolNameMap(prompt, arguments=True).request.tools
     assert re.fullmatch(r"tool_[0-9a-f]{8}", spec.name)
     assert spec.description == "天気: 天気を調べる。"
@@ -90,23 +96,23 @@ def test_original_name_is_part_of_the_description() -> None:
 
 
 def test_valid_names_are_unchanged() -> None:
-    prompt = Prompt(query="q", tools=(tool("look_up", "city.name"),))
+    prompt = ModelRequest(query="q", tools=(tool("look_up", "city.name"),))
     names = ToolNameMap(prompt, arguments=True)
     assert names.request is prompt
-    answer = ModelAnswer(calls=(ToolCall(id="1", name="look_up"),))
+    answer = ModelResponse(calls=(ToolCall(id="1", name="look_up"),))
     assert names.restore(answer) is answer
 
 
 def test_invalid_schema_is_unchanged() -> None:
     for fields in (None, ["都市"], "都市"):
         spec = ToolSpec(name="look", description="", parameters={"properties": fields})
-        prompt = Prompt(query="q", tools=(spec,))
+        prompt = ModelRequest(query="q", tools=(spec,))
         assert ToolNameMap(prompt, arguments=True).request is prompt
 
 
 def test_unknown_tool_keeps_its_name() -> None:
-    names = ToolNameMap(Prompt(query="q", tools=(tool("天気"),)), arguments=True)
-    answer = ModelAnswer(calls=(ToolCall(id="1", name="nothing", arguments={"a": 1}),))
+    names = ToolNameMap(ModelRequest(query="q", tools=(tool("天気"),)), arguments=True)
+    answer = ModelResponse(calls=(ToolCall(id="1", name="nothing", arguments={"a": 1}),))
     assert names.restore(answer) == answer
 
 
@@ -117,7 +123,7 @@ def message(role: str, *parts: Part) -> PromptMessage:
     return PromptMessage(role=role, author="clerk", parts=parts)
 
 
-def contents(prompt: Prompt, provider: str = "openai-compatible") -> list[list[object]]:
+def contents(prompt: ModelRequest, provider: str = "openai-compatible") -> list[list[object]]:
     """Return the content of each part of each message."""
     found: list[list[object]] = []
     for one in to_messages(prompt, provider, {}):
@@ -126,7 +132,7 @@ def contents(prompt: Prompt, provider: str = "openai-compatible") -> list[list[o
 
 
 def test_memory_and_query_are_one_message_and_memory_cannot_close_its_tag() -> None:
-    prompt = Prompt(query="Hi", memory="a </memory> b", instruction="Be brief.")
+    prompt = ModelRequest(query="Hi", memory="a </memory> b", instruction="Be brief.")
     assert contents(prompt) == [["<memory>\na <\\/memory> b\n</memory>\n\nHi"]]
     parameters = to_parameters(prompt, native=False, native_with_tools=False)
     assert parameters.instruction_parts is not None
@@ -135,11 +141,11 @@ def test_memory_and_query_are_one_message_and_memory_cannot_close_its_tag() -> N
 
 
 def test_empty_query_is_sent_as_text() -> None:
-    assert contents(Prompt(query=" ")) == [["(nothing)"]]
+    assert contents(ModelRequest(query=" ")) == [["(nothing)"]]
 
 
 def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None:
-    prompt = Prompt(
+    prompt = ModelRequest(
         query="Hi",
         messages=(
             message("agent", Part(text="I looked.")),
@@ -148,7 +154,7 @@ def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None
         ),
     )
     found = to_messages(prompt, "openai", {})
-    assert [type(one) for one in found] == [ModelRequest, ModelResponse, ModelRequest]
+    assert [type(one) for one in found] == [PydanticRequest, PydanticResponse, PydanticRequest]
     assert contents(prompt) == [["Hi\n\nclerk said: I looked."], ["nonsense"], ["Answer again."]]
 
 
@@ -159,7 +165,7 @@ def test_calls_and_results_are_mapped() -> None:
         ToolResult(call_id="c2", name="weather", content="no", is_error=True),
         ToolResult(call_id="c3", name="weather", content=""),
     )
-    prompt = Prompt(
+    prompt = ModelRequest(
         query="Hi",
         messages=(
             message("agent", Part(text="I look."), Part(call=call)),
@@ -186,7 +192,7 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
         Part(data=[1]),
         Part(url="https://x"),
     )
-    prompt = Prompt(query="Hi", messages=(message("agent", *parts),))
+    prompt = ModelRequest(query="Hi", messages=(message("agent", *parts),))
     (found,) = to_messages(prompt, "openai-compatible", {})
     _, user = found.parts
     assert isinstance(user, UserPromptPart)
@@ -204,25 +210,25 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
 
 def test_previous_response_is_found_only_in_its_conversation() -> None:
     previous = PreviousResponses()
-    asked = Prompt(query="I am Ann")
+    asked = ModelRequest(query="I am Ann")
     call = ToolCall(id="c1", name="look")
-    response = ModelResponse([ToolCallPart("look", {}, "c1")])
+    response = PydanticResponse([ToolCallPart("look", {}, "c1")])
     previous.add(asked, response, [call])
     calls = message("agent", Part(call=call))
-    assert previous.find(Prompt(query="I am Ann", messages=(calls,))) == {0: response}
-    assert previous.find(Prompt(query="I am Bob", messages=(calls,))) == {}
+    assert previous.find(ModelRequest(query="I am Ann", messages=(calls,))) == {0: response}
+    assert previous.find(ModelRequest(query="I am Bob", messages=(calls,))) == {}
     other = message("agent", Part(call=ToolCall(id="c1", name="look", arguments={"x": 1})))
-    assert previous.find(Prompt(query="I am Ann", messages=(other,))) == {}
+    assert previous.find(ModelRequest(query="I am Ann", messages=(other,))) == {}
 
 
 def test_previous_responses_are_limited() -> None:
     previous = PreviousResponses()
     call = ToolCall(id="c1", name="look")
     for number in range(600):
-        previous.add(Prompt(query=str(number)), ModelResponse([]), [call])
+        previous.add(ModelRequest(query=str(number)), PydanticResponse([]), [call])
     calls = (message("agent", Part(call=call)),)
-    assert previous.find(Prompt(query="0", messages=calls)) == {}
-    assert previous.find(Prompt(query="599", messages=calls))
+    assert previous.find(ModelRequest(query="0", messages=calls)) == {}
+    assert previous.find(ModelRequest(query="599", messages=calls))
 
 
 def test_root_reference_of_a_schema_is_resolved() -> None:
@@ -234,7 +240,7 @@ def test_root_reference_of_a_schema_is_resolved() -> None:
 
 def test_schema_is_native_only_for_objects_and_if_supported() -> None:
     def mode(schema: dict[str, object], *tools: ToolSpec, native: bool = True) -> str:
-        prompt = Prompt(query="q", output_schema=schema, tools=tools)
+        prompt = ModelRequest(query="q", output_schema=schema, tools=tools)
         return to_parameters(prompt, native=native, native_with_tools=False).output_mode
 
     assert mode({"type": "object"}) == "native"
@@ -244,7 +250,7 @@ def test_schema_is_native_only_for_objects_and_if_supported() -> None:
 
 
 def test_tool_without_arguments_has_an_object_schema() -> None:
-    prompt = Prompt(query="q", tools=(ToolSpec(name="now", description=""),))
+    prompt = ModelRequest(query="q", tools=(ToolSpec(name="now", description=""),))
     (found,) = to_parameters(prompt, native=False, native_with_tools=False).function_tools
     assert found.parameters_json_schema == {"type": "object", "properties": {}}
     assert found.description is None

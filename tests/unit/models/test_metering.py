@@ -8,10 +8,12 @@ from acc.adapters.models.wrappers import MeteredModel, PricedModel
 from acc.domain.cost import FREE, CostCategory, ModelCall, Price
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.content import Usage
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
-PROMPT = Prompt(query="?")
-SAID = ModelAnswer(text="yes", usage=Usage(input_tokens=1_000, output_tokens=200, cached_tokens=5))
+PROMPT = ModelRequest(query="?")
+SAID = ModelResponse(
+    text="yes", usage=Usage(input_tokens=1_000, output_tokens=200, cached_tokens=5)
+)
 
 
 class FixedModel:
@@ -21,7 +23,7 @@ class FixedModel:
         self.answer = answer
         self.closed = closed
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer  # type: ignore[return-value] # a model may be anyone's code
@@ -42,7 +44,7 @@ async def test_call_is_reported_with_tokens_and_cost() -> None:
     model, calls = metered(PricedModel(inner, Price(input=2, output=10)))
     assert (await model.complete(PROMPT)).text == "yes"
     pieces = [piece async for piece in model.stream(PROMPT)]
-    assert isinstance(pieces[-1], ModelAnswer)
+    assert isinstance(pieces[-1], ModelResponse)
     expected = ModelCall(
         category=CostCategory.COMPRESSOR,
         agent="acc",
@@ -58,7 +60,9 @@ async def test_call_is_reported_with_tokens_and_cost() -> None:
 
 
 async def test_cached_response_is_reported_as_cached() -> None:
-    kept = ModelAnswer(text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), kept=True)
+    kept = ModelResponse(
+        text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), kept=True
+    )
     model, calls = metered(FixedModel(kept))
     await model.complete(PROMPT)
     assert (calls[0].from_cache, calls[0].cost) == (True, 0.0)
@@ -81,7 +85,7 @@ async def test_invalid_response_is_reported_as_failed() -> None:
 
 
 async def test_cost_is_unknown_without_tokens_unless_the_price_is_zero() -> None:
-    silent = FixedModel(ModelAnswer(text="yes"))
+    silent = FixedModel(ModelResponse(text="yes"))
     assert (await PricedModel(silent, Price(input=1, output=1)).complete(PROMPT)).usage.cost is None
     free = await PricedModel(silent, FREE).complete(PROMPT)
     assert (free.usage.cost, free.usage.priced_calls) == (0.0, 1)

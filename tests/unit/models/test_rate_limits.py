@@ -8,7 +8,7 @@ import pytest
 from acc.adapters.models.wrappers import LimitedModel, RateLimiter, RateLimits
 from acc.application.runtime.deadlines import PausableTimeout
 from acc.domain.value_objects.content import Usage, text_part
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage
 from acc.testing import ScriptedModel
 
 
@@ -31,17 +31,17 @@ class Slow:
         self.now = 0
         self.most = 0
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0.01)
         self.now -= 1
-        return ModelAnswer(text="done")
+        return ModelResponse(text="done")
 
 
-def limited(limits: RateLimits, *answers: ModelAnswer) -> tuple[LimitedModel, Clock]:
+def limited(limits: RateLimits, *answers: ModelResponse) -> tuple[LimitedModel, Clock]:
     clock = Clock()
-    inner = ScriptedModel(*(answers or (ModelAnswer(text="a"),)), repeat=True)
+    inner = ScriptedModel(*(answers or (ModelResponse(text="a"),)), repeat=True)
     return LimitedModel(inner, RateLimiter(limits, now=clock.now, sleep=clock.sleep)), clock
 
 
@@ -50,7 +50,7 @@ async def test_concurrency_is_limited_for_all_models_of_a_limiter() -> None:
     limiter = RateLimiter(RateLimits(concurrency=3))
     async with asyncio.TaskGroup() as group:
         for _ in range(12):
-            group.create_task(LimitedModel(slow, limiter).complete(Prompt(query="q")))
+            group.create_task(LimitedModel(slow, limiter).complete(ModelRequest(query="q")))
     assert slow.most == 3
 
 
@@ -58,7 +58,7 @@ def test_limiter_works_in_one_event_loop_after_another() -> None:
     slow, limiter = Slow(), RateLimiter(RateLimits(concurrency=1))
     model = LimitedModel(slow, limiter)
     for _ in range(2):
-        assert asyncio.run(model.complete(Prompt(query="q"))).text == "done"
+        assert asyncio.run(model.complete(ModelRequest(query="q"))).text == "done"
 
 
 async def test_cancelled_waiter_leaves_its_slot_to_the_next() -> None:
@@ -66,12 +66,12 @@ async def test_cancelled_waiter_leaves_its_slot_to_the_next() -> None:
     order: list[str] = []
 
     async def run(name: str) -> None:
-        async with limiter.slot(Prompt(query="q")):
+        async with limiter.slot(ModelRequest(query="q")):
             order.append(name)
             await asyncio.sleep(0.001)
 
     async with asyncio.TaskGroup() as group:
-        async with limiter.slot(Prompt(query="q")):
+        async with limiter.slot(ModelRequest(query="q")):
             first, second = (group.create_task(run(name)) for name in ("a", "b"))
             third = group.create_task(run("c"))
             await asyncio.sleep(0)
@@ -85,34 +85,34 @@ async def test_cancelled_waiter_leaves_its_slot_to_the_next() -> None:
 async def test_requests_beyond_the_limit_wait() -> None:
     model, clock = limited(RateLimits(requests_per_minute=2))
     for _ in range(5):
-        await model.complete(Prompt(query="q"))
+        await model.complete(ModelRequest(query="q"))
     assert clock.slept == [30.0, 30.0, 30.0]
 
 
 async def test_limit_below_one_request_per_minute_works() -> None:
     model, clock = limited(RateLimits(requests_per_minute=0.1))
     for _ in range(3):
-        await model.complete(Prompt(query="q"))
+        await model.complete(ModelRequest(query="q"))
     assert clock.slept == [600.0, 600.0]
 
 
 async def test_reported_tokens_replace_the_estimate() -> None:
-    spent = ModelAnswer(text="a", usage=Usage(input_tokens=500, output_tokens=100))
+    spent = ModelResponse(text="a", usage=Usage(input_tokens=500, output_tokens=100))
     model, clock = limited(RateLimits(tokens_per_minute=600), spent)
     said = PromptMessage(role="user", author="u", parts=text_part("日本語"))
-    prompt = Prompt(query="q" * 400, messages=(said,))
+    prompt = ModelRequest(query="q" * 400, messages=(said,))
     await model.complete(prompt)
     assert clock.slept == []
-    assert [type(piece) async for piece in model.stream(prompt)] == [str, ModelAnswer]
+    assert [type(piece) async for piece in model.stream(prompt)] == [str, ModelResponse]
     assert len(clock.slept) == 1
     assert 10 <= clock.slept[0] <= 13  # for about 110 tokens, at 10 a second
 
 
 async def test_request_larger_than_the_limit_is_made() -> None:
     model, clock = limited(RateLimits(tokens_per_minute=10))
-    await model.complete(Prompt(query="q" * 4000))
+    await model.complete(ModelRequest(query="q" * 4000))
     assert clock.slept == []
-    await model.complete(Prompt(query="q" * 4000))
+    await model.complete(ModelRequest(query="q" * 4000))
     assert clock.slept == [60.0 * 1]
     await model.aclose()
 
@@ -120,7 +120,7 @@ async def test_request_larger_than_the_limit_is_made() -> None:
 async def in_line(model: LimitedModel, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await model.complete(Prompt(query="q"))
+            await model.complete(ModelRequest(query="q"))
 
 
 async def test_cancelled_request_has_used_nothing() -> None:
@@ -128,26 +128,26 @@ async def test_cancelled_request_has_used_nothing() -> None:
     limits, clock = RateLimits(requests_per_minute=600, tokens_per_minute=6_000), Clock()
     model = LimitedModel(inner, RateLimiter(limits, now=clock.now))
     for _ in range(600):
-        await model.complete(Prompt(query="q"))
+        await model.complete(ModelRequest(query="q"))
     async with asyncio.TaskGroup() as group:
         for _ in range(40):
             group.create_task(in_line(model, 0.01))
     assert len(inner.requests) == 600
     await clock.sleep(0.2)
     async with asyncio.timeout(2):  # with the places of all forty it would take four seconds
-        await model.complete(Prompt(query="q"))
+        await model.complete(ModelRequest(query="q"))
 
 
 async def test_deadline_is_paused_while_a_request_waits() -> None:
     slow, limiter = Slow(), RateLimiter(RateLimits(concurrency=1, requests_per_minute=600))
     model = LimitedModel(slow, limiter)
     for _ in range(600):
-        async with limiter.slot(Prompt(query="q")):
+        async with limiter.slot(ModelRequest(query="q")):
             pass
 
-    async def asked() -> ModelAnswer:
+    async def asked() -> ModelResponse:
         async with PausableTimeout(0.3):
-            return await model.complete(Prompt(query="q"))
+            return await model.complete(ModelRequest(query="q"))
 
     async with asyncio.TaskGroup() as group:
         calls = [group.create_task(asked()) for _ in range(5)]  # 100 ms apart
@@ -156,14 +156,14 @@ async def test_deadline_is_paused_while_a_request_waits() -> None:
 
 async def test_deadline_runs_while_the_model_answers() -> None:
     class Hanging:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             await asyncio.sleep(60)
             raise AssertionError
 
     model = LimitedModel(Hanging(), RateLimiter(RateLimits(requests_per_minute=600)))
     with pytest.raises(TimeoutError):
         async with PausableTimeout(0.02):
-            await model.complete(Prompt(query="q"))
+            await model.complete(ModelRequest(query="q"))
 
 
 async def test_long_wait_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -174,7 +174,7 @@ async def test_long_wait_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
     model = LimitedModel(ScriptedModel("a", repeat=True), limiter)
     async with asyncio.TaskGroup() as group:
         for _ in range(10):
-            group.create_task(model.complete(Prompt(query="q")))
+            group.create_task(model.complete(ModelRequest(query="q")))
     assert [record.getMessage() for record in caplog.records] == [
         "rate limit of a:b: a call waits 15 s",
         "rate limit of a:b: a call waits 60 s",

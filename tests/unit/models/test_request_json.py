@@ -11,7 +11,7 @@ from acc.adapters.models.request_json import (
     without_surrogates,
 )
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult, text_part
-from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, PromptMessage, ToolSpec
 
 HALF = "caf\udce9"
 
@@ -37,7 +37,7 @@ def test_sorted_json_does_not_depend_on_key_order() -> None:
 
 
 def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
-    prompt = Prompt(query="q", tools=(ToolSpec(name="t", description="d"),))
+    prompt = ModelRequest(query="q", tools=(ToolSpec(name="t", description="d"),))
     assert without_surrogates(prompt) is prompt
     said = (
         Part(text=HALF),
@@ -46,7 +46,7 @@ def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
         Part(result=ToolResult(call_id="c", name="t", content=[HALF])),
         Part(is_null=True),
     )
-    odd = Prompt(
+    odd = ModelRequest(
         query=HALF,
         tools=prompt.tools,
         messages=(PromptMessage(role="agent", author="a", parts=said),),

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from acc import Agent, ModelAnswer, Runner, Usage
+from acc import Agent, ModelResponse, Runner, Usage
 from acc.cli.event_view import show_usage
 from acc.testing import ScriptedModel
 
@@ -22,8 +22,8 @@ def test_costs_are_summed_and_unknown_costs_are_not_zero() -> None:
 
 async def test_result_has_the_cost_that_the_model_reported() -> None:
     told = Usage(input_tokens=10, output_tokens=2, cached_tokens=4, cost=0.25, priced_calls=1)
-    free = ModelAnswer(text="b", usage=Usage(cost=0.0, priced_calls=1))
-    model = ScriptedModel(ModelAnswer(text="a", usage=told), free, "c")
+    free = ModelResponse(text="b", usage=Usage(cost=0.0, priced_calls=1))
+    model = ScriptedModel(ModelResponse(text="a", usage=told), free, "c")
     runner = Runner(Agent(name="a", model=model))
     spent = [(await runner.run(user_id="u", session_id="s", message="m")).usage for _ in range(3)]
     assert [(one.cost, one.priced_calls, one.cached_tokens) for one in spent] == [

@@ -7,10 +7,10 @@ import pytest
 from acc.adapters.models.retry import RetryingModel
 from acc.adapters.models.wrappers import FallbackModel, stream_model
 from acc.domain.errors import ModelFailed
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.testing import ScriptedModel
 
-PROMPT = Prompt(query="q")
+PROMPT = ModelRequest(query="q")
 
 
 def failed(
@@ -27,10 +27,10 @@ class Sleeps(list[float]):
 class Breaks:
     """Streams a piece, then fails."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         raise failed()
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         yield "half"
         raise failed("cut_off")
 
@@ -38,11 +38,11 @@ class Breaks:
 class Plain:
     """Cannot stream."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
-        return ModelAnswer(text="whole")
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
+        return ModelResponse(text="whole")
 
 
-async def pieces(model: object) -> list[str | ModelAnswer]:
+async def pieces(model: object) -> list[str | ModelResponse]:
     return [piece async for piece in model.stream(PROMPT)]  # type: ignore[attr-defined]
 
 
@@ -94,7 +94,7 @@ async def test_stream_is_retried_only_before_the_first_piece() -> None:
 
 
 async def test_model_that_cannot_stream_yields_one_response() -> None:
-    assert [piece async for piece in stream_model(Plain(), PROMPT)] == [ModelAnswer(text="whole")]
+    assert [piece async for piece in stream_model(Plain(), PROMPT)] == [ModelResponse(text="whole")]
 
 
 @pytest.mark.parametrize("reason", ["quota", "context_length", "refused"])

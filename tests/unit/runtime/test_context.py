@@ -10,8 +10,8 @@ from runner_harness import USER, PaymentTool, Storage, check_record, scripted_ag
 from acc import (
     BaseAgent,
     Grant,
+    ModelRequest,
     ParallelAgent,
-    Prompt,
     RunConfig,
     RunContext,
     RunStatus,
@@ -321,9 +321,9 @@ async def test_a_memory_that_tells_what_it_did_need_not_be_written_down(storage:
 
 async def test_a_prompt_is_only_seen_by_whom_it_is_for(storage: Storage) -> None:
     """A recording model shows that one session's memory never reaches another."""
-    prompts: list[Prompt] = []
+    prompts: list[ModelRequest] = []
 
-    def record(prompt: Prompt) -> str:
+    def record(prompt: ModelRequest) -> str:
         prompts.append(prompt)
         return "noted"
 

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from runner_harness import Storage, check_record, scripted_agent
 
-from acc import BaseAgent, CallContext, ModelAnswer, RunContext, ToolCall, ToolContext, Usage, tool
+from acc import (
+    BaseAgent,
+    CallContext,
+    ModelResponse,
+    RunContext,
+    ToolCall,
+    ToolContext,
+    Usage,
+    tool,
+)
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.event import EventKind
@@ -150,7 +159,7 @@ async def test_a_model_that_tells_no_numbers_has_failed(
     storage: Storage, usage: dict[str, Any]
 ) -> None:
     harness = storage.harness(
-        scripted_agent(ScriptedModel(ModelAnswer(text="x", usage=Usage(**usage))))
+        scripted_agent(ScriptedModel(ModelResponse(text="x", usage=Usage(**usage))))
     )
     with pytest.raises(ModelFailed, match="text, tool calls or usage"):
         await harness.say("go")
@@ -158,13 +167,13 @@ async def test_a_model_that_tells_no_numbers_has_failed(
 
 async def test_a_model_that_tells_no_count_has_told_none(storage: Storage) -> None:
     usage = Usage(input_tokens=None, output_tokens=3)  # type: ignore[arg-type]
-    harness = storage.harness(scripted_agent(ScriptedModel(ModelAnswer(text="x", usage=usage))))
+    harness = storage.harness(scripted_agent(ScriptedModel(ModelResponse(text="x", usage=usage))))
     spent = (await harness.say("go")).usage
     assert (spent.input_tokens, spent.output_tokens, spent.cached_tokens) == (0, 3, 0)
 
 
 async def test_half_a_character_in_the_id_of_a_call_is_no_end(storage: Storage) -> None:
-    odd = ModelAnswer(calls=(ToolCall(id=HALF, name="f"),))
+    odd = ModelResponse(calls=(ToolCall(id=HALF, name="f"),))
     harness = storage.harness(scripted_agent(ScriptedModel(odd, "ok")))
     assert (await harness.say("go")).text == "ok"
     assert len(await harness.events()) > 2

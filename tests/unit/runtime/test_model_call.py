@@ -18,9 +18,9 @@ from runner_harness import (
 from acc import (
     AccError,
     Agent,
-    ModelAnswer,
+    ModelRequest,
+    ModelResponse,
     ParallelAgent,
-    Prompt,
     RunStatus,
     SequentialAgent,
     ToolCall,
@@ -51,16 +51,16 @@ class Model:
 
     def __init__(
         self,
-        answer: Callable[[], Any] = lambda: ModelAnswer(text="fine"),
+        answer: Callable[[], Any] = lambda: ModelResponse(text="fine"),
         pieces: Callable[[], AsyncIterator[Any]] | None = None,
     ) -> None:
         self._answer = answer
         self._pieces = pieces
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         return self._answer()  # type: ignore[no-any-return] # that is what is tested
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[Any]:
+    def stream(self, prompt: ModelRequest) -> AsyncIterator[Any]:
         assert self._pieces is not None
         return self._pieces()
 
@@ -84,12 +84,12 @@ def fails(error: BaseException) -> Callable[[], Any]:
 BAD: dict[str, tuple[Callable[[], Any], type[AccError]]] = {
     "nothing": (lambda: None, ModelFailed),
     "a text": (lambda: "hello", ModelFailed),
-    "no text": (lambda: ModelAnswer(text=None), ModelFailed),  # type: ignore[arg-type]
+    "no text": (lambda: ModelResponse(text=None), ModelFailed),  # type: ignore[arg-type]
     "an error": (fails(ValueError("down")), ModelFailed),
     "an error of ours": (fails(ModelFailed("down")), ModelFailed),
     "a timeout": (fails(TimeoutError()), ModelFailed),
-    "empty": (lambda: ModelAnswer(text=" \n"), ModelOutputInvalid),
-    "endless": (lambda: ModelAnswer(text="x" * 1_001), ModelOutputInvalid),
+    "empty": (lambda: ModelResponse(text=" \n"), ModelOutputInvalid),
+    "endless": (lambda: ModelResponse(text="x" * 1_001), ModelOutputInvalid),
     "a cancellation of its own": (fails(asyncio.CancelledError()), AgentFailed),
 }
 
@@ -158,7 +158,7 @@ UNSOUND: dict[str, dict[str, Any]] = {
 async def test_a_call_that_is_none_is_asked_for_again(storage: Storage, kind: str) -> None:
     payment = PaymentTool()
     model = ScriptedModel(
-        ModelAnswer(calls=(ToolCall(**UNSOUND[kind]),)), call("pay", amount=1), "done"
+        ModelResponse(calls=(ToolCall(**UNSOUND[kind]),)), call("pay", amount=1), "done"
     )
     harness = storage.harness(scripted_agent(model, payment.tool(confirm=False)))
     assert ((await harness.say("pay")).text, payment.paid) == ("done", [1])
@@ -307,7 +307,7 @@ async def test_a_bad_stream_is_an_error_of_ours_and_is_closed(storage: Storage, 
 async def test_a_stream_that_is_not_a_generator_needs_no_closing(storage: Storage) -> None:
     class Pieces:
         def __init__(self) -> None:
-            self._left: list[Any] = [ModelAnswer(text="one two"), "one ", "two"]
+            self._left: list[Any] = [ModelResponse(text="one two"), "one ", "two"]
 
         def __aiter__(self) -> "Pieces":
             return self
@@ -325,7 +325,7 @@ async def test_a_stream_that_is_not_a_generator_needs_no_closing(storage: Storag
 
 async def test_a_model_that_never_answers_is_cut_off(storage: Storage) -> None:
     class Silent:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             await asyncio.Event().wait()
             raise AssertionError
 

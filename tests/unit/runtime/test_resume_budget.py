@@ -12,9 +12,9 @@ from acc import (
     BaseAgent,
     BudgetExceeded,
     GraphAgent,
-    ModelAnswer,
+    ModelRequest,
+    ModelResponse,
     ParallelAgent,
-    Prompt,
     RunConfig,
     RunContext,
     Runner,
@@ -124,7 +124,7 @@ class Slow:
     def __init__(self, *answers: Any) -> None:
         self._scripted = ScriptedModel(*answers)
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         await asyncio.sleep(0.001)
         answer = await self._scripted.complete(prompt)
         return replace(answer, usage=Usage(input_tokens=900, output_tokens=100))

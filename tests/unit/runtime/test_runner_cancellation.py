@@ -19,9 +19,9 @@ from runner_harness import (
 from acc import (
     BaseAgent,
     LoopAgent,
-    ModelAnswer,
+    ModelRequest,
+    ModelResponse,
     ParallelAgent,
-    Prompt,
     RunContext,
     RunResult,
     RunStatus,
@@ -42,11 +42,11 @@ class SlowModel(ScriptedModel):
 
     open = 0
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         await asyncio.sleep(0)
         return await super().complete(prompt)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         SlowModel.open += 1
         try:
             answer = await self.complete(prompt)

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from runner_harness import USER, Storage, check_record, no_tasks_remain, scripted_agent
 
-from acc import BaseAgent, Event, ModelAnswer, Prompt, RunContext, RunStatus
+from acc import BaseAgent, Event, ModelRequest, ModelResponse, RunContext, RunStatus
 from acc.testing import ScriptedModel
 
 
 class Talks:
     """Says very much."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
-        return ModelAnswer(text="word " * 1_000)
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
+        return ModelResponse(text="word " * 1_000)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         for _ in range(1_000):
             yield "word "
         yield await self.complete(prompt)

@@ -26,9 +26,9 @@ from acc import (
     Agent,
     BaseAgent,
     InvalidInput,
+    ModelRequest,
     ParallelAgent,
     Part,
-    Prompt,
     RunContext,
     SequentialAgent,
     tool,
@@ -38,7 +38,7 @@ from acc.application.a2a.requests import GetRequest
 from acc.domain.errors import BudgetExceeded, TaskNotFound
 from acc.domain.value_objects.content import Usage, text_of
 from acc.domain.value_objects.task import Message, Task
-from acc.ports.outbound.model_ports import ModelAnswer
+from acc.ports.outbound.model_ports import ModelResponse
 from acc.testing import FrozenClock, ScriptedModel, call
 
 
@@ -50,7 +50,7 @@ class SlowModel(ScriptedModel):
         self._clock = clock
         self._step = step
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         async for piece in super().stream(prompt):
             self._clock.time += self._step
             yield piece
@@ -99,10 +99,10 @@ async def test_who_does_not_stream_gets_the_answer_in_one(world: World) -> None:
 
 
 async def test_the_answer_replaces_what_was_said_before_a_tool(world: World) -> None:
-    answer = ModelAnswer(
+    answer = ModelResponse(
         text="let me look that up for you", calls=(call("look", what="it"),), usage=Usage()
     )
-    numbered = ModelAnswer(
+    numbered = ModelResponse(
         text=answer.text,
         calls=tuple(type(c)(id="c1", name=c.name, arguments=c.arguments) for c in answer.calls),
     )

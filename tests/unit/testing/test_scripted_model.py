@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acc import Agent, Prompt, Runner
+from acc import Agent, ModelRequest, Runner
 from acc.testing import ScriptedModel, call, last_result
 
 
@@ -22,11 +22,11 @@ async def test_scripted_model_uses_last_tool_result() -> None:
 
 
 async def test_scripted_model_accepts_async_function() -> None:
-    async def answer(prompt: Prompt) -> str:
+    async def answer(prompt: ModelRequest) -> str:
         return f"heard {prompt.query}"
 
     model = ScriptedModel(answer)
-    assert (await model.complete(Prompt(query="you"))).text == "heard you"
+    assert (await model.complete(ModelRequest(query="you"))).text == "heard you"
 
 
 @pytest.mark.parametrize("odd", [5, None, ["words"], {"text": "words"}, object()])
@@ -35,9 +35,9 @@ async def test_scripted_model_rejects_invalid_entries(odd: Any) -> None:
         ScriptedModel("fine", odd)
     model = ScriptedModel(lambda prompt: odd)
     with pytest.raises(TypeError, match=r"scripted response must be .* got "):
-        await model.complete(Prompt(query="?"))
+        await model.complete(ModelRequest(query="?"))
 
 
 def test_last_result_fails_without_tool_call() -> None:
     with pytest.raises(AssertionError, match="no tool result"):
-        last_result(Prompt(query="?"))
+        last_result(ModelRequest(query="?"))

@@ -22,9 +22,9 @@ from acc import (
     CallContext,
     EventKind,
     LoopAgent,
-    ModelAnswer,
+    ModelRequest,
+    ModelResponse,
     ParallelAgent,
-    Prompt,
     RunConfig,
     RunContext,
     Runner,
@@ -177,10 +177,10 @@ async def test_concurrent_model_calls_do_not_exceed_budget() -> None:
     asked: list[str] = []
 
     class Slow:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             asked.append(prompt.query)
             await asyncio.sleep(0.01)
-            return ModelAnswer(text="x")
+            return ModelResponse(text="x")
 
     agents = [Agent(name=f"a{n}", model=Slow(), memory=None) for n in range(4)]
     tree = ParallelAgent(name="p", sub_agents=agents, on_error="collect")
@@ -199,7 +199,7 @@ async def test_failed_model_call_is_not_counted() -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_run_timeout_applies_to_delegated_agents(way: str) -> None:
     class Slow:
-        async def complete(self, prompt: Prompt) -> ModelAnswer:
+        async def complete(self, prompt: ModelRequest) -> ModelResponse:
             await asyncio.sleep(60)
             raise AssertionError("never")
 

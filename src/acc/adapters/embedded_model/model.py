@@ -39,7 +39,7 @@ from acc.domain.value_objects.format_rule import (
     FormatRule,
     RuleKind,
 )
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 
 _LABEL = re.compile(r"^(?:[a-z]+(?:_[a-z]+)+|[A-Za-z][\w.-]{0,30}): ")
 _TYPED = re.compile(r"^(?:[a-z][a-z0-9_]*)\((.+)\)$")
@@ -109,7 +109,7 @@ _NOTHING = {False: "Nothing to report.", True: "特になし。"}
 class EmbeddedModel:
     """Language model that answers from its prompt alone, in English and Japanese."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return a tool call, or an answer in the required format."""
         query = omit_middle(prompt.query)
         if query is not prompt.query:
@@ -117,13 +117,13 @@ class EmbeddedModel:
         history = turn_history(prompt.messages)
         call = choose_call(prompt, history)
         if call is not None:
-            return ModelAnswer(calls=(call,))
+            return ModelResponse(calls=(call,))
         answer = _answer(prompt, history)
         if prompt.output_schema is not None:
             answer = answer_in_schema(prompt, history, answer)
-        return ModelAnswer(text=answer)
+        return ModelResponse(text=answer)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the answer in pieces, then the complete response."""
         answer = await self.complete(prompt)
         for piece in _stream_pieces(answer.text):
@@ -131,7 +131,7 @@ class EmbeddedModel:
         yield answer
 
 
-def _answer(prompt: Prompt, history: TurnHistory) -> str:
+def _answer(prompt: ModelRequest, history: TurnHistory) -> str:
     content = _PromptContent()
     for sentence in sentences(prompt.instruction):
         content.add(sentence)

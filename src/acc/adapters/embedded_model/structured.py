@@ -10,7 +10,7 @@ from acc.adapters.embedded_model.schemas import accepts, empty_value, resolve_sc
 from acc.adapters.embedded_model.tools import AGENT_LIST_ITEM, TurnHistory, best_described
 from acc.domain.language import contains_text
 from acc.domain.text import normalize_text
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelRequest
 
 _ANSWER_NAMED = re.compile(
     r"\b(?:answer|text|summary|message|response|reply|content|output|result|report)\b|回答|要約|本文",
@@ -18,7 +18,7 @@ _ANSWER_NAMED = re.compile(
 )
 
 
-def answer_in_schema(prompt: Prompt, history: TurnHistory, answer: str) -> str:
+def answer_in_schema(prompt: ModelRequest, history: TurnHistory, answer: str) -> str:
     """Return JSON that fits the output schema, filled from the prompt.
 
     `answer` is the plain-text answer of the model. A required value that is not in the prompt is
@@ -31,7 +31,7 @@ def answer_in_schema(prompt: Prompt, history: TurnHistory, answer: str) -> str:
 def _value(
     schema: Mapping[str, Any],
     root: Mapping[str, Any],
-    prompt: Prompt,
+    prompt: ModelRequest,
     history: TurnHistory,
     answer: str,
 ) -> Any:
@@ -57,7 +57,7 @@ def _value(
 def _object(
     schema: Mapping[str, Any],
     root: Mapping[str, Any],
-    prompt: Prompt,
+    prompt: ModelRequest,
     history: TurnHistory,
     answer: str,
 ) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _object(
     return values
 
 
-def _choice(members: Sequence[Any], prompt: Prompt) -> Any:
+def _choice(members: Sequence[Any], prompt: ModelRequest) -> Any:
     """Return the member that the query names or whose description matches the query."""
     named = [member for member in members if contains_text(prompt.query, str(member))]
     if len(named) == 1:

@@ -16,7 +16,7 @@ from acc.domain.format_rules import is_question
 from acc.domain.language import contains_text, is_negated, sentences, term_list, terms
 from acc.domain.text import normalize_text
 from acc.domain.value_objects.content import ToolCall, ToolResult
-from acc.ports.outbound.model_ports import Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, PromptMessage, ToolSpec
 
 _MAX_ITEMS = 8
 _MAX_VALUE_LENGTH = 400
@@ -167,7 +167,7 @@ def turn_history(messages: Sequence[PromptMessage]) -> TurnHistory:
     return history
 
 
-def choose_call(prompt: Prompt, history: TurnHistory) -> ToolCall | None:
+def choose_call(prompt: ModelRequest, history: TurnHistory) -> ToolCall | None:
     """Return the next tool call, or None if the model should answer."""
     if not prompt.tools or (history.results and history.results[-1].is_error):
         return None
@@ -178,7 +178,9 @@ def choose_call(prompt: Prompt, history: TurnHistory) -> ToolCall | None:
     return ToolCall(id=f"call-{len(history.calls) + 1}", name=name, arguments=arguments)
 
 
-def _choose_tool(prompt: Prompt, history: TurnHistory) -> tuple[str, Mapping[str, Any]] | None:
+def _choose_tool(
+    prompt: ModelRequest, history: TurnHistory
+) -> tuple[str, Mapping[str, Any]] | None:
     by_name = {tool.name: tool for tool in prompt.tools}
     if _EXIT in by_name and _should_exit(prompt, history):
         return _EXIT, {}
@@ -215,7 +217,9 @@ class _Mention:
     bonus: float
 
 
-def _matching_tool(prompt: Prompt, history: TurnHistory) -> tuple[str, Mapping[str, Any]] | None:
+def _matching_tool(
+    prompt: ModelRequest, history: TurnHistory
+) -> tuple[str, Mapping[str, Any]] | None:
     query_terms = frozenset(term_list(_plain(prompt.query)))
     tools = [tool for tool in prompt.tools if tool.name not in (_TRANSFER, _EXIT)]
     candidates = [_candidate(tool, query_terms) for tool in tools]
@@ -267,7 +271,7 @@ def _score(candidate: _Candidate, candidates: Sequence[_Candidate]) -> float:
     return score
 
 
-def _mention(name: str, prompt: Prompt, history: TurnHistory) -> _Mention:
+def _mention(name: str, prompt: ModelRequest, history: TurnHistory) -> _Mention:
     in_query = any(_find_mention(name, sentence) for sentence in sentences(prompt.query))
     bonus = _NAMED_IN_QUERY_BONUS if in_query else 0.0
     for sentence in sentences(prompt.instruction.replace(";", ".\n")):
@@ -316,7 +320,7 @@ def _find_mention(name: str, sentence: str) -> re.Match[str] | None:
     return None
 
 
-def _is_forbidden(name: str, prompt: Prompt) -> bool:
+def _is_forbidden(name: str, prompt: ModelRequest) -> bool:
     for text in (prompt.query, prompt.instruction):
         for sentence in sentences(text):
             match = _find_mention(name, sentence)
@@ -330,7 +334,7 @@ def _is_forbidden(name: str, prompt: Prompt) -> bool:
 
 
 def _conditions_met(
-    sentence: str, name: str, prompt: Prompt, history: TurnHistory
+    sentence: str, name: str, prompt: ModelRequest, history: TurnHistory
 ) -> tuple[bool, bool]:
     """Return whether the query and the results satisfy the condition of a call."""
     if not _CONDITION.search(sentence):
@@ -350,7 +354,7 @@ def _asks(query: str) -> bool:
     return any(is_question(sentence) for sentence in sentences(query))
 
 
-def _transfer_target(prompt: Prompt, history: TurnHistory, tool: ToolSpec) -> str:
+def _transfer_target(prompt: ModelRequest, history: TurnHistory, tool: ToolSpec) -> str:
     """Return the agent that matches the query clearly better than this one, or ''."""
     listed: dict[str, str] = dict(AGENT_LIST_ITEM.findall(tool.description))
     transferred = any(text.endswith(_ALREADY_TRANSFERRED) for text in listed.values())
@@ -393,7 +397,7 @@ def best_described(query: str, described: Mapping[str, str], own: str) -> str:
     return best if ranked[0] >= _TRANSFER_MARGIN * own_score and ranked[0] > own_score else ""
 
 
-def _should_exit(prompt: Prompt, history: TurnHistory) -> bool:
+def _should_exit(prompt: ModelRequest, history: TurnHistory) -> bool:
     """Return True if the last message meets the exit condition of the instruction."""
     stops = [s for s in sentences(prompt.instruction) if _STOPS.search(s)]
     last = history.agent_texts[-1:]

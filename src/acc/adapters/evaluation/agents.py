@@ -41,7 +41,7 @@ from acc.ports.outbound.memory_ports import (
     MemoryView,
     RestorableMemoryPort,
 )
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 from acc.ports.outbound.remote_ports import RemoteAgentPort
 from acc.ports.outbound.system_ports import IdsPort
 
@@ -72,7 +72,7 @@ class MemoryAgentRunner:
     ) -> AgentTurnResponse:
         """Answer one turn from the memory's view and the query."""
         signal, view = await self._view(query, canonical_memory)
-        prompt = Prompt(query=query.query, memory=view.text, instruction=self._instruction)
+        prompt = ModelRequest(query=query.query, memory=view.text, instruction=self._instruction)
         answer = (await self._model.complete(prompt)).text
         await self._memory.record(signal, Decision(turn_id=query.turn_id, text=answer))
         return AgentTurnResponse(
@@ -204,10 +204,10 @@ class _RecordedModel:
     def __init__(self, response: AgentTurnResponse) -> None:
         self._response = response
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         if self._response.error:
             raise ModelFailed(self._response.error)
-        return ModelAnswer(text=self._response.response_text)
+        return ModelResponse(text=self._response.response_text)
 
 
 def _fail(context: object) -> str:

@@ -16,8 +16,8 @@ from acc.domain.errors import AccError, ModelFailed, ModelOutputInvalid
 from acc.domain.value_objects.content import text_part
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
-    ModelAnswer,
-    Prompt,
+    ModelRequest,
+    ModelResponse,
     PromptMessage,
     TokenCounterPort,
 )
@@ -403,7 +403,7 @@ class SchemaAsker:
         messages: tuple[PromptMessage, ...] = ()
         error = ""
         for _ in range(1 + self._repairs):
-            prompt = Prompt(
+            prompt = ModelRequest(
                 query=question.text,
                 instruction=question.instruction,
                 messages=messages,
@@ -432,7 +432,7 @@ class SchemaAsker:
             )
         raise ModelOutputInvalid(question.name, error, 1 + self._repairs)
 
-    async def _complete(self, prompt: Prompt) -> ModelAnswer:
+    async def _complete(self, prompt: ModelRequest) -> ModelResponse:
         try:
             async with PausableTimeout(self._timeout):
                 answer = await self._model.complete(prompt)
@@ -442,7 +442,7 @@ class SchemaAsker:
             raise
         except (Exception, SystemExit) as error:
             raise ModelFailed(f"the judge's model: {type(error).__name__}: {error}") from error
-        if not isinstance(answer, ModelAnswer) or not isinstance(answer.text, str):
+        if not isinstance(answer, ModelResponse) or not isinstance(answer.text, str):
             raise ModelFailed("the judge's model returned no text")
         return answer
 

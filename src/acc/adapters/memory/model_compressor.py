@@ -24,8 +24,8 @@ from acc.domain.value_objects.memory import Compression, Evidence, TurnSignal
 from acc.ports.outbound.memory_ports import CompressorPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
-    ModelAnswer,
-    Prompt,
+    ModelRequest,
+    ModelResponse,
     PromptMessage,
     TokenCounterPort,
 )
@@ -103,7 +103,7 @@ class ModelCompressor:
         """Return the state that replaces `state`."""
         fallback = await self._rules.compress(signal, state, evidence)
         sources = turn_sources(signal, state, fallback.state, evidence)
-        prompt = Prompt(
+        prompt = ModelRequest(
             instruction=self._instruction, query=_document(sources), output_schema=self._schema
         )
         usage, fault = NO_USAGE, ""
@@ -136,7 +136,7 @@ class ModelCompressor:
             fallback=fault,
         )
 
-    async def _call_model(self, prompt: Prompt) -> ModelAnswer:
+    async def _call_model(self, prompt: ModelRequest) -> ModelResponse:
         try:
             async with PausableTimeout(self._timeout):
                 answer = await self._model.complete(prompt)
@@ -145,13 +145,13 @@ class ModelCompressor:
         # The model may be user code: its failure must not fail the turn.
         except Exception as error:
             raise _ModelCallFailed(_truncate(f"{type(error).__name__}: {error}")) from error
-        if not isinstance(answer, ModelAnswer) or not isinstance(answer.text, str):
+        if not isinstance(answer, ModelResponse) or not isinstance(answer.text, str):
             raise _ModelCallFailed(
-                f"the model returned {type(answer).__name__}; expected ModelAnswer with text"
+                f"the model returned {type(answer).__name__}; expected ModelResponse with text"
             )
         return answer
 
-    def _usage(self, prompt: Prompt, answer: ModelAnswer) -> Usage:
+    def _usage(self, prompt: ModelRequest, answer: ModelResponse) -> Usage:
         """Return the reported usage of a call, or count its tokens."""
         reported = replace(answer.usage, llm_calls=0, memory_tokens=0)
         if self._tokens is None or reported.input_tokens:
@@ -219,7 +219,7 @@ def _limit(texts: Iterable[str], max_length: int) -> tuple[list[str], int]:
     return result, omitted
 
 
-def _parse_answer(answer: ModelAnswer, sources: TurnSources) -> CompressedCognitiveState:
+def _parse_answer(answer: ModelResponse, sources: TurnSources) -> CompressedCognitiveState:
     text = answer.text
     if len(text) > _MAX_RESPONSE_LENGTH:
         raise _InvalidAnswer(
@@ -246,7 +246,7 @@ def _normalize(value: Any) -> Any:
     return [_normalize(item) for item in value] if isinstance(value, list) else value
 
 
-def _repair_prompt(prompt: Prompt, answer: str, fault: str) -> Prompt:
+def _repair_prompt(prompt: ModelRequest, answer: str, fault: str) -> ModelRequest:
     """Return the prompt with the latest answer and its fault, without earlier ones."""
     previous = answer[:_MAX_REPAIR_LENGTH] or "(nothing)"
     request = f"That cannot be used: {fault}. Write the whole state again, as JSON that fits."

@@ -18,7 +18,7 @@ from acc.application.runtime.deadlines import pause_deadlines as pause_deadlines
 from acc.domain.errors import InvalidInput, ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import ToolCall, Usage
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 #: Increased when the format of entries or of keys changes.
 _FORMAT_VERSION = 1
@@ -58,7 +58,7 @@ class _PendingRequest:
 
     def __init__(self) -> None:
         self.finished = asyncio.Event()
-        self.response: ModelAnswer | None = None
+        self.response: ModelResponse | None = None
         self.error: ModelFailed | None = None
 
 
@@ -92,7 +92,7 @@ class CachedModel:
         #: By event loop too: only tasks of the same loop can wait for it.
         self._pending: dict[tuple[asyncio.AbstractEventLoop, str], _PendingRequest] = {}
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the cached response to a request, or a new one."""
         key = self._key(prompt)
         cached = await self._find(key)
@@ -102,7 +102,7 @@ class CachedModel:
             pending.response = self._store(key, await self._model.complete(prompt))
         return pending.response
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the cached response at once, or a new one as it arrives."""
         key = self._key(prompt)
         cached = await self._find(key)
@@ -113,13 +113,13 @@ class CachedModel:
             return
         # Streams are not shared: the consumer may stop, or make the same request before the end.
         async for piece in stream_model(self._model, prompt):
-            yield self._store(key, piece) if isinstance(piece, ModelAnswer) else piece
+            yield self._store(key, piece) if isinstance(piece, ModelResponse) else piece
 
     async def aclose(self) -> None:
         """Close the model's connections."""
         await close_model(self._model)
 
-    async def _find(self, key: str) -> ModelAnswer | None:
+    async def _find(self, key: str) -> ModelResponse | None:
         """Return the stored response, or that of an equal request in progress."""
         place = (asyncio.get_running_loop(), key)
         waiting: AbstractContextManager[object] = pause_deadlines()
@@ -155,7 +155,7 @@ class CachedModel:
             del self._pending[place]
             pending.finished.set()
 
-    def _key(self, prompt: Prompt) -> str:
+    def _key(self, prompt: ModelRequest) -> str:
         parts: tuple[object, ...] = (_FORMAT_VERSION, self._identity, self._sample, prompt)
         if prompt.output_schema is not None or prompt.tools:
             # The order of a schema's properties influences a model; all other keys are sorted.
@@ -166,7 +166,7 @@ class CachedModel:
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.json"
 
-    def _read(self, key: str) -> ModelAnswer | None:
+    def _read(self, key: str) -> ModelResponse | None:
         try:
             entry = msgspec.json.decode(self._path(key).read_bytes(), type=_Entry)
             content = entry.content
@@ -175,9 +175,9 @@ class CachedModel:
             return None
         if not is_intact or _is_empty(content):
             return None
-        return ModelAnswer(text=content.text, calls=content.calls, usage=content.usage)
+        return ModelResponse(text=content.text, calls=content.calls, usage=content.usage)
 
-    def _store(self, key: str, response: ModelAnswer) -> ModelAnswer:
+    def _store(self, key: str, response: ModelResponse) -> ModelResponse:
         """Store a response unless there is one, and return the one that is stored.
 
         Readers in this and other processes see a complete file or none.
@@ -207,7 +207,7 @@ class CachedModel:
             self._has_warned = True
         return response
 
-    def _publish(self, key: str, temporary: Path, response: ModelAnswer) -> ModelAnswer:
+    def _publish(self, key: str, temporary: Path, response: ModelResponse) -> ModelResponse:
         """Move a file to its place, unless an intact one is there."""
         path = self._path(key)
         try:
@@ -220,7 +220,7 @@ class CachedModel:
         return response
 
 
-def _without_cost(response: ModelAnswer) -> ModelAnswer:
+def _without_cost(response: ModelResponse) -> ModelResponse:
     """Return a response as one from the cache, for which no call was made."""
     return replace(response, usage=replace(response.usage, cost=0.0, priced_calls=1), kept=True)
 

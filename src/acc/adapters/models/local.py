@@ -14,7 +14,7 @@ from acc.adapters.models.provider import PydanticAiModel
 from acc.adapters.models.wrappers import close_model
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 from acc.ports.outbound.system_ports import ThreadsPort
 
 log = logging.getLogger("acc.run")
@@ -45,19 +45,19 @@ class LocalModel:
         """Return the model's name."""
         return self.model_name.name
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         # Streamed too, so that the server notices at once when the caller is cancelled.
         pieces = self.stream(prompt)
         try:
             async for piece in pieces:
-                if isinstance(piece, ModelAnswer):
+                if isinstance(piece, ModelResponse):
                     return piece
         finally:
             await close_model(pieces)
         raise ModelFailed(f"{self.name}: no response")
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response.
 
         If the server has just ended, it is started again, once.
@@ -101,7 +101,7 @@ class LocalModel:
         settings = {"extra_body": {"cache_prompt": False}}
         return PydanticAiModel(name, key=address.key, label=self.name, settings=settings)
 
-    async def _prepare(self, prompt: Prompt, address: ServerAddress) -> Prompt:
+    async def _prepare(self, prompt: ModelRequest, address: ServerAddress) -> ModelRequest:
         if prompt.tools and not await self._can_use_tools(address):
             prompt = replace(prompt, tools=())
         if prompt.output_schema is not None:

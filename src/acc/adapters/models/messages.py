@@ -15,15 +15,19 @@ from pydantic_ai.messages import (
     BinaryContent,
     InstructionPart,
     ModelMessage,
-    ModelRequest,
     ModelRequestPart,
-    ModelResponse,
     ModelResponsePart,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserContent,
     UserPromptPart,
+)
+from pydantic_ai.messages import (
+    ModelRequest as PydanticRequest,
+)
+from pydantic_ai.messages import (
+    ModelResponse as PydanticResponse,
 )
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputObjectDefinition
@@ -32,7 +36,7 @@ from pydantic_ai.tools import ToolDefinition
 from acc.adapters.models.request_json import to_json, to_text
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, ToolCall, ToolResult
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt, PromptMessage, ToolSpec
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMessage, ToolSpec
 
 # A memory quotes what people said: it must not gain the authority of an instruction.
 _ABOUT_MEMORY = (
@@ -65,10 +69,12 @@ class PreviousResponses:
     """
 
     def __init__(self) -> None:
-        self._responses: OrderedDict[bytes, tuple[Sequence[ToolCall], ModelResponse]]
+        self._responses: OrderedDict[bytes, tuple[Sequence[ToolCall], PydanticResponse]]
         self._responses = OrderedDict()
 
-    def add(self, request: Prompt, response: ModelResponse, calls: Sequence[ToolCall]) -> None:
+    def add(
+        self, request: ModelRequest, response: PydanticResponse, calls: Sequence[ToolCall]
+    ) -> None:
         """Keep the response to a request, if it asks for tool calls."""
         if calls:
             *_, position = _positions(request, include_end=True)
@@ -76,9 +82,9 @@ class PreviousResponses:
             if len(self._responses) > _MAX_RESPONSES:
                 self._responses.popitem(last=False)
 
-    def find(self, request: Prompt) -> dict[int, ModelResponse]:
+    def find(self, request: ModelRequest) -> dict[int, PydanticResponse]:
         """Return the known responses of a request by the index of their message."""
-        found: dict[int, ModelResponse] = {}
+        found: dict[int, PydanticResponse] = {}
         if not self._responses:
             return found
         messages = request.messages
@@ -90,7 +96,7 @@ class PreviousResponses:
         return found
 
 
-def _positions(request: Prompt, *, include_end: bool = False) -> Iterator[bytes]:
+def _positions(request: ModelRequest, *, include_end: bool = False) -> Iterator[bytes]:
     """Yield a digest of everything before each message with calls, and before the end."""
     before = sha256(request.query.encode("utf-8", "replace"))
     for message in request.messages:
@@ -102,7 +108,7 @@ def _positions(request: Prompt, *, include_end: bool = False) -> Iterator[bytes]
 
 
 def to_messages(
-    request: Prompt, provider: str, previous: Mapping[int, ModelResponse]
+    request: ModelRequest, provider: str, previous: Mapping[int, PydanticResponse]
 ) -> list[ModelMessage]:
     """Return the memory, the query and what followed as messages of the library.
 
@@ -110,7 +116,7 @@ def to_messages(
     """
     media_types = _MEDIA_TYPES.get(provider, _IMAGES_AND_PDF)
     texts = [text for text in (_memory_text(request), request.query) if text.strip()]
-    messages: list[ModelMessage] = [ModelRequest([UserPromptPart("\n\n".join(texts) or _EMPTY)])]
+    messages: list[ModelMessage] = [PydanticRequest([UserPromptPart("\n\n".join(texts) or _EMPTY)])]
     for index, message in enumerate(request.messages):
         is_own = _is_own(request.messages, index)
         for part in _request_parts(message, media_types, is_own=is_own):
@@ -126,8 +132,8 @@ def _append(messages: list[ModelMessage], part: ModelRequestPart) -> None:
     The templates of many models require that user and assistant alternate.
     """
     last = messages[-1]
-    if not isinstance(last, ModelRequest):
-        messages.append(ModelRequest([part]))
+    if not isinstance(last, PydanticRequest):
+        messages.append(PydanticRequest([part]))
         return
     text, before = _user_text(part), _user_text(last.parts[-1])
     if text is not None and before is not None:
@@ -184,13 +190,13 @@ def _request_parts(
     return [*found, UserPromptPart(shown)]
 
 
-def _response(message: PromptMessage) -> ModelResponse:
+def _response(message: PromptMessage) -> PydanticResponse:
     """Return a model's own message: its text and its calls."""
     text = "".join(map(describe, _content_parts(message)))
     parts: list[ModelResponsePart] = [TextPart(text)] if text.strip() else []
     for call in _calls(message):
         parts.append(ToolCallPart(call.name, dict(call.arguments), call.id))
-    return ModelResponse(parts)
+    return PydanticResponse(parts)
 
 
 def _tool_return(result: ToolResult) -> ToolReturnPart:
@@ -223,7 +229,7 @@ def describe(part: Part) -> str:
     return f"[a file {name}, {media_type}]"
 
 
-def _memory_text(request: Prompt) -> str:
+def _memory_text(request: ModelRequest) -> str:
     """Return the memory in tags that nothing inside it can close."""
     if not request.memory:
         return ""
@@ -231,7 +237,7 @@ def _memory_text(request: Prompt) -> str:
 
 
 def to_parameters(
-    request: Prompt, *, native: bool, native_with_tools: bool
+    request: ModelRequest, *, native: bool, native_with_tools: bool
 ) -> ModelRequestParameters:
     """Return the instructions, the tools and the schema of the answer.
 
@@ -305,7 +311,7 @@ class ToolNameMap:
     every provider accepts are replaced too.
     """
 
-    def __init__(self, request: Prompt, *, arguments: bool) -> None:
+    def __init__(self, request: ModelRequest, *, arguments: bool) -> None:
         self.request = request
         self._tools = _aliases("tool", (spec.name for spec in request.tools), str.isascii)
         self._arguments: dict[str, Aliases] = {}
@@ -322,7 +328,7 @@ class ToolNameMap:
                 messages=tuple(map(self._rename_message, request.messages)),
             )
 
-    def restore(self, response: ModelAnswer) -> ModelAnswer:
+    def restore(self, response: ModelResponse) -> ModelResponse:
         """Return a response whose calls have the original names."""
         if not response.calls or not (self._tools or self._arguments):
             return response

@@ -14,7 +14,9 @@ import httpx2
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import AgentRunError, ModelHTTPError, UserError
 from pydantic_ai.messages import (
-    ModelResponse,
+    ModelResponse as PydanticResponse,
+)
+from pydantic_ai.messages import (
     PartDeltaEvent,
     PartStartEvent,
     TextPart,
@@ -40,7 +42,7 @@ from acc.adapters.models.request_json import without_surrogates
 from acc.domain.errors import ModelFailed
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Usage
-from acc.ports.outbound.model_ports import ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import ModelRequest, ModelResponse
 
 log = logging.getLogger("acc.run")
 
@@ -109,7 +111,7 @@ class PydanticAiModel:
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, OpenedModel]
         self._opened = WeakKeyDictionary()
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         model, names = self._model(), self._names(prompt)
         while True:
@@ -121,7 +123,7 @@ class PydanticAiModel:
                 self._adapt(error, call)
         return names.restore(self._read(response, names.request))
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response.
 
         A stream without its proper end is an error, however much of it arrived.
@@ -178,11 +180,11 @@ class PydanticAiModel:
         except (UserError, ValueError, TypeError, httpx2.InvalidURL) as error:
             raise self._errors.create("not_possible", detail=str(error)) from None
 
-    def _names(self, request: Prompt) -> ToolNameMap:
+    def _names(self, request: ModelRequest) -> ToolNameMap:
         arguments = self.name.provider not in _ANY_ARGUMENT_NAMES
         return ToolNameMap(without_surrogates(request), arguments=arguments)
 
-    def _call(self, model: Model, request: Prompt) -> "_Call":
+    def _call(self, model: Model, request: ModelRequest) -> "_Call":
         previous = self._previous.find(request) if self._returns_previous else {}
         messages = to_messages(request, self.name.provider, previous)
         settings = dict(self._settings.sent)
@@ -200,7 +202,7 @@ class PydanticAiModel:
             bool(previous),
         )
 
-    def _parameters(self, model: Model, request: Prompt) -> ModelRequestParameters:
+    def _parameters(self, model: Model, request: ModelRequest) -> ModelRequestParameters:
         profile: Any = model.profile
         output = self.name.output
         supported = output == "auto" and bool(profile.get("supports_json_schema_output"))
@@ -219,7 +221,7 @@ class PydanticAiModel:
         elif not self._settings.drop_rejected(call.sent, error):
             raise self._errors.from_exception(error) from None
 
-    def _read(self, response: ModelResponse, request: Prompt) -> ModelAnswer:
+    def _read(self, response: PydanticResponse, request: ModelRequest) -> ModelResponse:
         if response.state != "complete" or response.finish_reason is None:
             raise self._errors.create("cut_off")
         texts = [part.content for part in response.parts if isinstance(part, TextPart)]
@@ -235,13 +237,13 @@ class PydanticAiModel:
             calls[-1:] = [replace(call, arguments={}, fault=_CUT_OFF_CALL) for call in calls[-1:]]
         else:
             self._previous.add(request, response, calls)
-        return ModelAnswer(text=text, calls=tuple(calls), usage=self._usage(response))
+        return ModelResponse(text=text, calls=tuple(calls), usage=self._usage(response))
 
-    def _refused(self, response: ModelResponse) -> ModelFailed:
+    def _refused(self, response: PydanticResponse) -> ModelFailed:
         refusal = (response.provider_details or {}).get("refusal", "")
         return self._errors.create("refused", detail=refusal if isinstance(refusal, str) else "")
 
-    def _usage(self, response: ModelResponse) -> Usage:
+    def _usage(self, response: PydanticResponse) -> Usage:
         reported = response.usage
         usage = Usage(
             llm_calls=1,
@@ -285,7 +287,7 @@ def _text(event: object) -> str:
     return ""
 
 
-def _lacks_finish_reason(model: Model, response: ModelResponse) -> bool:
+def _lacks_finish_reason(model: Model, response: PydanticResponse) -> bool:
     """Return True if a stream of chat completions ended without a finish reason.
 
     The library takes the end of the connection for the end of the answer.
@@ -308,7 +310,7 @@ def _lacks_reasoning(model: Model, settings: Mapping[str, Any], messages: list[A
     profile: Any = model.profile
     if profile.get("anthropic_supports_adaptive_thinking"):
         return False
-    own = [message for message in messages if isinstance(message, ModelResponse)]
+    own = [message for message in messages if isinstance(message, PydanticResponse)]
     if not own or not any(isinstance(part, ToolCallPart) for part in own[-1].parts):
         return False
     return not isinstance(own[-1].parts[0], ThinkingPart)

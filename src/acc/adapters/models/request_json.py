@@ -6,7 +6,7 @@ import msgspec
 
 from acc.domain.text import replace_surrogates as replace_surrogates
 from acc.domain.text import replace_surrogates_in_data as replace_surrogates_in
-from acc.ports.outbound.model_ports import Prompt
+from acc.ports.outbound.model_ports import ModelRequest
 
 
 def to_json(value: object) -> bytes:
@@ -24,12 +24,12 @@ def to_text(value: object) -> str:
     return value if isinstance(value, str) else to_json(value).decode()
 
 
-def without_surrogates(request: Prompt) -> Prompt:
+def without_surrogates(request: ModelRequest) -> ModelRequest:
     """Return the request, or a copy without unpaired surrogates if it has any."""
     try:
         msgspec.json.encode(request, enc_hook=_as_text)
     except UnicodeEncodeError:
-        return msgspec.convert(_encodable(request), Prompt)
+        return msgspec.convert(_encodable(request), ModelRequest)
     return request
 
 

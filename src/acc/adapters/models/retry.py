@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from acc.adapters.http.retry import RetryPolicy
 from acc.adapters.models.wrappers import Sleep, close_model, stream_model, with_message
 from acc.domain.errors import ModelFailed
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 
 class RetryingModel:
@@ -26,17 +26,17 @@ class RetryingModel:
         self._model = model
         self._retry = RetryPolicy(attempts=attempts, max_wait=max_wait, sleep=sleep)
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         try:
             return await self._retry.call(lambda: self._model.complete(prompt))
         except ModelFailed as error:
             raise self._explained(error) from None
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response."""
 
-        async def start() -> tuple[AsyncIterator[str | ModelAnswer], str | ModelAnswer | None]:
+        async def start() -> tuple[AsyncIterator[str | ModelResponse], str | ModelResponse | None]:
             pieces = stream_model(self._model, prompt)
             return pieces, await anext(pieces, None)
 

@@ -17,8 +17,8 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
-    ModelAnswer,
-    Prompt,
+    ModelRequest,
+    ModelResponse,
     StreamingModelPort,
 )
 
@@ -30,8 +30,8 @@ _WORTH_FALLBACK = frozenset({"quota", "context_length", "refused", "length", "no
 
 
 async def stream_model(
-    model: LanguageModelPort, prompt: Prompt
-) -> AsyncIterator[str | ModelAnswer]:
+    model: LanguageModelPort, prompt: ModelRequest
+) -> AsyncIterator[str | ModelResponse]:
     """Yield a model's response in pieces, or whole if the model cannot stream."""
     if not isinstance(model, StreamingModelPort):
         yield await model.complete(prompt)
@@ -78,7 +78,7 @@ class FallbackModel:
         self._models = tuple(models)
         self._logged: set[int] = set()
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response of the first model that has one."""
         errors: list[ModelFailed] = []
         for model in self._models:
@@ -88,7 +88,7 @@ class FallbackModel:
                 errors.append(self._check(error, model))
         raise _combined(errors)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the response of the first model that has one."""
         errors: list[ModelFailed] = []
         for model in self._models:
@@ -216,7 +216,7 @@ class RateLimiter:
         self._logged_at = -math.inf
 
     @asynccontextmanager
-    async def slot(self, prompt: Prompt) -> AsyncIterator[Callable[[Usage], None]]:
+    async def slot(self, prompt: ModelRequest) -> AsyncIterator[Callable[[Usage], None]]:
         """Wait for permission to call; the yielded function takes the usage that was reported."""
         loop = asyncio.get_running_loop()
         state = self._states.get(loop)
@@ -264,18 +264,18 @@ class LimitedModel:
         self._model = model
         self._limiter = limiter
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         async with self._limiter.slot(prompt) as report:
             response = await self._model.complete(prompt)
             report(response.usage)
         return response
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response."""
         async with self._limiter.slot(prompt) as report:
             async for piece in stream_model(self._model, prompt):
-                if isinstance(piece, ModelAnswer):
+                if isinstance(piece, ModelResponse):
                     report(piece.usage)
                 yield piece
 
@@ -284,7 +284,7 @@ class LimitedModel:
         await close_model(self._model)
 
 
-def _estimate_tokens(prompt: Prompt) -> int:
+def _estimate_tokens(prompt: ModelRequest) -> int:
     texts = (prompt.instruction, prompt.memory, prompt.query)
     length = sum(len(text.encode("utf-8", "replace")) for text in texts)
     length += sum(len(to_json(message.parts)) for message in prompt.messages)
@@ -315,7 +315,7 @@ class MeteredModel:
         self._on_call = on_call
         self._on_error = on_error
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         try:
             response = await self._model.complete(prompt)
@@ -327,12 +327,12 @@ class MeteredModel:
         self._report(response)
         return response
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response."""
         answered = False
         try:
             async for piece in stream_model(self._model, prompt):
-                if isinstance(piece, ModelAnswer):
+                if isinstance(piece, ModelResponse):
                     answered = True
                     self._report(piece)
                 yield piece
@@ -350,7 +350,7 @@ class MeteredModel:
     def _report_failure(self) -> None:
         self._on_call(replace(self._call, failed=True))
 
-    def _report(self, response: ModelAnswer) -> None:
+    def _report(self, response: ModelResponse) -> None:
         # A model may be the user's own code; its caller validates what it returns.
         usage = getattr(response, "usage", None)
         if not isinstance(usage, Usage):
@@ -375,20 +375,20 @@ class PricedModel:
         self._model = model
         self._price = price
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to a request."""
         return self._with_cost(await self._model.complete(prompt))
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield the text as it arrives, and then the whole response."""
         async for piece in stream_model(self._model, prompt):
-            yield self._with_cost(piece) if isinstance(piece, ModelAnswer) else piece
+            yield self._with_cost(piece) if isinstance(piece, ModelResponse) else piece
 
     async def aclose(self) -> None:
         """Close the model's connections."""
         await close_model(self._model)
 
-    def _with_cost(self, response: ModelAnswer) -> ModelAnswer:
+    def _with_cost(self, response: ModelResponse) -> ModelResponse:
         usage, price = response.usage, self._price
         is_known = bool(usage.input_tokens or usage.output_tokens) or price == FREE
         cost = price.cost(usage.input_tokens, usage.output_tokens) if is_known else None

@@ -28,8 +28,8 @@ from acc.domain.value_objects.event import Event, EventKind
 from acc.ports.outbound.memory_ports import MemoryPort
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
-    ModelAnswer,
-    Prompt,
+    ModelRequest,
+    ModelResponse,
     PromptMessage,
     ToolSpec,
 )
@@ -58,8 +58,8 @@ class LlmAgent(BaseAgent):
     its peers unless this is disallowed. After a transfer the new agent keeps the conversation; an
     agent with `returns_control` returns its answer to the agent that transferred to it.
 
-    `before_model_callback(ctx, prompt)` may return a text, a ModelAnswer or another Prompt.
-    `after_model_callback(ctx, answer)` may return another text or ModelAnswer.
+    `before_model_callback(ctx, prompt)` may return a text, a ModelResponse or another ModelRequest.
+    `after_model_callback(ctx, answer)` may return another text or ModelResponse.
     `before_tool_callback(tool, arguments, ctx)` may return a result that replaces the call.
     `after_tool_callback(tool, arguments, ctx, result)` may return another result.
     """
@@ -285,12 +285,12 @@ class _ReasoningLoop:
             )
         return await ctx.finish(response.text, usage=usage)
 
-    async def _build_prompt(self, memory: str) -> Prompt:
+    async def _build_prompt(self, memory: str) -> ModelRequest:
         instruction = self._agent.instruction
         if not isinstance(instruction, str) or "{" in instruction or "}" in instruction:
             instruction = await render_instruction(self._ctx, instruction)
         dynamic = self._dynamic_tools
-        return Prompt(
+        return ModelRequest(
             query=self._ctx.message,
             memory=memory,
             instruction=instruction,
@@ -299,13 +299,13 @@ class _ReasoningLoop:
             output_schema=self._agent.json_schema,
         )
 
-    async def _call_model(self, prompt: Prompt) -> tuple[ModelAnswer, Usage]:
+    async def _call_model(self, prompt: ModelRequest) -> tuple[ModelResponse, Usage]:
         agent, ctx = self._agent, self._ctx
-        response: ModelAnswer | None = None
+        response: ModelResponse | None = None
         usage = Usage()
         if agent.before_model_callback is not None:
             replacement = await maybe_await(agent.before_model_callback, ctx, prompt)
-            if isinstance(replacement, Prompt):
+            if isinstance(replacement, ModelRequest):
                 prompt = replacement
             else:
                 response = _as_response("before_model_callback", replacement)
@@ -325,7 +325,7 @@ class _ReasoningLoop:
             response = _as_response("after_model_callback", replacement) or response
         return response, usage
 
-    def _check_response(self, response: ModelAnswer) -> str:
+    def _check_response(self, response: ModelResponse) -> str:
         """Return what is wrong with a response; write a valid answer to `output_key`."""
         if response.calls:
             if all(map(_is_valid_call, response.calls)):
@@ -488,14 +488,14 @@ async def _placeholder_value(ctx: RunContext, match: re.Match[str]) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _as_response(callback: str, value: object) -> ModelAnswer | None:
+def _as_response(callback: str, value: object) -> ModelResponse | None:
     """Return the value of a model callback as a response; None means no replacement."""
-    if value is None or isinstance(value, ModelAnswer):
+    if value is None or isinstance(value, ModelResponse):
         return value
     if isinstance(value, str):
-        return ModelAnswer(text=value)
+        return ModelResponse(text=value)
     raise TypeError(
-        f"{callback} returned {type(value).__name__}; expected str, ModelAnswer or None"
+        f"{callback} returned {type(value).__name__}; expected str, ModelResponse or None"
     )
 
 

@@ -13,7 +13,7 @@ from acc.domain.errors import InvalidTree, NoRoute
 from acc.domain.language import terms
 from acc.domain.value_objects.content import NO_USAGE, Part, Usage
 from acc.domain.value_objects.event import EventKind
-from acc.ports.outbound.model_ports import LanguageModelPort, Prompt, PromptMessage
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, PromptMessage
 
 MIN_OVERLAP = 0.34
 _MAX_INVALID_NAME_LENGTH = 80
@@ -141,7 +141,7 @@ class RouterAgent(BaseAgent):
         messages: tuple[PromptMessage, ...] = ()
         answer, total = "", NO_USAGE
         for _ in range(ctx.config.max_repairs + 1):
-            prompt = Prompt(
+            prompt = ModelRequest(
                 query=ctx.message,
                 instruction=f"Choose who answers. Reply with one name and nothing else.\n{choices}",
                 messages=messages,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from acc.domain.cost import CostCategory, ModelCall
 from acc.domain.errors import AccError, InvalidInput, ModelFailed
 from acc.ports.outbound.live_evaluation_ports import CallRecorderPort
-from acc.ports.outbound.model_ports import LanguageModelPort, ModelAnswer, Prompt
+from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 
 class ModelFactory(Protocol):
@@ -134,11 +134,11 @@ class _PooledModel:
         self._model = model
         self._pool = pool
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         self._pool.raise_error()
         return await self._model.complete(prompt)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    async def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         self._pool.raise_error()
         pieces: Any = self._model.stream(prompt)  # type: ignore[attr-defined] # metered models stream
         try:

@@ -10,8 +10,8 @@ from acc.domain.value_objects.content import NO_USAGE, Part, ToolCall, Usage, te
 from acc.domain.value_objects.event import EventKind
 from acc.ports.outbound.model_ports import (
     LanguageModelPort,
-    ModelAnswer,
-    Prompt,
+    ModelRequest,
+    ModelResponse,
     StreamingModelPort,
 )
 
@@ -21,11 +21,11 @@ _ONE_CALL = Usage(llm_calls=1)
 async def call_model(
     ctx: RunContext,
     model: LanguageModelPort,
-    prompt: Prompt,
+    prompt: ModelRequest,
     *,
     memory_tokens: int = 0,
     stream: bool = True,
-) -> tuple[ModelAnswer, Usage]:
+) -> tuple[ModelResponse, Usage]:
     """Return a model's response and its usage, counted against the run's budget.
 
     The response is streamed if the observer wants it. Pass `stream=False` for a response that may
@@ -51,12 +51,14 @@ async def call_model(
     return answer, usage
 
 
-async def _stream(ctx: RunContext, model: StreamingModelPort, prompt: Prompt) -> ModelAnswer:
+async def _stream(
+    ctx: RunContext, model: StreamingModelPort, prompt: ModelRequest
+) -> ModelResponse:
     length = 0
     deltas = model.stream(prompt)
     try:
         async for delta in deltas:
-            if isinstance(delta, ModelAnswer):
+            if isinstance(delta, ModelResponse):
                 return delta
             length += len(delta)
             _check_length(ctx, length)
@@ -68,11 +70,11 @@ async def _stream(ctx: RunContext, model: StreamingModelPort, prompt: Prompt) ->
     raise ModelFailed(f"{ctx.path}: the stream ended without a response")
 
 
-def _validate(ctx: RunContext, answer: object) -> ModelAnswer:
+def _validate(ctx: RunContext, answer: object) -> ModelResponse:
     """Return a response that can be stored; ModelFailed if it is malformed."""
-    if not isinstance(answer, ModelAnswer):
+    if not isinstance(answer, ModelResponse):
         raise ModelFailed(
-            f"{ctx.path}: the model returned {type(answer).__name__}, expected ModelAnswer"
+            f"{ctx.path}: the model returned {type(answer).__name__}, expected ModelResponse"
         )
     usage, calls = answer.usage, answer.calls
     is_valid = isinstance(answer.text, str) and (
@@ -106,7 +108,9 @@ def _check_length(ctx: RunContext, length: int) -> None:
         raise ModelOutputInvalid(ctx.agent.name, f"a response of more than {limit} characters", 1)
 
 
-def _usage(ctx: RunContext, prompt: Prompt, answer: ModelAnswer, memory_tokens: int) -> Usage:
+def _usage(
+    ctx: RunContext, prompt: ModelRequest, answer: ModelResponse, memory_tokens: int
+) -> Usage:
     """Return the usage of a call; unreported tokens are counted if there is a token budget."""
     reported = answer.usage
     tokens_in, tokens_out = reported.input_tokens or 0, reported.output_tokens or 0

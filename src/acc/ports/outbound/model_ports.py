@@ -30,7 +30,7 @@ class PromptMessage(Value, frozen=True, kw_only=True):
         return text_of(self.parts)
 
 
-class Prompt(Value, frozen=True, kw_only=True):
+class ModelRequest(Value, frozen=True, kw_only=True):
     """The complete input of a model call.
 
     `memory` is the memory's view of earlier turns, `messages` are the messages of this turn after
@@ -45,7 +45,7 @@ class Prompt(Value, frozen=True, kw_only=True):
     output_schema: Mapping[str, Any] | None = None
 
 
-class ModelAnswer(Value, frozen=True, kw_only=True):
+class ModelResponse(Value, frozen=True, kw_only=True):
     """Response of a model; `kept` is True if it comes from a cache."""
 
     text: str = ""
@@ -57,7 +57,7 @@ class ModelAnswer(Value, frozen=True, kw_only=True):
 class LanguageModelPort(Protocol):
     """A language model."""
 
-    async def complete(self, prompt: Prompt) -> ModelAnswer:
+    async def complete(self, prompt: ModelRequest) -> ModelResponse:
         """Return the response to `prompt`, which is the only input of the model."""
         ...
 
@@ -66,7 +66,7 @@ class LanguageModelPort(Protocol):
 class StreamingModelPort(Protocol):
     """A language model that can stream its response."""
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[str | ModelAnswer]:
+    def stream(self, prompt: ModelRequest) -> AsyncIterator[str | ModelResponse]:
         """Yield pieces of text as they arrive, then the complete response."""
         ...
 
