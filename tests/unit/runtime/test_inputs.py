@@ -134,7 +134,7 @@ async def test_bytes_of_any_kind_are_a_file(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("odd", [1, None, HALF])
-def test_call_ids_must_be_texts(odd: Any) -> None:
+def test_call_context_rejects_values_that_are_not_text(odd: Any) -> None:
     for name in ("request_id", "trace_id", "caller"):
         fields = {"request_id": "r", "trace_id": "追跡", "caller": "c", name: odd}
         with pytest.raises(InvalidInput, match="must be valid str"):
@@ -156,7 +156,7 @@ async def test_a_model_that_tells_no_numbers_has_failed(
         await harness.say("go")
 
 
-async def test_model_without_token_count_has_no_usage(storage: Storage) -> None:
+async def test_missing_token_count_is_zero(storage: Storage) -> None:
     usage = Usage(input_tokens=None, output_tokens=3)  # type: ignore[arg-type]
     harness = storage.harness(scripted_agent(ScriptedModel(ModelAnswer(text="x", usage=usage))))
     spent = (await harness.say("go")).usage

@@ -120,7 +120,7 @@ async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_wor
     assert left == 7
 
 
-async def test_single_store_failure_raises_its_own_error(
+async def test_record_is_consistent_after_agent_catches_a_rejected_message(
     storage: Storage,
 ) -> None:
     """Whoever swallows the error finds the numbers as the store has them."""
