@@ -32,7 +32,7 @@ async def test_a_session_is_made_when_it_is_opened_first(stores: Stores) -> None
     assert session.updated_at == stores.clock.time
 
 
-async def test_a_session_that_is_held_is_busy_for_everyone_else(store: SessionStorePort) -> None:
+async def test_leased_session_is_busy_for_other_holders(store: SessionStorePort) -> None:
     await store.open(KEY, holder="a")
     with pytest.raises(SessionBusy, match="s1.*leased by another run"):
         await store.open(KEY, holder="b")
@@ -130,7 +130,7 @@ async def test_nobody_appends_or_renews_without_holding(
     assert await store.events(KEY) == ()
 
 
-async def test_sessions_are_held_one_by_one(store: SessionStorePort) -> None:
+async def test_sessions_are_leased_independently(store: SessionStorePort) -> None:
     for other in (key(), key("s2"), key(user_id="bo"), key(app_name="shop")):
         await store.open(other, holder=f"run of {other}")
 
@@ -343,7 +343,7 @@ async def test_changing_the_state_that_was_handed_out_changes_nothing(
 # Reading
 
 
-async def test_reading_takes_no_hold_and_works_while_it_is_held(store: SessionStorePort) -> None:
+async def test_reading_needs_no_lease(store: SessionStorePort) -> None:
     assert await store.read(KEY) is None
     opened = await store.open(KEY, holder="a")
     assert await store.read(KEY) == opened

@@ -246,8 +246,8 @@ async def test_a_task_is_what_its_events_make_of_it(store: TaskStorePort) -> Non
         expected = apply_event(expected, event)
         assert await held(store) == expected
     assert [text_of(made.parts) for made in expected.artifacts] == ["one two three", "x"]
-    said_so_far = {text_of(one.parts) for one in expected.history[1:]}
-    assert said_so_far == {"on it", "by the way", "which?"}
+    messages_so_far = {text_of(one.parts) for one in expected.history[1:]}
+    assert messages_so_far == {"on it", "by the way", "which?"}
 
 
 @pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.SUBMITTED}))
@@ -384,7 +384,7 @@ async def test_another_owners_task_is_not_found(store: TaskStorePort) -> None:
 # Direct replies
 
 
-async def test_a_task_that_was_answered_directly_is_kept_but_not_listed(
+async def test_directly_answered_task_is_stored_but_not_listed(
     store: TaskStorePort,
 ) -> None:
     await file(store)
@@ -418,7 +418,7 @@ async def test_events_are_read_from_where_one_stopped(store: TaskStorePort) -> N
     assert len(await store.events("t1", after=-5)) == 8
 
 
-async def test_the_heads_of_many_tasks_are_told_at_once(store: TaskStorePort) -> None:
+async def test_heads_of_many_tasks_are_read_at_once(store: TaskStorePort) -> None:
     names = [f"t{n}" for n in range(1200)]
     for name in names[::400]:
         await file(store, name)
@@ -504,7 +504,7 @@ async def test_tasks_that_ended_long_ago_are_forgotten(tasks: Tasks) -> None:
     assert (await file(store, "t0", context_id="even")).is_new
 
 
-async def test_what_ended_is_told_with_whose_it_is_and_whether_its_context_has_more(
+async def test_ended_tasks_are_listed_with_owner_and_whether_context_has_more(
     store: TaskStorePort,
 ) -> None:
     await file(store, "t1", context_id="both")

@@ -87,9 +87,9 @@ async def test_replaced_answer_in_branch_is_not_in_conversation() -> None:
     assert received_by(model) == ["[redacted]", "other"]
 
 
-@pytest.mark.parametrize("kept_by", ["after_agent_callback", "after_model_callback"])
-async def test_answer_is_not_streamed_if_callback_may_replace_it(kept_by: str) -> None:
-    fields: dict[str, Any] = {kept_by: lambda ctx, found: "[redacted]"}
+@pytest.mark.parametrize("callback_field", ["after_agent_callback", "after_model_callback"])
+async def test_answer_is_not_streamed_if_callback_may_replace_it(callback_field: str) -> None:
+    fields: dict[str, Any] = {callback_field: lambda ctx, found: "[redacted]"}
     agent = Agent(name="a", model=ScriptedModel(SECRET), **fields)
     shown = [event async for event in Runner(agent).stream(**WHO, message="go")]
     assert not [event for event in shown if event.kind is EventKind.DELTA]

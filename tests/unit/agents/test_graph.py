@@ -318,7 +318,7 @@ async def test_run_level_error_of_single_node_is_raised() -> None:
 
 
 async def test_failed_single_node_has_no_messages_in_conversation() -> None:
-    def heard(ctx: RunContext) -> str:
+    def list_authors(ctx: RunContext) -> str:
         return ",".join(one.author for one in ctx.current_branch.thread)
 
     first = SequentialAgent(
@@ -326,7 +326,7 @@ async def test_failed_single_node_has_no_messages_in_conversation() -> None:
     )
     graph = GraphAgent(
         name="g",
-        sub_agents=[says("a"), says("b"), says("b2"), first, Does(name="d", do=heard)],
+        sub_agents=[says("a"), says("b"), says("b2"), first, Does(name="d", do=list_authors)],
         edges=[("a", "b"), ("a", "b2"), ("b2", "c"), ("b", "d"), ("c", "d")],
         joins=["d"],
         on_error="collect",

@@ -139,7 +139,7 @@ def handing_over(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     return scripted_agent(model, name="root", memory=memory, sub_agents=[helper]), model
 
 
-def told_something_else(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+def records_other_text(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(*(f"answer {n}" for n in range(5)))
     inner = scripted_agent(model, name="inner", memory=memory)
 
@@ -159,7 +159,7 @@ TREES: dict[str, Callable[[Any], tuple[BaseAgent, ScriptedModel]]] = {
     "turns": in_turns,
     "loop": in_a_loop,
     "handing over": handing_over,
-    "told something else": told_something_else,
+    "told something else": records_other_text,
 }
 
 
@@ -229,7 +229,7 @@ async def test_a_turn_that_failed_is_not_remembered(
     assert "milk" in model.requests[-1].memory
 
 
-async def test_a_memory_of_ones_own_is_told_each_turn_once_whatever_happens(
+async def test_custom_memory_records_each_turn_once(
     storage: Storage,
 ) -> None:
     model = ScriptedModel("a", ValueError("down"), "b", "c")
@@ -322,7 +322,7 @@ async def test_a_memory_that_fails_after_the_turn_is_made_anew_and_the_answer_is
     assert model.requests[-1].memory == "one two"
 
 
-async def test_one_memory_that_fails_keeps_no_other_from_being_told(
+async def test_failing_memory_does_not_affect_other_memories(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second = ScriptedModel("b", "d")
@@ -338,7 +338,7 @@ async def test_one_memory_that_fails_keeps_no_other_from_being_told(
     assert "user: one" in second.requests[-1].memory
 
 
-async def test_a_run_that_is_canceled_while_its_memory_is_told_leaves_it_made_anew(
+async def test_memory_is_rebuilt_after_cancellation_during_record(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ScriptedModel("a", "b")

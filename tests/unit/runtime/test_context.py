@@ -154,7 +154,9 @@ async def test_a_worker_publishes_what_it_is_granted_and_nothing_else(storage: S
     assert recorded_before == ["out.txt"]
 
 
-async def test_whoever_works_without_history_hears_nothing_and_is_heard(storage: Storage) -> None:
+async def test_agent_without_history_gets_no_messages_but_its_answer_is_visible(
+    storage: Storage,
+) -> None:
     models = [ScriptedModel("first"), ScriptedModel("second"), ScriptedModel("third")]
     agents = [scripted_agent(m, name=n) for m, n in zip(models, ("a", "b", "c"), strict=True)]
     tree = SequentialAgent(name="root", sub_agents=agents, grants={"b": Grant(history=False)})

@@ -28,7 +28,7 @@ async def test_patience_without_end_ends_nothing() -> None:
         assert patience.remaining == math.inf
 
 
-async def test_time_in_which_a_call_is_held_back_does_not_count() -> None:
+async def test_paused_time_does_not_count() -> None:
     async with PausableTimeout(0.3) as patience:
         await holding(0.4)
         assert 0 < patience.remaining <= 0.3
@@ -57,7 +57,7 @@ async def test_the_clock_stands_still_until_the_last_call_is_let_go() -> None:
         assert patience.remaining > 0
 
 
-async def test_one_who_is_cancelled_while_held_is_let_go() -> None:
+async def test_call_cancelled_while_paused_ends() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             async with PausableTimeout(None):
@@ -96,17 +96,17 @@ async def test_a_thread_with_a_loop_of_its_own_stops_the_clock_of_who_began_it()
         assert patience.remaining > 0
 
 
-def test_a_thread_that_is_held_for_longer_than_its_caller_lives_harms_nothing() -> None:
+def test_thread_paused_longer_than_its_caller_does_no_harm() -> None:
     gone = threading.Event()
     faults: list[BaseException] = []
 
-    async def held_until_gone() -> None:
+    async def paused_until_caller_ended() -> None:
         with pause_deadlines():
             gone.wait(10)
 
     def work() -> None:
         try:
-            asyncio.run(held_until_gone())
+            asyncio.run(paused_until_caller_ended())
         except BaseException as fault:  # noqa: BLE001 - a thread's fault is told to nobody else
             faults.append(fault)
 

@@ -95,7 +95,7 @@ ODD: dict[str, tuple[Callable[[RunContext], Awaitable[Any]], str]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-async def test_what_cannot_be_kept_is_refused_and_the_session_goes_on(
+async def test_value_that_cannot_be_stored_is_rejected_and_session_continues(
     storage: Storage, case: str
 ) -> None:
     do, reason = ODD[case]
@@ -110,7 +110,7 @@ async def test_what_cannot_be_kept_is_refused_and_the_session_goes_on(
     check_record(await again.events())
 
 
-async def test_a_tool_that_saves_what_is_no_file_is_told_so(storage: Storage) -> None:
+async def test_tool_that_saves_an_invalid_file_gets_an_error(storage: Storage) -> None:
     @tool
     async def save(ctx: ToolContext) -> str:
         """Save."""
@@ -143,7 +143,7 @@ async def test_bytes_of_any_kind_are_a_file(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("odd", [1, None, HALF])
-def test_a_call_is_told_apart_by_texts(odd: Any) -> None:
+def test_call_context_rejects_values_that_are_not_text(odd: Any) -> None:
     for name in ("request_id", "trace_id", "caller"):
         fields = {"request_id": "r", "trace_id": "追跡", "caller": "c", name: odd}
         with pytest.raises(InvalidInput, match="must be valid str"):
@@ -165,7 +165,7 @@ async def test_a_model_that_tells_no_numbers_has_failed(
         await harness.say("go")
 
 
-async def test_a_model_that_tells_no_count_has_told_none(storage: Storage) -> None:
+async def test_missing_token_count_is_zero(storage: Storage) -> None:
     usage = Usage(input_tokens=None, output_tokens=3)  # type: ignore[arg-type]
     harness = storage.harness(scripted_agent(ScriptedModel(ModelResponse(text="x", usage=usage))))
     spent = (await harness.say("go")).usage

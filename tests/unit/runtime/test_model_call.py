@@ -167,9 +167,7 @@ async def test_a_call_that_is_none_is_asked_for_again(storage: Storage, kind: st
 
 
 @pytest.mark.parametrize("bad", sorted(BAD_CALLS))
-async def test_a_bad_call_is_told_to_the_model_and_given_up_when_it_goes_on(
-    storage: Storage, bad: str
-) -> None:
+async def test_repeated_invalid_call_fails_the_run(storage: Storage, bad: str) -> None:
     payment = PaymentTool()
     pay = payment.tool(confirm=False)
     model = ScriptedModel(BAD_CALLS[bad], call("pay", amount=1), "done")
@@ -203,7 +201,9 @@ async def test_endless_calls_end_with_the_budget(storage: Storage, one: str) -> 
     ["\ud800", "ok \udfff"],
     ids=["unpaired surrogate", "unpaired surrogate at the end"],
 )
-async def test_half_a_character_is_kept_as_a_question_mark(storage: Storage, content: str) -> None:
+async def test_unpaired_surrogate_is_stored_as_question_mark(
+    storage: Storage, content: str
+) -> None:
     harness = storage.harness(scripted_agent(ScriptedModel(content, "never")))
     message_text = content.replace("\ud800", "?").replace("\udfff", "?")
     assert (await harness.say("hi")).text == message_text
@@ -211,7 +211,7 @@ async def test_half_a_character_is_kept_as_a_question_mark(storage: Storage, con
 
 
 @pytest.mark.parametrize("content", [object(), "\ud800", {"of": object()}])
-async def test_a_call_that_cannot_be_stored_is_told_to_the_model(
+async def test_call_that_cannot_be_stored_becomes_an_error_result(
     storage: Storage, content: object
 ) -> None:
     unfit = ToolCall(id="1", name="pay", arguments={"amount": content})
@@ -224,7 +224,7 @@ async def test_a_call_that_cannot_be_stored_is_told_to_the_model(
     check_record(await harness.events())
 
 
-async def test_calls_whose_ids_hold_half_a_character_are_told_to_the_model(
+async def test_call_ids_with_unpaired_surrogates_become_error_results(
     storage: Storage,
 ) -> None:
     payment = PaymentTool()

@@ -120,7 +120,7 @@ async def test_a_store_may_fail_at_any_event_and_the_session_goes_on_once_it_wor
     assert left == 7
 
 
-async def test_a_store_that_fails_once_in_the_middle_is_told_as_what_it_is(
+async def test_record_is_consistent_after_agent_catches_a_rejected_message(
     storage: Storage,
 ) -> None:
     """Whoever swallows the error finds the numbers as the store has them."""
@@ -188,7 +188,7 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     await storage.sessions.aclose()
 
 
-async def test_a_damaged_file_is_told_and_not_made_worse(tmp_path: Path) -> None:
+async def test_damaged_file_raises_and_is_not_changed(tmp_path: Path) -> None:
     storage = sqlite(tmp_path)
     for n in range(30):
         await storage.harness(ECHO).say("word " * 200, session=f"s{n}")
@@ -205,7 +205,7 @@ async def test_a_damaged_file_is_told_and_not_made_worse(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+async def test_read_only_file_raises(tmp_path: Path) -> None:
     storage = sqlite(tmp_path)
     await storage.harness(ECHO).say("hi")
     await storage.sessions.aclose()
@@ -213,13 +213,13 @@ async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
     await sqlite_fails(sqlite(tmp_path).harness(ECHO), "cannot be written")
 
 
-async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_missing_folder_raises(tmp_path: Path) -> None:
     storage = sqlite(tmp_path / "nowhere")
     await sqlite_fails(storage.harness(ECHO), "does not exist")
     await storage.sessions.aclose()
 
 
-async def test_a_store_that_is_closed_is_told(tmp_path: Path) -> None:
+async def test_closed_store_raises(tmp_path: Path) -> None:
     runner = Runner(ECHO, app_name=APP, store=tmp_path / "acc.db")
     await runner.run(user_id="ann", session_id="s1", message="hi")
     await runner.aclose()
@@ -242,7 +242,7 @@ async def test_an_answer_that_cannot_be_stored_fails_the_run_on_record(tmp_path:
     await storage.sessions.aclose()
 
 
-async def test_a_memory_is_not_told_an_answer_that_could_not_be_stored() -> None:
+async def test_memory_does_not_record_an_answer_that_was_not_stored() -> None:
     clock = FrozenClock()
     store = Refusing(clock)
     storage = Storage(store, InMemoryArtifactStore(), clock)

@@ -57,7 +57,7 @@ async def test_a_yes_runs_the_tool_once_and_the_run_goes_on(storage: Storage) ->
     check_record(await harness.events())
 
 
-async def test_a_no_is_told_to_the_model_and_the_tool_does_not_run(storage: Storage) -> None:
+async def test_denied_tool_does_not_run_and_model_gets_the_denial(storage: Storage) -> None:
     payment, model = PaymentTool(), ScriptedModel(PAY, "then not")
     harness = storage.harness(scripted_agent(model, payment.tool()))
     waiting = await harness.say("pay the rent")

@@ -107,7 +107,7 @@ PARTS: dict[str, Part] = {
 
 
 @pytest.mark.parametrize("kind", sorted(PARTS))
-async def test_every_kind_of_part_can_be_said_and_is_kept(storage: Storage, kind: str) -> None:
+async def test_every_kind_of_part_can_be_sent_and_is_stored(storage: Storage, kind: str) -> None:
     agent = scripted_agent(ScriptedModel("seen", "seen"), memory="transcript")
     harness = storage.harness(agent)
     await harness.say(PARTS[kind])

@@ -55,7 +55,7 @@ async def test_a_message_with_half_a_character_is_refused_before_the_run(
     assert (await harness.say("木を見て森も見る 🌳")).text == "ok"
 
 
-async def test_an_agent_that_says_half_a_character_is_heard_with_a_question_mark(
+async def test_unpaired_surrogate_in_answer_becomes_question_mark(
     storage: Storage,
 ) -> None:
     harness = storage.harness(Half(name="half", do=lambda ctx: HALF))
@@ -112,7 +112,7 @@ async def test_a_branch_that_fails_with_half_a_character_leaves_the_others_be(
     assert faults == ["agent 'bad' failed: ValueError: bad ?"]
 
 
-async def test_a_tool_that_fails_with_half_a_character_is_told_to_the_model(
+async def test_tool_error_with_unpaired_surrogate_becomes_error_result(
     storage: Storage,
 ) -> None:
     @tool

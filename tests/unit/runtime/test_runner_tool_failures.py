@@ -58,7 +58,7 @@ def recorded_before(model: ScriptedModel) -> list[Any]:
 @pytest.mark.parametrize("many", [False, True], ids=["alone", "beside another"])
 @pytest.mark.parametrize("kind", ["sync_tool", "async_tool"])
 @pytest.mark.parametrize("error", sorted(ERRORS))
-async def test_what_a_tool_raises_is_told_to_the_model(
+async def test_exception_of_a_tool_becomes_error_result(
     storage: Storage, error: str, kind: str, many: bool
 ) -> None:
     async def fine() -> str:
@@ -170,9 +170,7 @@ def hanging(release: threading.Event) -> dict[str, Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("kind", ["sync_tool", "async_tool"])
-async def test_a_tool_that_hangs_is_given_up_and_the_model_is_told(
-    storage: Storage, kind: str
-) -> None:
+async def test_hanging_tool_times_out_with_error_result(storage: Storage, kind: str) -> None:
     release = threading.Event()
     tools = hanging(release)
     model = ScriptedModel([call(kind), call("fine")], "I see")
@@ -236,7 +234,9 @@ BAD_RESULTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("bad", sorted(BAD_RESULTS))
-async def test_a_result_that_cannot_be_kept_is_told_as_an_error(storage: Storage, bad: str) -> None:
+async def test_result_that_cannot_be_stored_becomes_error_result(
+    storage: Storage, bad: str
+) -> None:
     async def gives() -> Any:
         return BAD_RESULTS[bad]()
 

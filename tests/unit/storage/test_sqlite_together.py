@@ -43,7 +43,7 @@ def notes(connection: sqlite3.Connection) -> list[str]:
 async def together(database: SqliteDatabase, *jobs: Job) -> tuple[list[Any], list[str]]:
     """Return what came of jobs that were done at one go, and the transactions it took."""
     statements: list[str] = []
-    is_held, wait = threading.Event(), threading.Event()
+    is_locked, wait = threading.Event(), threading.Event()
     answers: list[Any] = [None] * len(jobs)
 
     async def do(place: int, job: Job) -> None:
@@ -54,12 +54,12 @@ async def together(database: SqliteDatabase, *jobs: Job) -> tuple[list[Any], lis
 
     def hold(connection: sqlite3.Connection) -> None:
         connection.set_trace_callback(statements.append)
-        is_held.set()
+        is_locked.set()
         wait.wait(5)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(database.read(hold))
-        await asyncio.to_thread(is_held.wait, 5)
+        await asyncio.to_thread(is_locked.wait, 5)
         for place, job in enumerate(jobs):
             group.create_task(do(place, job))
         await asyncio.sleep(0.05)

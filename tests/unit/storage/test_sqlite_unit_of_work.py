@@ -115,8 +115,8 @@ async def test_a_task_that_others_moved_meanwhile_is_looked_up_again(
 ) -> None:
     other = Stores(tmp_path / "acc.db")
     await other.tasks.append("t", [moved(WORKING)])
-    (told,) = await stores.tasks.append("t", [moved(WORKING)])
-    assert told.seq == 3
+    (update,) = await stores.tasks.append("t", [moved(WORKING)])
+    assert update.seq == 3
     await other.tasks.append("t", [moved(CANCELED)])
     with pytest.raises(InvalidTransition):
         await stores.tasks.append("t", [moved(COMPLETED)])
@@ -124,7 +124,7 @@ async def test_a_task_that_others_moved_meanwhile_is_looked_up_again(
     await other.database.aclose()
 
 
-async def test_moves_are_told_to_whoever_asked_for_it_meanwhile(
+async def test_moves_are_delivered_to_receivers_added_meanwhile(
     stores: Stores, tmp_path: Path
 ) -> None:
     other = Stores(tmp_path / "acc.db")

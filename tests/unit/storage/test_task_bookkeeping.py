@@ -81,7 +81,7 @@ def test_a_task_can_be_looked_at_while_it_grows(story: list[tuple[ArtifactUpdate
     assert growing.build() == whole
 
 
-def test_artifacts_of_one_name_are_told_apart_by_their_place() -> None:
+def test_artifacts_of_one_name_are_distinguished_by_position() -> None:
     twice = tuple(TaskArtifact(artifact_id="one", parts=text_part(word)) for word in ("a", "b"))
     task = replace(TASK, artifacts=twice)
     more = TaskArtifact(artifact_id="one", parts=text_part("c"))
@@ -89,14 +89,14 @@ def test_artifacts_of_one_name_are_told_apart_by_their_place() -> None:
     assert apply_events(task, events) == reduce(apply_event, events, task)
 
 
-def test_what_is_said_or_made_piece_by_piece_costs_what_the_pieces_cost() -> None:
+def test_chunked_content_costs_the_sum_of_its_chunks() -> None:
     message = Message(message_id="m", role=Role.AGENT, parts=text_part("on it"))
-    said = StatusUpdate(status=TaskStatus(state=TaskState.WORKING, message=message))
+    status = StatusUpdate(status=TaskStatus(state=TaskState.WORKING, message=message))
     pieces = [
         ArtifactUpdate(artifact=TaskArtifact(artifact_id="one", parts=(part,)), append=True)
         for part in (Part(text="a"), Part(data=1))
     ]
-    updates: list[StatusUpdate | ArtifactUpdate] = [said, *pieces] * 30_000
+    updates: list[StatusUpdate | ArtifactUpdate] = [status, *pieces] * 30_000
     began = process_time()
     found = apply_events(TASK, [TaskEvent(seq, update) for seq, update in enumerate(updates, 2)])
     assert process_time() - began < 6  # it was 15 and more where each copied all before it
