@@ -1,4 +1,4 @@
-"""ACC memory in a loop of your own: view before the answer, keep after it.
+"""ACC memory in your own loop: view it before the answer, record the turn after it.
 
 Run it: python examples/acc_memory_in_your_loop.py
 """

@@ -57,11 +57,8 @@ CHILD_ENVIRONMENTS = {
 }
 #: Modules that still have to use `bootstrap/settings.py`.
 UNCONVERTED = {
-    "bootstrap/a2a.py",
     "bootstrap/a2a_client.py",
-    "bootstrap/memory.py",
     "cli/doctor.py",
-    "cli/serve.py",
 }
 
 

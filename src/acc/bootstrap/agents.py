@@ -232,6 +232,3 @@ def log_runs(stream: TextIO) -> None:
     from acc.adapters.system.logs import log_runs_to
 
     log_runs_to(stream)
-
-
-load_tree = load_agent

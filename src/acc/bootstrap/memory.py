@@ -1,10 +1,10 @@
 """Construct memories, their compressors and embedders, and the token counter."""
 
-import os
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from acc.bootstrap.settings import compressor_model, read_variable
 from acc.domain.errors import InvalidInput
 from acc.ports.outbound.memory_ports import CompressorPort, EvidenceStorePort, MemoryPort
 from acc.ports.outbound.model_ports import EmbedderPort, LanguageModelPort, TokenCounterPort
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 MEMORIES = ("transcript", "retrieval", "acc", "oracle")
 #: Name of the rule-based compressor.
 RULES = "rules"
-#: Environment variable with the default compressor of the memory `acc`.
-COMPRESSOR_VARIABLE = "ACC_COMPRESSOR_MODEL"
 
 
 def version() -> str:
@@ -123,7 +121,6 @@ def _named_embedder(name: str) -> EmbedderPort:
             f"embeddings {name!r} require httpx2; run: pip install 'acc-agents[models]'"
         )
     from acc.adapters.models.embeddings import HostedEmbedder, parse_embeddings_name
-    from acc.bootstrap.settings import read_variable
 
     embeddings = parse_embeddings_name(name, read_variable=read_variable)
     return HostedEmbedder(embeddings, read_variable=read_variable)
@@ -158,7 +155,7 @@ def compressor_name(kind: str, default: str = "") -> str:
     Without a model in the name it is `default`, or else the one that the environment names.
     """
     named = kind.partition(":")[2].strip()
-    return named or default or os.environ.get(COMPRESSOR_VARIABLE, "").strip() or RULES
+    return named or default or compressor_model()
 
 
 def is_memory_name(kind: str) -> bool:

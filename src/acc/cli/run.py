@@ -67,7 +67,7 @@ class OutputOptions:
     memory: Annotated[
         bool,
         Parameter(
-            help="Print the state and its origin: recalled, qualified and refused evidence.",
+            help="Print the state and its trace: recalled, qualified and rejected evidence.",
             negative=(),
         ),
     ] = False

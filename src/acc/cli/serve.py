@@ -1,7 +1,6 @@
 """`acc serve` and `acc mcp`: serve an agent over A2A, or offer it as an MCP server."""
 
 import logging
-import os
 import re
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -15,6 +14,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from acc.application.a2a.requests import ServerLimits
+from acc.bootstrap import settings
 from acc.bootstrap.a2a import (
     ServeOptions,
     card_signer,
@@ -25,7 +25,7 @@ from acc.bootstrap.a2a import (
     token_verifier,
 )
 from acc.bootstrap.a2a_client import check_allow
-from acc.bootstrap.agents import load_tree
+from acc.bootstrap.agents import load_agent
 from acc.bootstrap.mcp import McpServerOptions, serve_mcp_over_http, serve_mcp_over_stdio
 from acc.cli.output import console
 from acc.domain.errors import InvalidInput
@@ -193,7 +193,7 @@ def serve(
         _check_public_url(address.public_url)
     _check_host(address.host, is_protected=requires_auth or access.unprotected)
     with redirect_stdout(stderr):  # output of the module is not output of the command
-        root = load_tree(agent)
+        root = load_agent(agent)
 
     def make_options(listen_url: str) -> ServeOptions:
         url = (address.public_url or listen_url).rstrip("/")
@@ -269,7 +269,7 @@ def mcp(
     if port is not None and not http:
         raise InvalidInput("--port requires --http")
     with redirect_stdout(stderr):  # standard output is used by the protocol
-        root = load_tree(agent)
+        root = load_agent(agent)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     options = McpServerOptions(store=store, sub_agents=sub_agents, allow=allow)
     if not http:
@@ -312,7 +312,7 @@ def _check_public_url(url: str) -> None:
 
 def _select_signing(access: AccessOptions) -> PushSigning:
     """Return the signature of notifications, or raise InvalidInput for conflicting options."""
-    secret, key = os.environ.get("ACC_PUSH_SECRET", ""), access.push_key
+    secret, key = settings.push_secret(), access.push_key
     signing = access.push_signing
     if signing is None:
         signing = "jwt" if key is not None else "hmac" if secret else "none"
@@ -332,7 +332,7 @@ def _make_signer(
     if signing == "none":
         return None, None
     if key is None:
-        return hmac_signer(os.environ["ACC_PUSH_SECRET"]), None
+        return hmac_signer(settings.push_secret()), None
     try:
         return jwt_signer(key, issuer=url, bearer=signing == "bearer")
     except InvalidInput as error:
