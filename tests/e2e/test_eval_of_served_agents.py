@@ -144,10 +144,10 @@ def test_whoever_fails_in_the_middle_of_a_run_is_told(tmp_path: Path) -> None:
     how = (*SMALL, "--turns", "3", "--quiet")
     agents = "acc,bad=python:broken:never"
     done = acc("eval", *how, "--agents", agents, "--out", tmp_path / "a", cwd=tmp_path)
-    assert "agent bad failed in 3 of 3 turns, the first: " in done.stderr
+    assert "agent bad failed in 3 of 3 turns; first error: " in done.stderr
     assert "paper" in done.stderr
     assert "\x1b" not in done.stderr
     agents = "acc,odd=python:broken:once"
     done = acc("eval", *how, "--agents", agents, "--out", tmp_path / "b", cwd=tmp_path)
     assert done.returncode == 0
-    assert "agent odd failed in 1 of 3 turns, the first: " in done.stderr
+    assert "agent odd failed in 1 of 3 turns; first error: " in done.stderr
