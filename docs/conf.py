@@ -6,7 +6,6 @@ examples and decisions work here as they do on a code host. Nothing is loaded fr
 
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ project = "acc"
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "examples/*.md"]
 exclude_patterns = [".*", "benchmarks", "build", "dist", "runs", "src", "tests", "node_modules"]
-if find_spec("acc.a2a") is None:  # remove these two lines when the module exists
-    exclude_patterns.append("docs/api/acc.a2a.md")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4

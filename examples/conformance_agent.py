@@ -20,10 +20,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 
 from acc import BaseAgent, Part, RunContext
-from acc.bootstrap.a2a import ServeOptions, make_server
+from acc.a2a import create_app
 
 OUTPUT = "output.txt"
 Scenario = Callable[[RunContext], Awaitable[str | None]]
@@ -126,7 +126,7 @@ agent = ConformanceAgent(
 )
 
 
-async def call(client: httpx.AsyncClient, method: str, **params: Any) -> Any:
+async def call(client: httpx2.AsyncClient, method: str, **params: Any) -> Any:
     """Call a method of A2A 1.0 / A2A 1.0 のメソッドを呼び出します。"""
     request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     answer = (await client.post("/", json=request)).json()
@@ -138,7 +138,7 @@ def message(message_id: str, **more: str) -> dict[str, Any]:
     return {"messageId": message_id, "role": "ROLE_USER", "parts": [{"text": "hello"}], **more}
 
 
-async def run_scenarios(client: httpx.AsyncClient) -> None:
+async def run_scenarios(client: httpx2.AsyncClient) -> None:
     """Run a few scenarios / いくつかのシナリオを試します。"""
     parts = {}
     for name in ("tck-artifact-file-url", "tck-artifact-data", "tck-message-response"):
@@ -164,12 +164,12 @@ async def run_scenarios(client: httpx.AsyncClient) -> None:
 
 async def main() -> None:
     """Serve the agent in this process and call it / 同じプロセスで起動して呼び出します。"""
-    server = make_server(agent, ServeOptions(public_url="http://tck", push=False))
+    server = create_app(agent, public_url="http://tck", push=False)
     headers = {"A2A-Version": "1.0"}
-    transport = httpx.ASGITransport(server)
+    transport = httpx2.ASGITransport(server)
     async with (
         server.serve.open(),
-        httpx.AsyncClient(transport=transport, base_url="http://tck", headers=headers) as client,
+        httpx2.AsyncClient(transport=transport, base_url="http://tck", headers=headers) as client,
     ):
         await run_scenarios(client)
 

@@ -3,12 +3,18 @@
 import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
+import textwrap
+from pathlib import Path
 
 import pytest
 
 import acc
+import acc.a2a
+
+ROOT = Path(__file__).parent.parent
 
 SOURCE = ast.parse(inspect.getsource(acc))
 
@@ -55,3 +61,40 @@ def test_import_loads_only_the_standard_library_and_msgspec() -> None:
     )
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert loaded - sys.stdlib_module_names - {"acc", "msgspec"} == set()
+
+
+PUBLIC_MODULES = {"acc", "acc.a2a", "acc.testing"}
+
+
+def _imported_modules(source: str) -> set[str]:
+    modules: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.add(node.module)
+    own = {name for name in modules if name.partition(".")[0] == "acc"}
+    # The submodules of acc.testing are public too.
+    return {"acc.testing" if name.startswith("acc.testing.") else name for name in own}
+
+
+def _documents() -> list[Path]:
+    pages = [path for path in (ROOT / "docs").rglob("*.md") if "adr" not in path.parts]
+    return [*ROOT.glob("*.md"), *pages, *(ROOT / "examples").glob("*.md")]
+
+
+@pytest.mark.parametrize("path", _documents(), ids=lambda path: path.name)
+def test_documentation_imports_only_public_modules(path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    used = {name for block in blocks for name in _imported_modules(textwrap.dedent(block))}
+    assert used <= PUBLIC_MODULES
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_example_imports_only_public_modules(path: Path) -> None:
+    assert _imported_modules(path.read_text("utf-8")) <= PUBLIC_MODULES
+
+
+def test_a2a_module_defines_its_public_names() -> None:
+    assert all(hasattr(acc.a2a, name) for name in acc.a2a.__all__)
+    assert {"create_app", "receive_notifications", "verify_notification"} <= set(acc.a2a.__all__)

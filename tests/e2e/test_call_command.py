@@ -11,7 +11,8 @@ from command import acc, start
 from terminal import Terminal
 
 from acc.adapters.a2a.wire.card_codec import card_content, read_card
-from acc.adapters.auth.card_signatures import canonical, new_key, sign
+from acc.adapters.auth.card_signatures import canonical_json, sign_card
+from acc.adapters.auth.keys import generate_key
 from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
 
 AGENTS = Path(__file__).parent.parent / "integration"
@@ -76,7 +77,7 @@ def test_a_task_that_waits_is_answered_by_another_process(payment: str) -> None:
     task = line.split()[line.split().index("--task") + 1]
     again = acc("call", payment, "--task", task, "--approve")
     assert again.returncode == 2
-    assert "waits for nothing" in again.stderr
+    assert "does not need input" in again.stderr
 
 
 def test_a_waiting_task_is_denied_or_given_other_arguments(payment: str) -> None:
@@ -141,15 +142,15 @@ def test_a_token_is_taken_from_the_environment_and_never_shown(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "say something"),
+        ((), "the message is empty"),
         (("x", "--data", "{"), "--data must be JSON"),
         (("x", "--file", "nowhere.txt"), "cannot read nowhere.txt"),
-        (("--approve",), "go with --task"),
-        (("--task", "t", "--approve", "--deny"), "either --approve or --deny"),
-        (("x", "--task", "t", "--approve"), "without a text"),
-        (("x", "--value", "1"), "go with --approve"),
-        (("x", "--reason", "why"), "goes with --deny"),
-        (("x", "--timeout", "0"), "timeout must be above 0"),
+        (("--approve",), "require --task"),
+        (("--task", "t", "--approve", "--deny"), "cannot be combined"),
+        (("x", "--task", "t", "--approve"), "cannot be combined with a message"),
+        (("x", "--value", "1"), "require --approve"),
+        (("x", "--reason", "why"), "requires --deny"),
+        (("x", "--timeout", "0"), "timeout must be positive"),
     ],
 )
 def test_bad_use_is_told_before_anything_is_sent(arguments: tuple[str, ...], told: str) -> None:
@@ -176,7 +177,7 @@ def test_a_terminal_shows_the_answer_as_it_comes_and_asks(payment: str, tmp_path
         terminal.until("[a]pprove, [d]eny, [e]dit, [l]ater › ")
         terminal.say("a")
         terminal.until("paid 20000 yen to Aoba")
-        terminal.until("to go on: --context")
+        terminal.until("to continue: --context")
         assert terminal.wait() == 0
 
 
@@ -227,28 +228,28 @@ def test_a_card_with_faults_is_refused_with_the_fixes(tmp_path: Path) -> None:
         done = acc("card", f"{url}/card.json")
         missing = acc("card", url)
     assert done.returncode == 1
-    assert "url is no absolute URL; write it like https://" in done.stdout
-    assert "faults" in done.stdout
+    assert "url is not an absolute URL; use a URL such as https://" in done.stdout
+    assert "errors" in done.stdout
     assert missing.returncode == 1
     assert "has no agent card at" in missing.stderr
 
 
 def test_the_signature_of_a_card_is_checked_with_a_key(everything: str, tmp_path: Path) -> None:
     card = json.loads(acc("card", everything, "--json").stdout)["card"]
-    key, other = new_key(kid="ours"), new_key(kid="theirs")
+    key, other = generate_key(kid="ours"), generate_key(kid="theirs")
     for name, one in (("ours.json", key), ("theirs.json", other)):
-        (tmp_path / name).write_bytes(canonical(dict(one.as_dict(private=False))))
-    card["signatures"] = [sign(card, key)]
+        (tmp_path / name).write_bytes(canonical_json(dict(one.as_dict(private=False))))
+    card["signatures"] = [sign_card(card, key)]
     (tmp_path / "card.json").write_text(json.dumps(card), encoding="utf-8")
     with posted(tmp_path) as url:
         good = acc("card", f"{url}/card.json", "--key", tmp_path / "ours.json")
         bad = acc("card", f"{url}/card.json", "--key", tmp_path / "theirs.json")
         unchecked = acc("card", f"{url}/card.json")
     assert good.returncode == 0, good.stdout
-    assert "signed by the key ours" in good.stdout
+    assert "signed by key ours" in good.stdout
     assert bad.returncode == 1
-    assert "no signature of the card is good" in bad.stdout
-    assert "give --key FILE" in unchecked.stdout
+    assert "the card has no valid signature" in bad.stdout
+    assert "pass --key FILE" in unchecked.stdout
     unsigned = acc("card", everything, "--key", tmp_path / "ours.json")
     assert unsigned.returncode == 1
     assert "the card is not signed" in unsigned.stdout
@@ -258,10 +259,10 @@ def test_what_the_signature_of_a_card_does_not_cover_is_a_fault_and_left_out(
     everything: str, tmp_path: Path
 ) -> None:
     card = json.loads(acc("card", everything, "--json").stdout)["card"]
-    key = new_key(kid="ours")
-    (tmp_path / "ours.json").write_bytes(canonical(dict(key.as_dict(private=False))))
+    key = generate_key(kid="ours")
+    (tmp_path / "ours.json").write_bytes(canonical_json(dict(key.as_dict(private=False))))
     content = card_content(read_card(json.dumps(card).encode()))
-    card["signatures"] = [sign(card, key), sign(content, key)]
+    card["signatures"] = [sign_card(card, key), sign_card(content, key)]
     changes: dict[str, dict[str, object]] = {
         "honest": {},
         "moved": {"url": "https://evil.example/"},
@@ -282,5 +283,5 @@ def test_what_the_signature_of_a_card_does_not_cover_is_a_fault_and_left_out(
     assert [one["field"] for one in moved["findings"]] == ["url"]
     assert "evil" not in told["moved"].stdout
     assert "anything" not in told["grown"].stdout
-    assert "url is not covered by the signature of the key ours" in shown.stdout
-    assert "signed by the key" not in shown.stdout
+    assert "url is not covered by the signature of key ours" in shown.stdout
+    assert "signed by key" not in shown.stdout

@@ -77,7 +77,7 @@ def test_the_doctor_says_whose_card_it_looks_at() -> None:
         found = acc("doctor", url, "--only", "card-path")
     assert broken.returncode == 1
     assert broken.stdout.startswith(f"{url}/html\n")
-    assert f"{url}/html/.well-known/agent-card.json holds no JSON object" in broken.stdout
+    assert f"{url}/html/.well-known/agent-card.json is not a JSON object" in broken.stdout
     title = f"other, {url}, over JSONRPC 1.0\n"
     assert missing.stdout.startswith(
         f"{title}{url}/nowhere has no card: this is the agent of {url}\n"

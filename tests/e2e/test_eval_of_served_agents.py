@@ -73,7 +73,7 @@ def test_an_agent_that_cannot_be_called_is_told_before_the_first_turn(
     for url, status, told in (
         ("http://127.0.0.1:9", 1, "is it served there? `acc card http://127.0.0.1:9`"),
         ("http://10.255.255.1", 2, "--allow"),
-        ("nowhere", 2, "no URL"),
+        ("nowhere", 2, "not an absolute http or https URL"),
     ):
         out = tmp_path / "run"
         done = acc("eval", *SMALL, "--agents", f"acc,theirs=a2a:{url}", "--out", out)

@@ -26,7 +26,7 @@ from acc import (
     deny,
 )
 from acc.adapters.a2a.client.client import A2AClient
-from acc.bootstrap.a2a_client import make_remote
+from acc.bootstrap.a2a_client import make_remote, resolve_token
 from acc.domain.errors import TaskNotFound, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
@@ -44,22 +44,22 @@ from acc.domain.value_objects.task import (
 MODES = [(version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON")]
 
 
-class OneMode(A2AClient):
-    """A client that sees one generation and one binding of a card."""
+class SingleInterfaceClient(A2AClient):
+    """A client that uses one protocol version and one binding of a card."""
 
-    mode = ("1.0", "JSONRPC")
+    mode: tuple[str, str]
 
-    def _channels(self, http: Any, card: AgentCard, headers: Any) -> Any:
-        version, binding = self.mode
-        seen = [i for i in card.interfaces if i.version == version and i.binding == binding]
-        return super()._channels(http, replace(card, interfaces=tuple(seen)), headers)
+    def _transports(self, http: Any, card: AgentCard, headers: Any) -> Any:
+        interfaces = tuple(i for i in card.interfaces if (i.version, i.binding) == self.mode)
+        return super()._transports(http, replace(card, interfaces=interfaces), headers)
 
 
 def client_of(url: str, mode: tuple[str, str] | None = None, **fields: Any) -> A2AClient:
-    client = make_remote(RemoteEndpoint(url=url, allow=("127.0.0.1",), **fields))
-    if mode is not None:
-        client.__class__ = OneMode
-        client.mode = mode  # type: ignore[attr-defined]
+    endpoint = RemoteEndpoint(url=url, allow=("127.0.0.1",), **fields)
+    if mode is None:
+        return make_remote(endpoint)
+    client = SingleInterfaceClient(endpoint, token=resolve_token(endpoint.token))
+    client.mode = mode
     return client
 
 
@@ -68,7 +68,7 @@ def message(text: str, message_id: str = "", **fields: Any) -> Message:
     return Message(message_id=own, role=Role.USER, parts=(Part(text=text),), **fields)
 
 
-class Heard:
+class UpdateLog:
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self.states: list[TaskState] = []
@@ -100,12 +100,12 @@ async def test_every_generation_and_binding_tells_the_same(
     everything: str, mode: tuple[str, str], streaming: bool | None
 ) -> None:
     client = client_of(everything, mode, streaming=streaming)
-    heard = Heard()
-    found = await client.send(message("count 4 0.05"), hear=heard)
+    updates = UpdateLog()
+    found = await client.send(message("count 4 0.05"), on_update=updates)
     assert isinstance(found, Task)
     assert [text_of(made.parts) for made in found.artifacts] == ["1 2 3 4 ", "counted to 4"]
-    assert "".join(heard.pieces) == "1 2 3 4 counted to 4"
-    assert heard.states[-1] is TaskState.COMPLETED
+    assert "".join(updates.pieces) == "1 2 3 4 counted to 4"
+    assert updates.states[-1] is TaskState.COMPLETED
     waits = await client.send(message("ask which?"))
     assert isinstance(waits, Task)
     assert waits.state is TaskState.INPUT_REQUIRED
@@ -127,12 +127,12 @@ async def test_who_leaves_cancels_the_task(everything: str, mode: tuple[str, str
     client = client_of(everything, mode)
     seen: list[str] = []
 
-    async def hear(task: Task, update: object) -> None:
+    async def on_update(task: Task, update: object) -> None:
         seen.append(task.id)
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            await client.send(message("sleep 30"), hear=hear)
+            await client.send(message("sleep 30"), on_update=on_update)
     assert (await client.get(seen[0])).state is TaskState.CANCELED
 
 
@@ -158,13 +158,13 @@ async def test_a_server_that_dies_in_a_stream_and_returns_tells_exactly_the_rest
     tmp_path: Path,
 ) -> None:
     store = ("--store", str(tmp_path / "tasks.db"))
-    heard = Heard()
+    updates = UpdateLog()
     with Server(tmp_path, *store) as first:
         port = str(first.port)
         client = client_of(first.url, retries=12)
         async with asyncio.TaskGroup() as group:
-            sending = group.create_task(client.send(message("count 100 0.1"), hear=heard))
-            await heard.first.wait()
+            sending = group.create_task(client.send(message("count 100 0.1"), on_update=updates))
+            await updates.first.wait()
             await asyncio.sleep(0.5)
             first.kill()
             second = _on_port(port, tmp_path, *store)
@@ -176,10 +176,10 @@ async def test_a_server_that_dies_in_a_stream_and_returns_tells_exactly_the_rest
     assert isinstance(found, Task)
     # The task died with its server, which says so; nothing is told twice and nothing is lost.
     assert found.state is TaskState.FAILED
-    told = "".join(heard.pieces).split()
+    told = "".join(updates.pieces).split()
     assert told == [str(number) for number in range(1, len(told) + 1)]
     assert text_of(found.artifacts[0].parts).split() == told
-    assert heard.states == [TaskState.WORKING, TaskState.FAILED]
+    assert updates.states == [TaskState.WORKING, TaskState.FAILED]
 
 
 def _on_port(port: str, folder: Path, *options: str) -> Server:

@@ -40,7 +40,7 @@ def test_what_can_be_no_token_is_refused_and_not_shown(
     for command in (["call", "http://127.0.0.1:9", "hi"], ["card", "http://127.0.0.1:9"]):
         assert acc([*command, "--token-env", "BROKEN"]) == 2
         said = capsys.readouterr().err
-        assert "the environment variable BROKEN holds is no token: it has" in said
+        assert "BROKEN must contain printable ASCII" in said
         assert "s3cret" not in said
 
 
@@ -85,10 +85,10 @@ def test_who_must_say_who_they_are_is_told_how(
     monkeypatch.setenv("MINE", "s3cret")
     with served(None, status=401) as url:
         assert acc(["call", url, "hi"]) == 1
-        assert "name that with --token-env" in capsys.readouterr().err
+        assert "with --token-env" in capsys.readouterr().err
         assert acc(["call", url, "hi", "--token-env", "MINE"]) == 1
         said = capsys.readouterr().err
-    assert "it does not take the one in MINE" in said
+    assert "the token in MINE is not accepted" in said
     assert "s3cret" not in said
 
 
@@ -117,4 +117,4 @@ def test_signs_that_steer_a_terminal_or_turn_text_around_are_shown(
 def test_an_answer_without_anything_in_it_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with served({"message": {}}) as url:
         assert acc(["call", url, "hi"]) == 1
-    assert "answered what cannot be read" in capsys.readouterr().err
+    assert "invalid response" in capsys.readouterr().err

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from server_process import ALICE, SIDES, Server, Side, check_error, head, read_reply, tokens_file
 
-from acc.adapters.auth.card_signatures import new_key, verify
+from acc.adapters.auth.card_signatures import verify_card
+from acc.adapters.auth.keys import generate_key
 from acc.adapters.auth.tokens import TokenEntry, append_entry, token_hash
 from acc.domain.errors import Unauthenticated
 
 PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"]
 HOST = {"Host": "127.0.0.1"}
 REST, OLD_REST = SIDES[2:]
-KEY = new_key("ES256")
+KEY = generate_key("ES256")
 CAROL = "acc_carol-token"
 KEYS = {str(KEY.kid): KEY}
 
@@ -132,9 +133,9 @@ def signed_card(server: Server, path: str) -> dict[str, Any]:
 @pytest.mark.parametrize("path", [PATHS[0], "/extendedAgentCard"])
 def test_a_card_is_signed_as_it_is_sent(server: Server, path: str) -> None:
     card = signed_card(server, path)
-    assert verify(card, card["signatures"], keys=KEYS) == KEY.kid
+    assert verify_card(card, card["signatures"], keys=KEYS) == KEY.kid
     with pytest.raises(Unauthenticated):
-        verify({**card, "name": "x"}, card["signatures"], keys=KEYS)
+        verify_card({**card, "name": "x"}, card["signatures"], keys=KEYS)
 
 
 @pytest.mark.parametrize("path", [PATHS[0], "/extendedAgentCard"])

@@ -41,13 +41,13 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def verdicts(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+def statuses(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     assert done.stdout, done.stderr
-    return {line["id"]: line["verdict"] for line in json.loads(done.stdout)["lines"]}
+    return {entry["id"]: entry["status"] for entry in json.loads(done.stdout)["results"]}
 
 
-def having(found: dict[str, str], verdict: str) -> set[str]:
-    return {name for name, told in found.items() if told == verdict}
+def having(results: dict[str, str], status: str) -> set[str]:
+    return {name for name, actual in results.items() if actual == status}
 
 
 @contextmanager
@@ -71,13 +71,13 @@ def running(*command: str) -> Iterator[subprocess.Popen[str]]:
 def our_server(agent: str, *arguments: str) -> Iterator[str]:
     with running("-m", "acc", "serve", agent, "--port", "0", *arguments) as process:
         assert process.stdout is not None
-        told = ""
+        output = ""
         for line in process.stdout:
-            told += line
+            output += line
             if line.startswith("serving"):
                 break
         else:
-            raise AssertionError(told)
+            raise AssertionError(output)
         yield line.split()[-1]
 
 
@@ -106,66 +106,68 @@ def tokens(tmp_path: Path) -> Path:
     return file
 
 
-def test_our_open_server_fails_nothing() -> None:
+def test_own_open_server_has_no_failure() -> None:
     with our_server("office:everything") as url:
         done = doctor(url, "--json")
         shown = doctor(url, "--only", "send", "--only", "https")
-    found = verdicts(done)
-    assert (done.returncode, having(found, "fail")) == (0, set()), done.stdout
+    results = statuses(done)
+    assert (done.returncode, having(results, "fail")) == (0, set()), done.stdout
     for name in ("send", "resume", "subscribe", "idempotent", "push-targets", "size-limit"):
-        assert found[name] == "ok"
+        assert results[name] == "ok"
     assert shown.returncode == 0
-    assert "✓ A message is answered" in shown.stdout
-    assert "! Everything goes over HTTPS" in shown.stdout
+    assert "✓ A message gets a reply" in shown.stdout
+    assert "! All traffic uses HTTPS" in shown.stdout
     assert "分散トレーシング" not in shown.stdout, "who asks for two checks gets two"
-    unseen = [each["title_ja"] for each in json.loads(done.stdout)["unseen"]]
-    assert "trace_idによる分散トレーシングを設定" in unseen
+    manual = [each["title_ja"] for each in json.loads(done.stdout)["manual_checks"]]
+    assert "trace_idによる分散トレーシングを設定" in manual
     assert "1 ok, 1 warn, 0 fail, 0 skipped" in shown.stdout
     assert shown.stderr == ""
 
 
 def test_our_server_with_tokens_keeps_callers_apart(tokens: Path) -> None:
     with our_server("office:payment", "--tokens", str(tokens)) as url:
-        found = verdicts(doctor(url, *CALLERS, "--json"))
+        results = statuses(doctor(url, *CALLERS, "--json"))
         alone = doctor(url, "--json")
-    assert having(found, "fail") == set()
+    assert having(results, "fail") == set()
     for name in ("foreign-task", "foreign-context", "extended-card", "auth-enforced", "list"):
-        assert found[name] == "ok"
-    assert (alone.returncode, having(verdicts(alone), "fail")) == (0, set())
-    assert verdicts(alone)["send"] == "skipped"
+        assert results[name] == "ok"
+    assert (alone.returncode, having(statuses(alone), "fail")) == (0, set())
+    assert statuses(alone)["send"] == "skipped"
 
 
 def test_the_official_server_fails_what_it_does_not_do() -> None:
     with official_server() as url:
         done = doctor(url, "--json")
     assert done.returncode == 1
-    assert having(verdicts(done), "fail") == MISSING | {"extended-card"}
+    assert having(statuses(done), "fail") == MISSING | {"extended-card"}
 
 
 def test_the_official_server_with_tokens_lets_callers_into_each_others_contexts() -> None:
     with official_server("tokens") as url:
-        found = verdicts(doctor(url, *CALLERS, "--json"))
-    assert having(found, "fail") == MISSING | {"foreign-context"}
-    assert (found["auth-enforced"], found["foreign-task"]) == ("ok", "ok")
+        results = statuses(doctor(url, *CALLERS, "--json"))
+    assert having(results, "fail") == MISSING | {"foreign-context"}
+    assert (results["auth-enforced"], results["foreign-task"]) == ("ok", "ok")
 
 
 @pytest.mark.parametrize(
-    ("words", "over"),
+    ("words", "interface"),
     [
         (["rest"], "HTTP+JSON 1.0"),
         (["0.3"], "JSONRPC 0.3"),
         (["0.3", "rest"], "HTTP+JSON 0.3"),
     ],
 )
-def test_servers_of_one_generation_and_binding_are_examined(words: list[str], over: str) -> None:
+def test_servers_of_one_generation_and_binding_are_examined(
+    words: list[str], interface: str
+) -> None:
     with official_server(*words) as url:
         done = doctor(url, "--json")
     report: dict[str, Any] = json.loads(done.stdout)
-    assert report["over"] == over
-    found = verdicts(done)
+    assert report["interface"] == interface
+    results = statuses(done)
     for name in ("send", "get", "stream", "subscribe"):
-        assert found[name] == "ok"
-    assert having(found, "fail") == MISSING | {"extended-card"}, done.stdout
+        assert results[name] == "ok"
+    assert having(results, "fail") == MISSING | {"extended-card"}, done.stdout
 
 
 class _Steering(BaseHTTPRequestHandler):
@@ -180,7 +182,7 @@ class _Steering(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_words_of_a_server_do_not_steer_the_terminal() -> None:
+def test_control_characters_of_server_are_escaped() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Steering) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -190,30 +192,30 @@ def test_words_of_a_server_do_not_steer_the_terminal() -> None:
     assert done.returncode == 1
     assert "\x1b" not in done.stdout
     assert done.stdout.splitlines()[0].startswith("x")
-    assert "✗ The card has every required field" in done.stdout
+    assert "✗ The card has all required fields" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["http://127.0.0.1:1"], "no server at http://127.0.0.1:1: it cannot be reached"),
+        (["http://127.0.0.1:1"], "no server at http://127.0.0.1:1: the server cannot be reached"),
         (["localhost:1"], "no server at http://localhost:1"),
         (["http://10.0.0.1"], "--allow"),
-        (["http://127.0.0.1:99999"], "is no URL of a server"),
-        (["http://127.0.0.1:1", "--only", "nope"], "no check 'nope'"),
-        (["http://127.0.0.1:1", "--timeout", "0"], "--timeout must be above 0"),
-        (["http://127.0.0.1:1", "--token-env", "NO_SUCH"], "NO_SUCH holds no token"),
-        (["http://127.0.0.1:1", "--token-env", "BROKEN"], "variable BROKEN holds is no token: it"),
-        (["[::1"], "is no URL of a server"),
+        (["http://127.0.0.1:99999"], "is not the URL of a server"),
+        (["http://127.0.0.1:1", "--only", "nope"], "unknown check 'nope'"),
+        (["http://127.0.0.1:1", "--timeout", "0"], "--timeout must be positive"),
+        (["http://127.0.0.1:1", "--token-env", "NO_SUCH"], "NO_SUCH"),
+        (["http://127.0.0.1:1", "--token-env", "BROKEN"], "BROKEN must contain printable ASCII"),
+        (["[::1"], "is not the URL of a server"),
     ],
 )
-def test_bad_use_and_servers_that_are_not_there_end_with_2(arguments: list[str], told: str) -> None:
+def test_wrong_usage_and_unreachable_server_exit_with_2(arguments: list[str], told: str) -> None:
     done = doctor(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert told in done.stderr
 
 
-def test_a_server_of_grpc_alone_was_not_examined() -> None:
+def test_server_with_grpc_only_is_not_tested() -> None:
     class Posted(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = json.dumps(
@@ -254,4 +256,4 @@ def test_a_server_of_grpc_alone_was_not_examined() -> None:
             server.shutdown()
             thread.join()
     assert done.returncode == 2
-    assert "the server was not examined: the card names GRPC 1.0" in done.stderr
+    assert "the server was not tested: the card lists GRPC 1.0" in done.stderr

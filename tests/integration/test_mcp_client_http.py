@@ -170,8 +170,8 @@ def http_answer(status: str, kind: str, body: str) -> bytes:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (http_answer("401 Unauthorized", "text/plain", "no"), "it wants another token"),
-        (http_answer("500 Oops", "text/plain", "no"), "it answered 500"),
+        (http_answer("401 Unauthorized", "text/plain", "no"), "the token is not accepted"),
+        (http_answer("500 Oops", "text/plain", "no"), "the server answered 500"),
         (http_answer("200 OK", "text/html", "<html>"), "Unexpected content type"),
         (http_answer("200 OK", "application/json", "{]"), "the connection failed"),
         (http_answer("200 OK", "application/json", "x" * 5000), "more than 4000 bytes"),

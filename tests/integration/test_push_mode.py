@@ -8,8 +8,8 @@ import pytest
 from server_process import Server
 
 from acc import RemoteAgent, RemoteFailed, Runner
-from acc.adapters.auth.keys import new_key, public_keys
-from acc.bootstrap.a2a_client import receiving
+from acc.adapters.auth.keys import generate_key, public_key_set
+from acc.bootstrap.a2a_client import receive_notifications
 
 SECRET = "shared by server and receiver"
 HERE = ("127.0.0.1",)
@@ -31,13 +31,13 @@ async def test_an_agent_is_looked_at_when_its_server_says_that_there_is_news(
 ) -> None:
     options = ["--allow", "127.0.0.1", "--protocol-version", protocol_version]
     with Server(tmp_path, *options, ACC_PUSH_SECRET=SECRET) as server:
-        async with receiving(secret=SECRET) as receiver:
+        async with receive_notifications(secret=SECRET) as receiver:
             began = time.monotonic()
             agent = remote(server, receiver=receiver)
             assert await asked(agent, "sleep 1.5") == "awake"
             # Without a notification it would have been looked at after a minute.
             assert 1.5 <= time.monotonic() - began < 20
-        async with receiving(secret="another secret altogether") as receiver:
+        async with receive_notifications(secret="another secret altogether") as receiver:
             with pytest.raises(RemoteFailed, match="within 3 seconds"):
                 await asked(remote(server, receiver=receiver, timeout=3), "sleep 1")
         server.terminate(within=30)
@@ -45,24 +45,24 @@ async def test_an_agent_is_looked_at_when_its_server_says_that_there_is_news(
 
 
 async def test_a_receiver_checks_the_signatures_of_a_key_pair(tmp_path: Path) -> None:
-    key = new_key()
+    key = generate_key()
     path = tmp_path / "key.pem"
     path.write_bytes(key.as_pem(private=True))
     options = ["--allow", "127.0.0.1", "--push-key", str(path)]
     key.ensure_kid()
     with Server(tmp_path, *options) as server:
-        own = {**public_keys([key])["keys"][0], "kid": key.thumbprint()}
-        async with receiving(keys={"keys": [own]}) as receiver:
+        own = {**public_key_set([key])["keys"][0], "kid": key.thumbprint()}
+        async with receive_notifications(keys={"keys": [own]}) as receiver:
             began = time.monotonic()
             assert await asked(remote(server, receiver=receiver), "sleep 1") == "awake"
             assert time.monotonic() - began < 20
-        async with receiving(keys=public_keys([new_key()])) as receiver:
+        async with receive_notifications(keys=public_key_set([generate_key()])) as receiver:
             with pytest.raises(RemoteFailed, match="within 3 seconds"):
                 await asked(remote(server, receiver=receiver, timeout=3), "sleep 1")
 
 
 async def test_a_server_that_may_not_call_here_says_so(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
-        async with receiving() as receiver:
+        async with receive_notifications() as receiver:
             with pytest.raises(RemoteFailed, match="allow-list"):
                 await asked(remote(server, receiver=receiver), "hello")

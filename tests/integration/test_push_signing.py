@@ -9,7 +9,7 @@ import pytest
 from server_process import SIDES, Server
 from webhook_receiver import Notification, Receiver, receiving
 
-from acc.adapters.auth.keys import new_key, trusted_keys
+from acc.adapters.auth.keys import generate_key, read_key_set
 from acc.adapters.auth.notification_signatures import NotificationVerifier
 from acc.domain.errors import Unauthenticated
 
@@ -18,7 +18,7 @@ RPC = next(side for side in SIDES if side.is_rpc and side.is_new)
 
 def key_file(folder: Path) -> Path:
     path = folder / "push.pem"
-    path.write_bytes(new_key("ES256").as_pem(private=True))
+    path.write_bytes(generate_key("ES256").as_pem(private=True))
     return path
 
 
@@ -53,13 +53,13 @@ async def test_a_receiver_verifies_with_the_keys_that_the_server_publishes(
         wanted = {"scheme": "Basic", "credentials": "bWU6aXQ="}
         kept = await notified(server, receiver, "/own", authentication=wanted)
     assert all("d" not in key for key in json.loads(document)["keys"])
-    keys = trusted_keys(document)
+    keys = read_key_set(document)
     verifier = NotificationVerifier(keys=keys, audience=f"{receiver.url}/hook")
     for one in got:
         told = one.headers.get("Authorization", "")
         assert told.startswith("Bearer ey") is (how == "bearer")
         assert verifier.verify(one.body, one.headers)
-        with pytest.raises(Unauthenticated, match="came before"):
+        with pytest.raises(Unauthenticated, match="replayed"):
             verifier.verify(one.body, one.headers)
         with pytest.raises(Unauthenticated, match="digest"):
             verifier.verify(one.body.replace(b"hook", b"other") + b" ", one.headers)

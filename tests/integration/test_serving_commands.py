@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from acc import Agent
-from acc.adapters.auth.card_signatures import new_key
+from acc.adapters.auth.keys import generate_key
 from acc.adapters.auth.tokens import StaticTokens
 from acc.bootstrap.a2a import ServeOptions, make_server
 from acc.cli import execute as run
@@ -151,7 +151,7 @@ def test_a_key_that_cannot_sign_is_named(
 ) -> None:
     path = tmp_path / "key.pem"
     for content, advice in (
-        (new_key("ES256").as_pem(private=False), "private"),
+        (generate_key("ES256").as_pem(private=False), "private"),
         (b"hello", "neither a PEM"),
     ):
         path.write_bytes(content)

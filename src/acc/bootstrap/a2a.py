@@ -2,25 +2,24 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from acc.application.a2a.card_builder import PROTOCOL_VERSIONS, build_card, extended_skills
 from acc.application.a2a.push import PushDelivery
 from acc.application.a2a.requests import ServerLimits
 from acc.application.agents.base import BaseAgent
-from acc.application.doctor.server import is_loopback
 from acc.application.use_cases.diagnose_server import DiagnoseServerUseCase
 from acc.application.use_cases.serve_a2a import ServeA2AUseCase
 from acc.bootstrap.agents import Runner, check_models, make_services, make_stores
 from acc.bootstrap.memory import version
 from acc.domain.value_objects.agent_card import AgentCard
 from acc.domain.value_objects.base import replace
+from acc.domain.value_objects.endpoint import is_loopback_url, loopback_allow_entries
 from acc.domain.value_objects.run import RunConfig
 from acc.domain.value_objects.session import SessionKey
 from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
@@ -30,6 +29,7 @@ from acc.ports.outbound.system_ports import ClockPort
 if TYPE_CHECKING:
     from acc.adapters.a2a.server.app import A2AServer
     from acc.adapters.a2a.server.asgi import ConnectionLimits
+    from acc.adapters.auth.tokens import TokenEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,29 +151,30 @@ def jwt_signer(
     key_file: Path, *, issuer: str, bearer: bool
 ) -> tuple[NotificationSignerPort, Mapping[str, Any]]:
     """Return a signer of notifications with a private key, and its public JWK set."""
-    from acc.adapters.auth.keys import load_key, public_keys
+    from acc.adapters.auth.keys import load_key, public_key_set
     from acc.adapters.auth.notification_signatures import JwtSigner
 
     key = load_key(key_file)
-    return JwtSigner(key, issuer=issuer, bearer=bearer), public_keys([key])
+    return JwtSigner(key, issuer=issuer, bearer=bearer), public_key_set([key])
 
 
 def card_signer(key_file: Path) -> Callable[[AgentCard], AgentCard]:
     """Return a function that signs cards with the private key of a file."""
     from acc.adapters.a2a.wire.card_codec import card_content, merged_card
-    from acc.adapters.auth.card_signatures import load_key, sign, without_empty
+    from acc.adapters.auth.card_signatures import drop_empty, sign_card
+    from acc.adapters.auth.keys import load_key
 
     key = load_key(key_file)
 
-    def sign_card(card: AgentCard) -> AgentCard:
+    def sign(card: AgentCard) -> AgentCard:
         """Sign the card as it is sent, and as clients see it that know only the fields of 1.0."""
         unsigned = replace(card, signatures=())
         content = card_content(unsigned)
-        forms = [merged_card(unsigned), content, without_empty(content)]
+        forms = [merged_card(unsigned), content, drop_empty(content)]
         unique = [form for index, form in enumerate(forms) if form not in forms[:index]]
-        return replace(card, signatures=tuple(sign(form, key) for form in unique))
+        return replace(card, signatures=tuple(sign_card(form, key) for form in unique))
 
-    return sign_card
+    return sign
 
 
 def token_verifier(tokens: Path) -> TokenVerifierPort:
@@ -181,6 +182,36 @@ def token_verifier(tokens: Path) -> TokenVerifierPort:
     from acc.adapters.auth.tokens import StaticTokens
 
     return StaticTokens.from_file(tokens)
+
+
+def add_token(
+    path: Path,
+    *,
+    caller: str,
+    tenant: str = "",
+    permissions: Collection[str] | None = None,
+    expires: float | None = None,
+) -> str:
+    """Append the hash of a new token to a file and return the token."""
+    from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, token_hash
+
+    token = new_token()
+    entry = TokenEntry(
+        sha256=token_hash(token),
+        caller=caller,
+        tenant=tenant,
+        permissions=permissions,
+        expires=expires,
+    )
+    append_entry(path, entry)
+    return token
+
+
+def read_tokens(path: Path) -> "list[TokenEntry]":
+    """Return the entries of a token file."""
+    from acc.adapters.auth.tokens import read_entries
+
+    return read_entries(path)
 
 
 def connection_limits(head_seconds: float) -> "ConnectionLimits":
@@ -226,27 +257,17 @@ def serve_forever(
 
 
 @asynccontextmanager
-async def examiner(
-    url: str, *, allow: Sequence[str] = (), patience: float = 30.0
+async def make_doctor(
+    url: str,
+    *,
+    allow: Sequence[str] = (),
+    timeout: float = 30.0,  # noqa: ASYNC109 - a limit of each request
 ) -> AsyncIterator[DiagnoseServerUseCase]:
-    """Return what examines servers, waiting so many seconds for each answer.
-
-    A loopback URL that the user typed may be called.
-    """
-    from acc.adapters.http.client import STREAMING, guarded_client
+    """Return the use case of `acc doctor`; a loopback `url` needs no entry in `allow`."""
+    from acc.adapters.http.client import guarded_client
     from acc.adapters.http.probe import HttpProbe
     from acc.adapters.system.clock import RandomIds
 
-    allowed = [*allow, *_own(url)]
-    async with guarded_client(allow=allowed, timeout=patience) as client:
-        yield DiagnoseServerUseCase(HttpProbe(client, streaming=STREAMING), ids=RandomIds())
-
-
-def _own(url: str) -> list[str]:
-    """Return the host and port of a loopback URL as an entry of the allow-list."""
-    if not is_loopback(url):
-        return []
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    name = f"[{host}]" if ":" in host else host
-    return [f"{name}:{parts.port or (443 if parts.scheme == 'https' else 80)}"]
+    allowed = [*allow, *(loopback_allow_entries(url) if is_loopback_url(url) else ())]
+    async with guarded_client(allow=allowed, timeout=timeout) as client:
+        yield DiagnoseServerUseCase(HttpProbe(client), ids=RandomIds())

@@ -160,9 +160,9 @@ class _RemoteAgents:
         return self._clients[endpoint]
 
     async def download(self, url: str, limits: DownloadLimits) -> Part:
-        from acc.bootstrap.a2a_client import fetch_guarded
+        from acc.bootstrap.a2a_client import download_file
 
-        return await fetch_guarded(url, limits, allow=self._allow)
+        return await download_file(url, limits, allow=self._allow)
 
 
 def make_stores(store: str | Path, clock: ClockPort) -> tuple[SessionStorePort, ArtifactStorePort]:

@@ -146,9 +146,9 @@ class AgentFactory:
         """Return a remote agent; its token is in ACC_TOKEN_<NAME> or ACC_TOKEN."""
         from acc.adapters.evaluation.agents import RemoteAgentRunner
         from acc.adapters.system.clock import RandomIds
-        from acc.bootstrap.a2a_client import evaluated_address, make_remote
+        from acc.bootstrap.a2a_client import evaluated_endpoint, make_remote
 
-        remote = make_remote(evaluated_address(name, url), allow=self.allow)
+        remote = make_remote(evaluated_endpoint(name, url), allow=self.allow)
         return RemoteAgentRunner(agent_name=name, remote=remote, ids=RandomIds())
 
 

@@ -1,8 +1,7 @@
 """Construction of MCP clients and servers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +14,6 @@ from acc.domain.value_objects.run import RunConfig
 from acc.ports.outbound.mcp_ports import McpConnectionsPort, McpServerPort
 
 if TYPE_CHECKING:
-    import httpx
-
     from acc.adapters.mcp.client import McpTransport
     from acc.adapters.mcp.server import AgentMcpServer
 
@@ -57,29 +54,22 @@ def make_mcp_connections(allow: Sequence[str] = ()) -> McpConnectionsPort:
 
 
 def _make_transport(endpoint: McpEndpoint, allow: Sequence[str]) -> "McpTransport":
-    from acc.bootstrap.a2a_client import allowed_by_environment, secret_of, tls, token_of
+    from acc.bootstrap.a2a_client import resolve_token
+    from acc.bootstrap.settings import allowed_hosts, resolve_reference
 
     if endpoint.command:
         from acc.adapters.mcp.transports import StdioTransport
 
-        env = {name: secret_of(value) for name, value in endpoint.env}
+        env = {name: resolve_reference(value) for name, value in endpoint.env}
         return StdioTransport(
             endpoint.command, env=env, cwd=endpoint.cwd, max_bytes=endpoint.max_bytes
         )
-    from acc.adapters.http.client import STREAMING, NetworkOptions, guarded_client
-    from acc.adapters.mcp.transports import Door, HttpTransport
-
-    allowed = (*endpoint.allow, *allow, *allowed_by_environment())
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator["httpx.AsyncClient"]:
-        async with guarded_client(allow=allowed, wiring=NetworkOptions(tls=tls())) as client:
-            yield client
+    from acc.adapters.mcp.transports import HttpTransport
 
     return HttpTransport(
         endpoint.url,
-        token=lambda: token_of(endpoint.token),
-        door=Door(open=opened, streaming=STREAMING),
+        token=lambda: resolve_token(endpoint.token),
+        allow=(*endpoint.allow, *allow, *allowed_hosts()),
         max_bytes=endpoint.max_bytes,
     )
 

@@ -1,9 +1,9 @@
-"""`acc card`: fetch an agent's card, check it, and show it."""
+"""`acc card`: fetch, validate and print an agent card."""
 
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
@@ -11,15 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from acc.bootstrap.a2a_client import CardReport, inspect_card, typed_loopback
-from acc.cli.call import Allow, TokenEnv, Url, about_token
+from acc.bootstrap.a2a_client import inspect_card
+from acc.cli.call import Allow, TokenEnv, Url, token_advice
 from acc.cli.event_view import console_on, shown
 from acc.cli.output import print_json
 from acc.domain.errors import AddressRefused, Unauthenticated
 from acc.domain.value_objects.agent_card import AgentCard
-from acc.domain.value_objects.endpoint import RemoteEndpoint
+from acc.domain.value_objects.endpoint import RemoteEndpoint, loopback_allow_entries
 
-_STYLES = {"fault": "bold red", "warning": "yellow"}
+if TYPE_CHECKING:
+    from acc.adapters.a2a.client.card_validation import CardReport
+
+_STYLES = {"error": "bold red", "warning": "yellow"}
 
 
 def card(
@@ -31,37 +34,37 @@ def card(
     ] = False,
     key: Annotated[
         Path | None,
-        Parameter(help="A public key (PEM, JWK or JWK set) to check the signature with."),
+        Parameter(help="Public key (PEM, JWK or JWK set) to verify the signature."),
     ] = None,
     token_env: TokenEnv = "",
     allow: Allow = (),
 ) -> int:
-    """Fetch an agent's card, check it, and show what the agent is and how to reach it.
+    """Fetch an agent card, validate it, and print what the agent is and how to reach it.
 
-    Ends with 1 if something is wrong with the card, or with its signature where --key is given.
+    Exits with status 1 if the card is invalid, or its signature if --key is given.
 
     Example: acc card http://127.0.0.1:8000
     """
     url = url if "://" in url else f"https://{url}"
-    address = RemoteEndpoint(
+    endpoint = RemoteEndpoint(
         url=url,
         token=f"env:{token_env}" if token_env else "",
-        allow=(*allow, *typed_loopback(url)),
+        allow=(*allow, *loopback_allow_entries(url)),
     )
     try:
-        report = asyncio.run(inspect_card(address, key=key))
+        report = asyncio.run(inspect_card(endpoint, key=key))
     except AddressRefused as error:
         raise AddressRefused(error.naming("--allow here"), detail=error.detail) from None
     except Unauthenticated as error:
-        raise Unauthenticated(f"{error}; {about_token(token_env)}") from None
+        raise Unauthenticated(f"{error}; {token_advice(token_env)}") from None
     if json:
-        print_json(msgspec.json.format(msgspec.json.encode(_as_data(report)), indent=2))
+        print_json(msgspec.json.format(msgspec.json.encode(_to_json_data(report)), indent=2))
     else:
-        _show(report, console_on(sys.stdout), is_keyed=key is not None)
+        _print_report(report, console_on(sys.stdout), has_key=key is not None)
     return 0 if report.is_valid else 1
 
 
-def _as_data(report: CardReport) -> dict[str, Any]:
+def _to_json_data(report: "CardReport") -> dict[str, Any]:
     try:
         document = msgspec.json.decode(report.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -75,64 +78,66 @@ def _as_data(report: CardReport) -> dict[str, Any]:
     }
 
 
-def _show(report: CardReport, screen: Console, *, is_keyed: bool) -> None:
+def _print_report(report: "CardReport", output: Console, *, has_key: bool) -> None:
     if report.card is not None:
-        screen.print(_table(report.card, report.url))
+        output.print(_table(report.card, report.url))
     if report.signed_by is not None:
-        screen.print(shown(f"signed by the key {report.signed_by}", "green"))
-    elif report.card is not None and report.card.signatures and not is_keyed:
-        screen.print(shown("signed; give --key FILE to check by whom", "dim"))
+        output.print(shown(f"signed by key {report.signed_by}", "green"))
+    elif report.card is not None and report.card.signatures and not has_key:
+        output.print(shown("signed; pass --key FILE to verify the signature", "dim"))
     for finding in report.findings:
         field = finding.field or "the card"
-        screen.print(
-            shown(f"{finding.weight:<8} ", _STYLES[finding.weight])
+        output.print(
+            shown(f"{finding.severity:<8} ", _STYLES[finding.severity])
             + shown(f"{field} {finding.text}; {finding.fix}")
         )
     if report.is_valid:
-        screen.print(shown("the card is valid", "green"))
+        output.print(shown("the card is valid", "green"))
     else:
-        faults = sum(finding.weight == "fault" for finding in report.findings)
-        screen.print(shown(f"{faults} fault{'s' if faults != 1 else ''}", "bold red"))
+        errors = sum(finding.severity == "error" for finding in report.findings)
+        output.print(shown(f"{errors} error{'s' if errors != 1 else ''}", "bold red"))
 
 
-def _table(held: AgentCard, url: str) -> Table:
+def _table(card: AgentCard, url: str) -> Table:
     table = Table.grid(padding=(0, 2))
 
     def row(title: str, text: Text | str) -> None:
         table.add_row(Text(title, "dim"), text if isinstance(text, Text) else shown(text))
 
-    row("agent", shown(held.name, "bold") + shown(f" {held.version}", "dim"))
-    row("", held.description)
+    row("agent", shown(card.name, "bold") + shown(f" {card.version}", "dim"))
+    row("", card.description)
     row("card", url)
-    if held.provider is not None:
-        row("provider", f"{held.provider.organization} {held.provider.url}")
-    for number, interface in enumerate(held.interfaces):
+    if card.provider is not None:
+        row("provider", f"{card.provider.organization} {card.provider.url}")
+    for number, interface in enumerate(card.interfaces):
         tenant = f" tenant {interface.tenant}" if interface.tenant else ""
-        told = f"{interface.binding:<9} {interface.version:<4} {interface.url}{tenant}"
-        row("" if number else "interfaces", told)
-    abilities = {
-        "streaming": held.streaming,
-        "push": held.push_notifications,
-        "extended card": held.extended_card,
+        text = f"{interface.binding:<9} {interface.version:<4} {interface.url}{tenant}"
+        row("" if number else "interfaces", text)
+    capabilities = {
+        "streaming": card.streaming,
+        "push": card.push_notifications,
+        "extended card": card.extended_card,
     }
-    row("can", ", ".join(name for name, is_so in abilities.items() if is_so) or "-")
-    row("reads", ", ".join(held.input_modes))
-    row("writes", ", ".join(held.output_modes))
-    row("callers", " or ".join(_needed(held)) or "anyone")
-    for extension in held.extensions:
+    row(
+        "can", ", ".join(name for name, is_supported in capabilities.items() if is_supported) or "-"
+    )
+    row("reads", ", ".join(card.input_modes))
+    row("writes", ", ".join(card.output_modes))
+    row("callers", " or ".join(_security_requirements(card)) or "anyone")
+    for extension in card.extensions:
         row("extension", f"{extension.uri}{' (required)' if extension.required else ''}")
-    for number, skill in enumerate(held.skills):
+    for number, skill in enumerate(card.skills):
         row("" if number else "skills", shown(skill.id, "bold") + shown(f"  {skill.description}"))
     return table
 
 
-def _needed(held: AgentCard) -> list[str]:
-    needs = []
-    for one in held.security:
+def _security_requirements(card: AgentCard) -> list[str]:
+    alternatives = []
+    for requirement in card.security:
         schemes = []
-        for name, scopes in one.items():
-            kind = str(held.security_schemes.get(name, {}).get("type", ""))
-            told = f" ({', '.join(scopes)})" if scopes else ""
-            schemes.append(f"{name}{f' [{kind}]' if kind else ''}{told}")
-        needs.append(" and ".join(schemes))
-    return list(filter(None, needs))
+        for name, scopes in requirement.items():
+            kind = str(card.security_schemes.get(name, {}).get("type", ""))
+            scope_text = f" ({', '.join(scopes)})" if scopes else ""
+            schemes.append(f"{name}{f' [{kind}]' if kind else ''}{scope_text}")
+        alternatives.append(" and ".join(schemes))
+    return list(filter(None, alternatives))

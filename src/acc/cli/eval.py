@@ -23,7 +23,7 @@ from acc.application.evaluation.configuration import EvaluationRequest, JudgeOpt
 from acc.application.evaluation.plan import Plan, RecordedRun
 from acc.application.use_cases.run_evaluation import EvaluationOutcome
 from acc.bootstrap import evaluation, reports
-from acc.bootstrap.a2a_client import check_allow, check_remotes
+from acc.bootstrap.a2a_client import check_allow_list, check_remote_agents
 from acc.bootstrap.memory import compressor_name
 from acc.bootstrap.settings import agent_model, model_cache
 from acc.cli.eval_view import (
@@ -229,9 +229,9 @@ def run(*, options: EvaluationOptions = _EVALUATION, how: RunOptions = _RUN) -> 
         return 0
     cost.check_prices_known(how.max_cost, used, prices, sources)
     cost.check_models_ready(used, how.cache or model_cache(), sources)
-    check_allow(how.allow)
+    check_allow_list(how.allow)
     if not path.exists():
-        check_remotes(configuration.agents, allow=how.allow)
+        check_remote_agents(configuration.agents, allow=how.allow)
     directory = reports.create_run(path, configuration)
     with directory.locked():
         outcome, interrupted = _run_episodes(directory, how, prices)
@@ -326,7 +326,7 @@ def _run_episodes(
         print_error(note)
     incomplete = [job for job in planned if recorded[job] < planned[job]]
     if incomplete:
-        check_remotes(configuration.agents, allow=how.allow)
+        check_remote_agents(configuration.agents, allow=how.allow)
     workers = how.workers or min(os.cpu_count() or 1, max(1, len(incomplete) // 2))
     tracker = cost.CostTracker(accounts=reports.recorded_cost(directory), limit=how.max_cost)
     view = ProgressView(

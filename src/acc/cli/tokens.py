@@ -1,4 +1,4 @@
-"""`acc token`: who may call a server."""
+"""`acc token`: manage the bearer tokens of a server."""
 
 import time
 from datetime import UTC, datetime
@@ -10,18 +10,18 @@ from cyclopts import App, Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from acc.adapters.auth.tokens import TokenEntry, append_entry, new_token, read_entries, token_hash
+from acc.bootstrap.a2a import add_token, read_tokens
 from acc.cli.output import console, print_error, print_json
 from acc.domain.errors import InvalidInput
 
 app = App(
     name="token",
     group="Connect agents",
-    help="Make the tokens that callers of `acc serve --tokens FILE` send.",
+    help="Manage the tokens of the callers of `acc serve --tokens FILE`.",
 )
 
-_DAY = 24 * 3600.0
-_File = Annotated[Path, Parameter(help="The file of callers and the hashes of their tokens.")]
+_SECONDS_PER_DAY = 24 * 3600.0
+_File = Annotated[Path, Parameter(help="TOML file with callers and the hashes of their tokens.")]
 
 
 @app.command
@@ -29,38 +29,35 @@ def add(
     file: _File,
     /,
     *,
-    caller: Annotated[str, Parameter(help="Whose token it is; tasks belong to their caller.")],
-    tenant: Annotated[str, Parameter(help="The tenant that the caller belongs to.")] = "",
+    caller: Annotated[str, Parameter(help="Name of the caller, who owns its tasks.")],
+    tenant: Annotated[str, Parameter(help="Tenant of the caller.")] = "",
     permission: Annotated[
         tuple[str, ...],
         Parameter(
-            help="What the caller may do, as agents and tools name it; all of it if none is given.",
+            help="A permission of the caller, as agents and tools name it. [default: all]",
             negative=(),
             consume_multiple=False,
         ),
     ] = (),
     expires_days: Annotated[
-        float | None, Parameter(help="After how many days the token is no longer good.")
+        float | None, Parameter(help="Days until the token expires. [default: never]")
     ] = None,
 ) -> int:
-    """Print a new token, once, and add its hash to a file.
+    """Create a token, print it once, and add its hash to a file.
 
-    The token itself is kept nowhere: give it to its caller now. A server that is running reads the
-    file when it is started again.
+    The token itself is not stored. A running server reads the file when it is restarted.
     """
     if expires_days is not None and not 0 < expires_days < 100_000:
-        raise InvalidInput(f"--expires-days must be above 0 and below 100000, not {expires_days:g}")
-    token = new_token()
-    entry = TokenEntry(
-        sha256=token_hash(token),
+        raise InvalidInput(f"--expires-days must be between 0 and 100000, got {expires_days:g}")
+    token = add_token(
+        file,
         caller=caller,
         tenant=tenant,
         permissions=frozenset(permission) if permission else None,
-        expires=None if expires_days is None else time.time() + expires_days * _DAY,
+        expires=None if expires_days is None else time.time() + expires_days * _SECONDS_PER_DAY,
     )
-    append_entry(file, entry)
     console().print(token, markup=False)
-    print_error(f"added {caller} to {file}; this token is shown only now")
+    print_error(f"added {caller} to {file}; the token is not shown again")
     return 0
 
 
@@ -68,15 +65,15 @@ def add(
 def list_tokens(
     file: _File, /, *, json: Annotated[bool, Parameter(help="Print as JSON.", negative=())] = False
 ) -> int:
-    """List whose tokens a file holds."""
-    entries = read_entries(file)
+    """List the callers of a token file."""
+    entries = read_tokens(file)
     if json:
         rows = [
             {
                 "caller": entry.caller,
                 "tenant": entry.tenant,
                 "permissions": None if entry.permissions is None else sorted(entry.permissions),
-                "expires": _moment(entry.expires),
+                "expires": _format_time(entry.expires),
                 "sha256": entry.sha256,
             }
             for entry in entries
@@ -88,7 +85,7 @@ def list_tokens(
         table.add_column(title)
     for entry in entries:
         permissions = "all" if entry.permissions is None else ", ".join(sorted(entry.permissions))
-        expires = _moment(entry.expires) or "never"
+        expires = _format_time(entry.expires) or "never"
         if entry.expires is not None and entry.expires <= time.time():
             expires += " (expired)"
         cells = (entry.caller, entry.tenant, permissions, expires, entry.sha256[:12])
@@ -97,5 +94,7 @@ def list_tokens(
     return 0
 
 
-def _moment(at: float | None) -> str | None:
-    return None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def _format_time(timestamp: float | None) -> str | None:
+    if timestamp is None:
+        return None
+    return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%dT%H:%M:%SZ}"

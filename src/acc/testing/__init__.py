@@ -30,7 +30,7 @@ from acc.domain.value_objects.task import (
     apply_event,
 )
 from acc.ports.outbound.model_ports import ModelAnswer, Prompt
-from acc.ports.outbound.remote_ports import Hear
+from acc.ports.outbound.remote_ports import OnUpdate
 
 
 def queries(*texts: str) -> list[EvaluationTurnQuery]:
@@ -278,7 +278,7 @@ class ScriptedRemote:
         self,
         message: Message,
         *,
-        hear: Hear | None = None,
+        on_update: OnUpdate | None = None,
         known: Task | None = None,
         push: PushConfig | None = None,
     ) -> Task | Message:
@@ -298,14 +298,14 @@ class ScriptedRemote:
             return answer
         for seq, update in enumerate(_updates(answer), start=1):
             task = apply_event(task, TaskEvent(seq, update))
-            if hear is not None:
-                await hear(task, update)
+            if on_update is not None:
+                await on_update(task, update)
         return task
 
-    async def follow(self, task_id: str, *, hear: Hear | None = None) -> Task | Message:
+    async def follow(self, task_id: str, *, on_update: OnUpdate | None = None) -> Task | Message:
         """Return the next answer of the script."""
         return await self.send(
-            Message(message_id="", role=Role.USER, parts=(), task_id=task_id), hear=hear
+            Message(message_id="", role=Role.USER, parts=(), task_id=task_id), on_update=on_update
         )
 
     async def get(self, task_id: str) -> Task:
@@ -319,7 +319,7 @@ class ScriptedRemote:
         status = TaskStatus(state=TaskState.CANCELED)
         return Task(id=task_id, context_id="context-1", status=status)
 
-    def notified(self, task_id: str) -> None:
+    def notify(self, task_id: str) -> None:
         """Ignore a notification."""
 
 

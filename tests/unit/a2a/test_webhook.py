@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 import pytest
 
@@ -73,13 +73,13 @@ async def notifications_of(
     bodies: list[dict[str, Any]] = []
     over = asyncio.Event()
 
-    def take(request: httpx.Request) -> httpx.Response:
+    def take(request: httpx2.Request) -> httpx2.Response:
         bodies.append(msgspec.json.decode(request.content))
         if b"completed" in request.content.lower():
             over.set()
-        return httpx.Response(204)
+        return httpx2.Response(204)
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(take)) as client:
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(take)) as client:
         delivery = PushDelivery(
             tasks=store, sender=Webhook(client, wires=RPC_WIRES), poll_interval=0.01
         )

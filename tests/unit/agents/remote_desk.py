@@ -106,7 +106,7 @@ class Mailbox:
         self.open = 0
 
     @contextmanager
-    def expecting(self, told: Callable[[str], None]) -> Iterator[PushConfig]:
+    def expect(self, told: Callable[[str], None]) -> Iterator[PushConfig]:
         self.open += 1
         yield PushConfig(id="p", task_id="", url="https://me.example/hook", token=f"t{self.open}")
         self.open -= 1

@@ -273,7 +273,7 @@ async def test_services_without_remote_agents_say_so() -> None:
 
 async def test_an_answer_beyond_the_limit_is_refused() -> None:
     office, _ = desk(shop(), "x" * 11)
-    with pytest.raises(RemoteFailed, match="more than 10 characters"):
+    with pytest.raises(RemoteFailed, match="exceeds 10 characters"):
         await office.say("x", config=RunConfig(max_answer_characters=10))
 
 
@@ -390,7 +390,7 @@ async def test_credentials_are_asked_for_and_never_sent_as_an_answer() -> None:
     office, remote = desk(shop(), task(TaskState.AUTH_REQUIRED), "signed in")
     (request,) = (await office.say("buy")).requests
     assert request.kind is RequestKind.AUTHORIZATION
-    assert request.message == "the remote agent waits and does not say for what"
+    assert request.message == "the remote agent needs input, but sent no question"
     await office.answer(approve(request.id, value="my password"))
     assert remote.sent[1].parts == (text("continue"),)
 
@@ -469,22 +469,22 @@ async def test_a_resumed_run_does_not_call_again_what_is_on_record() -> None:
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({"url": "agents.example.com"}, "no URL of an agent"),
-        ({"url": "ftp://agents.example.com"}, "no URL of an agent"),
-        ({"url": "https://:80"}, "no URL of an agent"),
-        ({"url": "https://a.example:0"}, "no URL of an agent"),
-        ({"url": "https://[::1"}, "is no URL"),
-        ({"url": "https://me:secret@a.example"}, "holds credentials"),
-        ({"allow": "127.0.0.1"}, "allow takes several entries"),
-        ({"trust": "https://a.example"}, "trust takes several entries"),
-        ({"timeout": 0}, "timeout must be above 0"),
+        ({"url": "agents.example.com"}, "not an absolute http or https URL"),
+        ({"url": "ftp://agents.example.com"}, "not an absolute http or https URL"),
+        ({"url": "https://:80"}, "not an absolute http or https URL"),
+        ({"url": "https://a.example:0"}, "not an absolute http or https URL"),
+        ({"url": "https://[::1"}, "is not a URL"),
+        ({"url": "https://me:secret@a.example"}, "must not contain credentials"),
+        ({"allow": "127.0.0.1"}, "allow must be a list"),
+        ({"trust": "https://a.example"}, "trust must be a list"),
+        ({"timeout": 0}, "timeout must be positive"),
         ({"retries": -1}, "retries"),
-        ({"token": "two words"}, "token must be a text without spaces"),
-        ({"token": "トークン"}, "token must be a text without spaces"),
-        ({"sub_agents": [Says(name="inner")]}, "its server's business"),
-        ({"mode": "pigeon"}, "stream, poll or push, not 'pigeon'"),
-        ({"mode": "push"}, "a receiver go together"),
-        ({"receiver": Mailbox()}, "a receiver go together"),
+        ({"token": "two words"}, "token must be printable ASCII"),
+        ({"token": "トークン"}, "token must be printable ASCII"),
+        ({"sub_agents": [Says(name="inner")]}, "must not have sub-agents"),
+        ({"mode": "pigeon"}, "stream, poll or push, got 'pigeon'"),
+        ({"mode": "push"}, "receiver require each other"),
+        ({"receiver": Mailbox()}, "receiver require each other"),
     ],
 )
 def test_a_remote_agent_that_cannot_work_is_refused(fields: dict[str, Any], fault: str) -> None:
@@ -494,7 +494,7 @@ def test_a_remote_agent_that_cannot_work_is_refused(fields: dict[str, Any], faul
 
 
 def test_an_address_is_shown_without_its_path_and_credentials() -> None:
-    assert RemoteEndpoint(url="https://A.example:443/x?token=1").place == "https://a.example"
-    assert RemoteEndpoint(url="http://[::1]:8000/x").place == "http://[::1]:8000"
-    with pytest.raises(InvalidInput, match="is no URL"):
+    assert RemoteEndpoint(url="https://A.example:443/x?token=1").origin == "https://a.example"
+    assert RemoteEndpoint(url="http://[::1]:8000/x").origin == "http://[::1]:8000"
+    with pytest.raises(InvalidInput, match="is not a URL"):
         RemoteEndpoint(url=3)  # type: ignore[arg-type]

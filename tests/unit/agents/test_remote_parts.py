@@ -7,7 +7,7 @@ import pytest
 from remote_desk import Desk, desk, made, said, shop, status, task, text
 
 from acc import EventKind, Part, RemoteFailed, approve
-from acc.application.agents.remote_content import beside_text
+from acc.application.agents.remote_content import attachments
 from acc.domain.value_objects.task import ArtifactUpdate, Message, Task, TaskState
 from acc.testing import ScriptedRemote
 
@@ -122,7 +122,7 @@ async def test_a_failure_in_data_is_told_and_words_come_before_data() -> None:
 
 def test_the_data_of_a_question_is_no_outcome() -> None:
     waits = task(TaskState.INPUT_REQUIRED, made("plan", TOTAL), parts=(text("go on?"), TOTAL))
-    assert beside_text(waits) == [made("plan", TOTAL)]
+    assert attachments(waits) == [made("plan", TOTAL)]
 
 
 async def test_what_was_published_with_a_question_is_not_published_again(tmp_path: Path) -> None:

@@ -40,10 +40,9 @@ async def test_a_server_is_followed_as_its_card_says_unless_it_is_to_be_polled(
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("http://2130706433:18410", "unusual spelling; write it as 203.0.113.7 or [2001:db8::7]"),
-        ("http://127.1", "unusual spelling; write it as 203.0.113.7 or [2001:db8::7]"),
-        ("http://0", "unusual spelling; write it as 203.0.113.7 or [2001:db8::7]"),
-        ("http://xn--a.example", "not a URL that can be called"),
+        ("http://2130706433:18410", "canonical notation, such as 203.0.113.7 or [2001:db8::7]"),
+        ("http://127.1", "canonical notation, such as 203.0.113.7 or [2001:db8::7]"),
+        ("http://0", "canonical notation, such as 203.0.113.7 or [2001:db8::7]"),
         ("http://10.0.0.1", "allow-list, which is RemoteAgent(allow=[…]), or ACC_ALLOW in"),
     ],
 )
@@ -115,7 +114,7 @@ async def test_a_conversation_that_the_server_has_forgotten_begins_anew(
     await office.say("first")
     with caplog.at_level(logging.WARNING, "acc.run"):
         await office.say("second")
-    assert "agent 'shop': the remote agent does not know the conversation any more" in caplog.text
+    assert "agent 'shop': the remote agent does not know the context" in caplog.text
     await office.say("third")
     assert [one.context_id for one in remote.sent] == ["", "context-1", "", "context-2"]
     assert remote.sent[1].message_id == remote.sent[2].message_id

@@ -120,7 +120,7 @@ async def test_a_task_is_not_looked_for_at_another_address(tmp_path: Path) -> No
 async def test_a_task_that_cannot_be_canceled_does_not_keep_the_run(
     fault: Exception | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(remote_waiting, "_TO_CANCEL", 0.05)
+    monkeypatch.setattr(remote_waiting, "CANCEL_TIMEOUT_SECONDS", 0.05)
     remote = Stubborn(asking(PAYING))
     remote.fault = fault
     office = Desk(shop(), remote)
@@ -128,7 +128,10 @@ async def test_a_task_that_cannot_be_canceled_does_not_keep_the_run(
     with caplog.at_level(logging.WARNING, "acc.run"):
         await office.runner.abandon(**WHO)
     assert await ended(office) is RunStatus.CANCELED
-    assert f"task of 'shop' was not canceled: {fault or 'no answer within'}" in caplog.text
+    assert (
+        f"remote task of agent 'shop' was not canceled: {fault or 'no response within'}"
+        in caplog.text
+    )
 
 
 async def test_a_record_that_cannot_be_read_does_not_keep_the_run(

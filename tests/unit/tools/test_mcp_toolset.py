@@ -336,16 +336,16 @@ def test_unavailable_tool_accepts_any_arguments() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, "either a command that starts it or a url"),
+        ({}, "either a command or a url"),
         ({"command": ["x"], "url": "https://x.example"}, "either a command"),
-        ({"command": "python server.py"}, "a list of words"),
-        ({"command": ["x"], "allow": "localhost"}, "several entries"),
-        ({"command": ["x\0"]}, "hold texts"),
-        ({"command": ["x"], "token": "t"}, "for a url"),
-        ({"url": "ftp://x"}, "no URL"),
-        ({"url": "https://x.example", "token": "a\nb"}, "line breaks"),
-        ({"url": "https://x.example", "token": "a b"}, "one word"),
-        ({"command": ["x"], "start_timeout": 0}, "above 0"),
+        ({"command": "python server.py"}, "command must be a list"),
+        ({"command": ["x"], "allow": "localhost"}, "must be a list"),
+        ({"command": ["x\0"]}, "must be strings"),
+        ({"command": ["x"], "token": "t"}, "requires a url"),
+        ({"url": "ftp://x"}, "not an absolute http or https URL"),
+        ({"url": "https://x.example", "token": "a\nb"}, "printable ASCII"),
+        ({"url": "https://x.example", "token": "a b"}, "printable ASCII"),
+        ({"command": ["x"], "start_timeout": 0}, "must be positive"),
         ({"command": ["x"], "env": "KEY"}, "env must be"),
         ({"command": ["x"], "only": "a*"}, "only must be"),
         ({"command": ["x"], "max_characters": 0}, "max_characters"),
@@ -383,10 +383,10 @@ def test_environment_accepts_values_or_names_and_is_hidden() -> None:
     named = McpToolset(command=["x"], env={"KEY": "secret"})
     assert named.endpoint.env == (("KEY", "secret"),)
     assert "secret" not in repr(named) + repr(named.endpoint)
-    assert named.endpoint.place == "x"
-    assert McpToolset(url="https://x.example/mcp?q=1").endpoint.place == "https://x.example"
+    assert named.endpoint.display_name == "x"
+    assert McpToolset(url="https://x.example/mcp?q=1").endpoint.display_name == "https://x.example"
     run = McpToolset(command=["/usr/bin/python3.12", "-S", "srv/shop.py", "--token", "ey.J0.x"])
-    assert run.endpoint.place == "shop.py"
+    assert run.endpoint.display_name == "shop.py"
 
 
 def test_redact_secrets_removes_known_and_likely_secrets() -> None:

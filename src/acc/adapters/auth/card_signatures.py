@@ -1,7 +1,4 @@
-"""Signing agent cards, and verifying the signatures of others.
-
-A signature is a JWS over the card's canonical JSON without its `signatures`.
-"""
+"""Signatures of agent cards: a JWS over the canonical JSON of the card without `signatures`."""
 
 import base64
 import binascii
@@ -9,132 +6,159 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import rfc8785
 from joserfc import jws
 from joserfc.errors import BadSignatureError, JoseError
 
-from acc.adapters.auth.canonical_json import canonical
 from acc.adapters.auth.keys import (
     Keys,
-    Signatures,
+    SignatureRegistry,
     SigningKey,
-    algorithms_of,
-    chosen_algorithm,
-    key_named,
-    load_key,
-    new_key,
-    public_keys,
+    choose_algorithm,
+    find_key,
+    supported_algorithms,
 )
 from acc.domain.errors import InvalidInput, Unauthenticated
 
-__all__ = [
-    "canonical",
-    "load_key",
-    "new_key",
-    "public_keys",
-    "sign",
-    "verify",
-    "without_empty",
-]
 MAX_SIGNATURES = 16
+MAX_DEPTH = 100
 
 
-def sign(
+def sign_card(
     content: Mapping[str, Any], key: SigningKey, *, kid: str = "", alg: str = "", jku: str = ""
 ) -> dict[str, str]:
-    """Return a signature of a card as it will be sent, to be put among its `signatures`.
+    """Return the signature of a card in the form that is sent, for its `signatures`.
 
-    `kid` and `alg` are the key's own unless they are given. `jku` says where the public key is
-    published; nobody should trust it for that alone.
+    `kid` and `alg` default to those of the key. `jku` is the URL of the public key set; verifiers
+    must not trust a key because of it.
     """
     header = {
-        "alg": chosen_algorithm(key, alg),
+        "alg": choose_algorithm(key, alg),
         "typ": "JOSE",
         "kid": kid or key.kid or "",
         "jku": jku,
     }
     if not header["kid"]:
-        raise InvalidInput("the key has no name; give one with kid=…, by which others find it")
-    kept = {name: value for name, value in header.items() if value}
+        raise InvalidInput("the key has no kid; pass kid=…, by which verifiers find the key")
     token = jws.serialize_compact(
-        kept, _payload(content), key, registry=Signatures([header["alg"]])
+        {name: value for name, value in header.items() if value},
+        _payload(content),
+        key,
+        registry=SignatureRegistry([header["alg"]]),
     )
     protected, _, signature = token.split(".")
     return {"protected": protected, "signature": signature}
 
 
-def verify(
+def verify_card(
     content: Mapping[str, Any],
     signatures: Sequence[Mapping[str, Any]],
     *,
     keys: Keys,
-    pruned: bool = False,
+    ignore_empty: bool = False,
 ) -> str:
-    """Return the name of the trusted key that signed a card, or raise Unauthenticated.
+    """Return the kid of the trusted key that signed a card, or raise Unauthenticated.
 
-    One good signature is enough. Only `keys` are trusted: a `jku` is never fetched.
+    One valid signature suffices. Only `keys` are trusted: a `jku` is never fetched.
 
-    With `pruned`, what is empty ("", [], {}) is left out of the card before it is checked, as
-    some signers do. Their signatures do not cover it: a security requirement without scopes, for
-    instance, could have been exchanged.
+    With `ignore_empty`, empty values ("", [], {}) are removed from the card before verification,
+    as some signers do. Their signatures do not cover these values: a security requirement without
+    scopes, for instance, could have been modified.
     """
     if not signatures:
         raise Unauthenticated("the card is not signed")
-    payload = _payload(without_empty(content) if pruned else content)
-    faults = []
+    payload = _payload(drop_empty(content) if ignore_empty else content)
+    problems = []
     for signature in signatures[:MAX_SIGNATURES]:
         try:
-            return _verified(payload, signature, keys)
-        except Unauthenticated as fault:
-            faults.append(str(fault))
-    raise Unauthenticated(f"no signature of the card is good: {'; '.join(dict.fromkeys(faults))}")
+            return _verify_signature(payload, signature, keys)
+        except Unauthenticated as error:
+            problems.append(str(error))
+    raise Unauthenticated(f"the card has no valid signature: {'; '.join(dict.fromkeys(problems))}")
 
 
-def without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a card without what is empty, as those read it who make it of protobuf messages."""
-    return _pruned(content) or {}
+class CardVerifier:
+    """Verifies cards with one trusted key, whatever kid the signer uses for it.
+
+    Implements CardVerifierPort.
+    """
+
+    def __init__(self, key: SigningKey) -> None:
+        self._key = key
+
+    def verify(self, content: Mapping[str, Any], signatures: Sequence[Mapping[str, Any]]) -> str:
+        """Return the kid of the signature that verifies, or raise Unauthenticated."""
+        names = (_kid(signature) for signature in signatures[:MAX_SIGNATURES])
+        return verify_card(content, signatures, keys=dict.fromkeys(filter(None, names), self._key))
+
+
+def drop_empty(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a card without empty values, as implementations based on protobuf see it."""
+    return _drop_empty(content, MAX_DEPTH) or {}
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the canonical JSON (RFC 8785) of a value, or raise InvalidInput if it has none."""
+    try:
+        return rfc8785.dumps(value)
+    except rfc8785.IntegerDomainError:
+        raise InvalidInput(
+            "an integer of 2^53 or more has no canonical JSON; use a string"
+        ) from None
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+        raise InvalidInput(f"the value has no canonical JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput("the value is nested too deep for canonical JSON") from None
 
 
 def _payload(content: Mapping[str, Any]) -> bytes:
-    return canonical({name: value for name, value in content.items() if name != "signatures"})
+    return canonical_json({name: value for name, value in content.items() if name != "signatures"})
 
 
-def _verified(payload: bytes, signature: Mapping[str, Any], keys: Keys) -> str:
+def _verify_signature(payload: bytes, signature: Mapping[str, Any], keys: Keys) -> str:
     protected, value = signature.get("protected"), signature.get("signature")
     if not isinstance(protected, str) or not isinstance(value, str):
-        raise Unauthenticated("a signature lacks its protected header or its value")
-    header = _header(protected)
-    key = key_named(keys, header.get("kid"))
+        raise Unauthenticated("a signature has no protected header or no value")
+    header = _read_header(protected)
+    if not isinstance(header, dict) or not isinstance(header.get("alg"), str):
+        raise Unauthenticated("the protected header of a signature is invalid")
+    # Both change what is signed, and no card needs them.
+    if "crit" in header or "b64" in header:
+        raise Unauthenticated("a signature requires an extension that is not supported")
+    key = find_key(keys, header.get("kid"))
     token = f"{protected}.{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.{value}"
     try:
-        jws.deserialize_compact(token, key, registry=Signatures(algorithms_of(key)))
+        jws.deserialize_compact(token, key, registry=SignatureRegistry(supported_algorithms(key)))
     except BadSignatureError:
         raise Unauthenticated(
-            f"key {header['kid']!r}: another key signed it, or the card was changed since"
+            f"key {header['kid']!r}: the signature is from another key, or the card was modified"
         ) from None
-    except (JoseError, ValueError) as fault:
-        raise Unauthenticated(f"key {header['kid']!r}: {fault}") from None
+    except (JoseError, ValueError) as error:
+        raise Unauthenticated(f"key {header['kid']!r}: {error}") from None
     return str(header["kid"])
 
 
-def _header(protected: str) -> dict[str, Any]:
+def _kid(signature: Mapping[str, Any]) -> str:
+    protected = signature.get("protected")
+    header = _read_header(protected) if isinstance(protected, str) else None
+    kid = header.get("kid") if isinstance(header, dict) else None
+    return kid if isinstance(kid, str) else ""
+
+
+def _read_header(protected: str) -> Any:
     try:
-        header = json.loads(base64.urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
+        return json.loads(base64.urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict) or not isinstance(header.get("alg"), str):
-        raise Unauthenticated("a signature's protected header cannot be read")
-    # Both change what is signed, and no card needs them.
-    if "crit" in header or "b64" in header:
-        raise Unauthenticated("a signature asks for an extension that is not known here")
-    return header
+        return None
 
 
-def _pruned(value: Any, depth: int = 100) -> Any:
+def _drop_empty(value: Any, depth: int) -> Any:
     if depth == 0:
-        raise Unauthenticated("the card is nested too deep to be verified")
+        raise Unauthenticated(f"the card is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
-        inner = {name: _pruned(each, depth - 1) for name, each in value.items()}
-        return {name: each for name, each in inner.items() if each is not None} or None
+        entries = {name: _drop_empty(each, depth - 1) for name, each in value.items()}
+        return {name: each for name, each in entries.items() if each is not None} or None
     if isinstance(value, list | tuple):
-        return [each for item in value if (each := _pruned(item, depth - 1)) is not None] or None
+        items = (_drop_empty(each, depth - 1) for each in value)
+        return [each for each in items if each is not None] or None
     return None if value == "" else value

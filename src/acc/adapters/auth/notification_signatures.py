@@ -1,16 +1,16 @@
-"""Signing push notifications, and the receiver's check of them.
+"""Signatures of push notifications: HMAC with a shared secret, or JWT with a key pair.
 
-With a shared secret a notification carries three headers:
+With a shared secret, a notification has three headers:
 
     X-Agent-Signature             hex HMAC-SHA256 of the body
     X-Agent-Timestamp             seconds since the epoch, as text
     X-Agent-Signature-Timestamped hex HMAC-SHA256 of "v1:" + timestamp + ":" + the body
 
-The first alone can be checked in three lines of any language, and stays good for ever; the
-others limit how long a notification that somebody overheard can be sent again.
+The first is easy to verify in any language, but never expires. The others limit how long an
+intercepted notification can be replayed.
 
-With a key pair it carries a JWT in X-A2A-Notification-Jwt, and if wanted as a bearer token too:
-`iss`, `aud` (the URL that is notified), `iat`, `exp`, `jti` and `request_body_sha256`.
+With a key pair, it has a JWT in X-A2A-Notification-Jwt, and optionally as a bearer token too. Its
+claims are `iss`, `aud` (the URL of the receiver), `iat`, `exp`, `jti` and `request_body_sha256`.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ from joserfc.errors import JoseError
 
 from acc.adapters.auth.keys import (
     Keys,
-    Signatures,
+    SignatureRegistry,
     SigningKey,
-    algorithms_of,
-    chosen_algorithm,
-    key_named,
+    choose_algorithm,
+    find_key,
+    supported_algorithms,
 )
 from acc.domain.errors import InvalidInput, Unauthenticated
 
@@ -41,22 +41,22 @@ TIMESTAMP_HEADER = "X-Agent-Timestamp"
 TIMESTAMPED_HEADER = "X-Agent-Signature-Timestamped"
 JWT_HEADER = "X-A2A-Notification-Jwt"
 BEARER_HEADER = "Authorization"
-MAX_AGE = 300.0
-_CLOCKS_DIFFER = 60.0
-_MIN_SECRET = 16
-_MAX_REMEMBERED = 100_000
+MAX_AGE_SECONDS = 300.0
+_MAX_CLOCK_SKEW_SECONDS = 60.0
+_MIN_SECRET_BYTES = 16
+_MAX_SEEN_IDS = 100_000
 _TIMESTAMP = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
 class HmacSigner:
-    """Signs with a secret that the receiver knows too."""
+    """Signs with a secret that is shared with the receiver; implements NotificationSignerPort."""
 
     def __init__(self, secret: str | bytes, *, now: Callable[[], float] = time.time) -> None:
         self._secret = _secret_bytes(secret)
         self._now = now
 
     def headers(self, body: bytes, *, audience: str) -> Mapping[str, str]:
-        """Return the headers to send with a body; ask again for each attempt to send it."""
+        """Return the signature headers of a body; call it again for each delivery attempt."""
         timestamp = f"{self._now():.6f}"
         return {
             SIGNATURE_HEADER: _mac(self._secret, body),
@@ -66,10 +66,10 @@ class HmacSigner:
 
 
 class JwtSigner:
-    """Signs with a private key, whose public half the receiver gets from us.
+    """Signs with a private key whose public key is published; implements NotificationSignerPort.
 
-    The token has a header of its own, since the receiver may ask for credentials of its own in
-    `Authorization`; with `bearer` it is there too, for receivers that look for it there.
+    The JWT is sent in its own header, since the receiver can require other credentials in
+    `Authorization`. With `bearer` it is sent in `Authorization` as well.
     """
 
     def __init__(
@@ -82,24 +82,24 @@ class JwtSigner:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._key = key
-        self._alg = chosen_algorithm(key)
+        self._alg = choose_algorithm(key)
         self._kid = kid or key.kid or ""
         if not self._kid:
-            raise InvalidInput("the key has no name; give one with kid=…, by which others find it")
+            raise InvalidInput("the key has no kid; pass kid=…, by which receivers find the key")
         if not issuer:
-            raise InvalidInput("issuer: must not be empty; the agent's own URL is a good one")
+            raise InvalidInput("issuer must not be empty; use the URL of the agent")
         self._issuer = issuer
         self._bearer = bearer
         self._now = now
 
     def headers(self, body: bytes, *, audience: str) -> Mapping[str, str]:
-        """Return the headers to send with a body to an address; ask again for each attempt."""
+        """Return the signature headers of a body; call it again for each delivery attempt."""
         issued = int(self._now())
         claims = {
             "iss": self._issuer,
             "aud": audience,
             "iat": issued,
-            "exp": issued + int(MAX_AGE),
+            "exp": issued + int(MAX_AGE_SECONDS),
             "jti": secrets.token_urlsafe(16),
             "request_body_sha256": hashlib.sha256(body).hexdigest(),
         }
@@ -107,24 +107,24 @@ class JwtSigner:
             {"alg": self._alg, "kid": self._kid},
             claims,
             self._key,
-            registry=Signatures([self._alg]),
+            registry=SignatureRegistry([self._alg]),
         )
         return {JWT_HEADER: token} | ({BEARER_HEADER: f"Bearer {token}"} if self._bearer else {})
 
 
 class _Proof(NamedTuple):
-    """What shows that a notification is genuine: one of its kind, until a moment."""
+    """Unique id of a verified signature, and the time at which it expires."""
 
     id: str
-    until: float
+    expires: float
 
 
 class NotificationVerifier:
-    """Checks the notifications that one receiver gets, each of which it takes once.
+    """Verifies the notifications of one receiver and rejects replays.
 
-    Give the `secret` that is shared with the sender, or the sender's public `keys` together with
-    the `audience`: the URL that was registered. `max_age` of None takes notifications of any age
-    that carry X-Agent-Signature alone, and with it those that somebody sends again.
+    Pass the `secret` that is shared with the sender, or the sender's public `keys` together with
+    the `audience`: the registered URL. With a `max_age` of None, notifications of any age that have
+    only X-Agent-Signature are accepted, including replays.
     """
 
     def __init__(
@@ -133,13 +133,13 @@ class NotificationVerifier:
         secret: str | bytes | None = None,
         keys: Keys | None = None,
         audience: str = "",
-        max_age: float | None = MAX_AGE,
+        max_age: float | None = MAX_AGE_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
         if secret is None and keys is None:
-            raise InvalidInput("give secret=… or keys=…: without one, nothing can be verified")
+            raise InvalidInput("secret or keys is required to verify notifications")
         if keys is not None and not audience:
-            raise InvalidInput("with keys=…, give audience=… too: the URL that was registered")
+            raise InvalidInput("keys requires audience: the registered URL of the receiver")
         self._secret = None if secret is None else _secret_bytes(secret)
         self._keys = keys
         self._audience = audience
@@ -148,14 +148,12 @@ class NotificationVerifier:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def verify(self, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-        """Return a notification, or raise Unauthenticated if it is not genuine, old or repeated."""
+        """Return the content, or raise Unauthenticated if it is forged, expired or replayed."""
         if not isinstance(body, bytes | bytearray):
-            raise InvalidInput(
-                f"body must be the bytes that came in, not {type(body).__name__}: they are signed"
-            )
-        proof = self._proof(body, _lowered(headers))
+            raise InvalidInput(f"body must be the received bytes, got {type(body).__name__}")
+        proof = self._proof(body, _lower_names(headers))
         if self._max_age is not None:
-            self._remember(proof)
+            self._reject_replay(proof)
         return _read(body)
 
     def _proof(self, body: bytes, headers: Mapping[str, str]) -> _Proof:
@@ -173,7 +171,7 @@ class NotificationVerifier:
             return _Proof(signature, 0.0)
         timestamp = _header(headers, TIMESTAMP_HEADER)
         if not _TIMESTAMP.fullmatch(timestamp):
-            raise Unauthenticated(f"{TIMESTAMP_HEADER} is not a time")
+            raise Unauthenticated(f"{TIMESTAMP_HEADER} is not a number of seconds")
         timestamped = _header(headers, TIMESTAMPED_HEADER)
         _compare(timestamped, _mac(secret, _timestamped(timestamp, body)), TIMESTAMPED_HEADER)
         self._check_age(float(timestamp))
@@ -184,33 +182,33 @@ class NotificationVerifier:
         _compare(_text(claims, "aud"), self._audience, "the JWT's audience")
         digest = hashlib.sha256(body).hexdigest()
         _compare(_text(claims, "request_body_sha256"), digest, "the JWT's digest of the body")
-        issued, until = _moment(claims, "iat"), _moment(claims, "exp")
+        issued, expires = _timestamp(claims, "iat"), _timestamp(claims, "exp")
         self._check_age(issued)
-        if until + _CLOCKS_DIFFER < self._now():
+        if expires + _MAX_CLOCK_SKEW_SECONDS < self._now():
             raise Unauthenticated("the JWT has expired")
-        return _Proof(_text(claims, "jti"), until + _CLOCKS_DIFFER)
+        return _Proof(_text(claims, "jti"), expires + _MAX_CLOCK_SKEW_SECONDS)
 
-    def _check_age(self, made: float) -> None:
-        age = self._now() - made
+    def _check_age(self, issued: float) -> None:
+        age = self._now() - issued
         if self._max_age is not None and age > self._max_age:
             raise Unauthenticated(
-                f"the notification is {age:.0f} s old, and {self._max_age:g} s are allowed; "
-                "it may have been sent again by somebody else"
+                f"the notification is {age:.0f} s old, and the limit is {self._max_age:g} s; it "
+                "may have been replayed"
             )
-        if age < -_CLOCKS_DIFFER:
+        if age < -_MAX_CLOCK_SKEW_SECONDS:
             raise Unauthenticated(
-                f"the notification is from {-age:.0f} s in the future: compare the clocks"
+                f"the notification is dated {-age:.0f} s in the future; check the clocks"
             )
 
-    def _remember(self, proof: _Proof) -> None:
+    def _reject_replay(self, proof: _Proof) -> None:
         now = self._now()
         while self._seen and (
-            next(iter(self._seen.values())) < now or len(self._seen) >= _MAX_REMEMBERED
+            next(iter(self._seen.values())) < now or len(self._seen) >= _MAX_SEEN_IDS
         ):
             self._seen.popitem(last=False)
         if proof.id in self._seen:
-            raise Unauthenticated("the notification came before: somebody has sent it again")
-        self._seen[proof.id] = proof.until
+            raise Unauthenticated("the notification was replayed: its signature was used before")
+        self._seen[proof.id] = proof.expires
 
 
 def verify_notification(
@@ -220,24 +218,24 @@ def verify_notification(
     secret: str | bytes | None = None,
     keys: Keys | None = None,
     audience: str = "",
-    max_age: float | None = MAX_AGE,
+    max_age: float | None = MAX_AGE_SECONDS,
 ) -> dict[str, Any]:
-    """Return a notification, or raise Unauthenticated if it is not genuine or too old.
+    """Return the content of a notification, or raise Unauthenticated if it is forged or expired.
 
-    It remembers nothing: within `max_age`, only a NotificationVerifier notices a repeated one.
+    This function has no state: within `max_age`, only a NotificationVerifier detects replays.
     """
     verifier = NotificationVerifier(secret=secret, keys=keys, audience=audience, max_age=max_age)
     return verifier.verify(body, headers)
 
 
 def _secret_bytes(secret: str | bytes) -> bytes:
-    held = secret.encode() if isinstance(secret, str) else bytes(secret)
-    if len(held) < _MIN_SECRET:
+    key = secret.encode() if isinstance(secret, str) else bytes(secret)
+    if len(key) < _MIN_SECRET_BYTES:
         raise InvalidInput(
-            f"the secret is shorter than {_MIN_SECRET} bytes, and could be guessed; "
-            "secrets.token_urlsafe(32) makes a good one"
+            f"the secret must have at least {_MIN_SECRET_BYTES} bytes; secrets.token_urlsafe(32) "
+            "generates one"
         )
-    return held
+    return key
 
 
 def _mac(secret: bytes, content: bytes) -> str:
@@ -245,26 +243,25 @@ def _mac(secret: bytes, content: bytes) -> str:
 
 
 def _timestamped(timestamp: str, body: bytes) -> bytes:
-    # No JSON begins so: the signature of a body can never pass for that of a timestamped one.
+    # No JSON starts like this, so the signature of a body is never valid for a timestamped one.
     return b"v1:" + timestamp.encode() + b":" + body
 
 
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     items = getattr(headers, "items", None)
     if not callable(items):
         raise InvalidInput(
-            f"headers must map names to values, not be a {type(headers).__name__}; dict(…) makes a "
-            "mapping of pairs"
+            f"headers must be a mapping, got {type(headers).__name__}; dict(…) converts pairs"
         )
-    found: dict[str, str] = {}
+    lower: dict[str, str] = {}
     for name, value in items():
         if isinstance(name, bytes) or isinstance(value, bytes):
-            raise InvalidInput("the names and values of headers must be texts, not bytes")
+            raise InvalidInput("names and values of headers must be str, got bytes")
         if not isinstance(name, str) or not isinstance(value, str):
-            continue  # nothing that is signed here, and a signature would be missing
-        if found.setdefault(name.lower(), value) != value:
-            raise Unauthenticated(f"the notification has two headers {name!r} that differ")
-    return found
+            continue  # signature headers are strings; a missing one is rejected later
+        if lower.setdefault(name.lower(), value) != value:
+            raise Unauthenticated(f"the notification has two different headers {name!r}")
+    return lower
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
@@ -277,35 +274,37 @@ def _header(headers: Mapping[str, str], name: str) -> str:
 def _token(headers: Mapping[str, str]) -> str:
     own = headers.get(JWT_HEADER.lower(), "").strip()
     scheme, _, bearer = headers.get(BEARER_HEADER.lower(), "").strip().partition(" ")
-    # A bearer token without dots is the receiver's own credential.
+    # A bearer token without dots is a credential of the receiver, not a JWT.
     return own or (bearer.strip() if scheme.lower() == "bearer" and bearer.count(".") == 2 else "")
 
 
-def _compare(given: str, expected: str, what: str) -> None:
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
-        raise Unauthenticated(f"{what} does not fit the notification")
+def _compare(actual: str, expected: str, what: str) -> None:
+    if not hmac.compare_digest(actual.encode("utf-8", "replace"), expected.encode()):
+        raise Unauthenticated(f"{what} does not match the notification")
 
 
 def _claims(token: str, keys: Keys) -> dict[str, Any]:
     try:
         kid = jws.extract_compact(token.encode()).headers().get("kid")
-        key = key_named(keys, kid)
-        return dict(jwt.decode(token, key, registry=Signatures(algorithms_of(key))).claims)
-    except (JoseError, ValueError, RecursionError) as fault:
-        raise Unauthenticated(f"the notification's JWT is not good: {fault}") from None
+        key = find_key(keys, kid)
+        return dict(
+            jwt.decode(token, key, registry=SignatureRegistry(supported_algorithms(key))).claims
+        )
+    except (JoseError, ValueError, RecursionError) as error:
+        raise Unauthenticated(f"the JWT of the notification is invalid: {error}") from None
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims.get(name)
     if not isinstance(value, str) or not value:
-        raise Unauthenticated(f"the notification's JWT lacks {name!r}")
+        raise Unauthenticated(f"the JWT of the notification has no claim {name!r}")
     return value
 
 
-def _moment(claims: Mapping[str, Any], name: str) -> float:
+def _timestamp(claims: Mapping[str, Any], name: str) -> float:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unauthenticated(f"the notification's JWT lacks {name!r}")
+        raise Unauthenticated(f"the JWT of the notification has no claim {name!r}")
     return float(value)
 
 
@@ -315,5 +314,5 @@ def _read(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise InvalidInput("the notification is genuine, and its body is not a JSON object")
+        raise InvalidInput("the signature is valid, but the body is not a JSON object")
     return content

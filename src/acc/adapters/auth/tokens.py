@@ -1,10 +1,10 @@
-"""Bearer tokens of which only the hashes are kept.
+"""Bearer tokens in a TOML file that contains only their hashes.
 
 [[token]]
-sha256 = "9f86d081…"                    # what `token_hash` gives, never the token
+sha256 = "9f86d081…"                    # result of `token_hash`, never the token
 caller = "billing"
 tenant = "acme"                          # optional
-permissions = ["tasks:send"]             # optional; left out, all of them
+permissions = ["tasks:send"]             # optional; default: all permissions
 expires = 2027-01-01T00:00:00Z           # optional
 """
 
@@ -31,7 +31,7 @@ _FIELDS = ("caller", "expires", "permissions", "sha256", "tenant")
 
 
 class TokenEntry(Value, frozen=True, kw_only=True):
-    """Whose a token is, by its hash. `permissions` of None are all of them."""
+    """Caller of a token, which is stored as a hash. `permissions` of None means all."""
 
     sha256: str
     caller: str
@@ -40,30 +40,30 @@ class TokenEntry(Value, frozen=True, kw_only=True):
     expires: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a hash that is none, and a token that is nobody's."""
+        """Raise InvalidInput for an invalid hash, caller or permission."""
         if not _HASH.fullmatch(self.sha256):
-            raise InvalidInput("sha256: not 64 hexadecimal digits; token_hash makes them")
+            raise InvalidInput("sha256: must be 64 hexadecimal digits, as token_hash returns")
         if not self.caller.strip():
             raise InvalidInput("caller: must not be empty")
         if not all(self.permissions or ("all",)):
-            raise InvalidInput('permissions: must be a list of names, as ["tasks:send"]')
+            raise InvalidInput('permissions: must be a list of names such as ["tasks:send"]')
 
 
 def new_token() -> str:
-    """Return a new token of 256 random bits, which a scanner for leaked secrets can recognise."""
+    """Return a new token of 256 random bits with a prefix that secret scanners recognise."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def token_hash(token: str) -> str:
-    """Return what is kept of a token.
+    """Return the stored hash of a token.
 
-    A slow hash, as for passwords, would protect nothing: nobody guesses 256 random bits.
+    A fast hash is sufficient: 256 random bits cannot be guessed, unlike passwords.
     """
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class StaticTokens:
-    """Verifies tokens against a list that does not change while it is used."""
+    """Verifies tokens against a fixed list; implements TokenVerifierPort."""
 
     def __init__(
         self, entries: Iterable[TokenEntry], *, now: Callable[[], float] = time.time
@@ -72,52 +72,54 @@ class StaticTokens:
         self._entries: dict[str, TokenEntry] = {}
         for number, entry in enumerate(entries, start=1):
             if entry.sha256 in self._entries:
-                raise InvalidInput(f"token {number}: sha256: the same as an earlier token's")
+                raise InvalidInput(f"token {number}: sha256: duplicates an earlier token")
             self._entries[entry.sha256] = entry
-        self._nobody = TokenEntry(sha256=token_hash(new_token()), caller="nobody")
+        self._unknown = TokenEntry(sha256=token_hash(new_token()), caller="unknown")
 
     @classmethod
     def from_file(cls, path: Path, *, now: Callable[[], float] = time.time) -> "StaticTokens":
-        """Return the tokens of a TOML file, or raise InvalidInput naming what is wrong with it."""
+        """Return the tokens of a TOML file, or raise InvalidInput if it is invalid."""
         try:
             return cls(_read(path), now=now)
-        except InvalidInput as fault:
-            raise InvalidInput(f"{path}: {fault}") from None
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from None
 
     def __len__(self) -> int:
-        """Return how many tokens there are."""
+        """Return the number of tokens."""
         return len(self._entries)
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whose token this is, or None for one that is not, or no longer, good."""
+        """Return the principal of a token, or None if the token is unknown or expired."""
         digest = token_hash(token)
-        # A dictionary finds by a keyed hash of the digest, so the search tells nothing of how
-        # far a wrong digest agrees with a right one; and all do the work that follows.
-        entry = self._entries.get(digest, self._nobody)
+        # The lookup uses a keyed hash of the digest, so its duration does not depend on a common
+        # prefix; the rest is the same for known and unknown tokens.
+        entry = self._entries.get(digest, self._unknown)
         is_known = hmac.compare_digest(entry.sha256, digest)
         is_current = entry.expires is None or self._now() < entry.expires
-        found = Principal(caller=entry.caller, tenant=entry.tenant, permissions=entry.permissions)
-        return found if is_known and is_current else None
+        principal = Principal(
+            caller=entry.caller, tenant=entry.tenant, permissions=entry.permissions
+        )
+        return principal if is_known and is_current else None
 
 
 def _read(path: Path) -> list[TokenEntry]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise InvalidInput(f"cannot be read: {fault.strerror or fault}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-        raise InvalidInput(f"is not TOML: {fault}") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"is not TOML: {error}") from None
     if unknown := sorted(set(content) - {"token"}):
-        raise InvalidInput(f"{unknown[0]}: unknown; the file holds [[token]] tables")
+        raise InvalidInput(f"{unknown[0]}: unknown; the file must contain [[token]] tables")
     tables = content.get("token")
     if not isinstance(tables, list) or not tables:
-        raise InvalidInput("holds no [[token]] table")
+        raise InvalidInput("contains no [[token]] table")
     entries = []
     for number, table in enumerate(tables, start=1):
         try:
             entries.append(_entry(table))
-        except InvalidInput as fault:
-            raise InvalidInput(f"token {number}: {fault}") from None
+        except InvalidInput as error:
+            raise InvalidInput(f"token {number}: {error}") from None
     return entries
 
 
@@ -140,7 +142,7 @@ def _text(table: Mapping[str, Any], name: str, default: str | None = None) -> st
     if value is None:
         raise InvalidInput(f"{name}: missing")
     if not isinstance(value, str):
-        raise InvalidInput(f"{name}: must be text")
+        raise InvalidInput(f"{name}: must be a string")
     return value
 
 
@@ -149,7 +151,7 @@ def _permissions(table: Mapping[str, Any]) -> frozenset[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
-        raise InvalidInput('permissions: must be a list of names, as ["tasks:send"]')
+        raise InvalidInput('permissions: must be a list of names such as ["tasks:send"]')
     return frozenset(value)
 
 
@@ -158,24 +160,26 @@ def _expires(table: Mapping[str, Any]) -> float | None:
     if value is None:
         return None
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidInput("expires: must be a moment with its zone, as 2027-01-01T00:00:00Z")
+        raise InvalidInput(
+            "expires: must be a date-time with a time zone, such as 2027-01-01T00:00:00Z"
+        )
     return value.timestamp()
 
 
 def read_entries(path: Path) -> list[TokenEntry]:
-    """Return whose tokens a file holds, or raise InvalidInput naming what is wrong with it."""
+    """Return the entries of a token file, or raise InvalidInput if it is invalid."""
     try:
         return _read(path)
-    except InvalidInput as fault:
-        raise InvalidInput(f"{path}: {fault}") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
 
 
 def append_entry(path: Path, entry: TokenEntry) -> None:
-    """Add a token to a file, which is made if it is not there and is the owner's alone to read.
+    """Append a token to a file, which is created if necessary and readable by its owner only.
 
-    What stands in it, comments too, stays as it is.
+    The existing content, including comments, is preserved.
     """
-    text = _table(entry)
+    text = _format_entry(entry)
     try:
         before = path.read_bytes() if path.exists() else b""
         if before.strip():
@@ -186,24 +190,24 @@ def append_entry(path: Path, entry: TokenEntry) -> None:
         with os.fdopen(handle, "ab") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(text.encode())
-    except OSError as fault:
-        raise InvalidInput(f"{path}: cannot be written: {fault.strerror or fault}") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
-def _table(entry: TokenEntry) -> str:
+def _format_entry(entry: TokenEntry) -> str:
     lines = ["[[token]]", f"sha256 = {_quoted(entry.sha256)}", f"caller = {_quoted(entry.caller)}"]
     if entry.tenant:
         lines.append(f"tenant = {_quoted(entry.tenant)}")
     if entry.permissions is not None:
-        named = ", ".join(_quoted(name) for name in sorted(entry.permissions))
-        lines.append(f"permissions = [{named}]")
+        names = ", ".join(_quoted(name) for name in sorted(entry.permissions))
+        lines.append(f"permissions = [{names}]")
     if entry.expires is not None:
-        moment = datetime.fromtimestamp(entry.expires, UTC)
-        lines.append(f"expires = {moment:%Y-%m-%dT%H:%M:%SZ}")
+        expires = datetime.fromtimestamp(entry.expires, UTC)
+        lines.append(f"expires = {expires:%Y-%m-%dT%H:%M:%SZ}")
     return "\n".join(["", *lines, ""])
 
 
 def _quoted(text: str) -> str:
     if not text.isprintable():
-        raise InvalidInput(f"{text!r} cannot be written; use printable characters")
+        raise InvalidInput(f"{text!r} contains characters that are not printable")
     return json.dumps(text, ensure_ascii=False)

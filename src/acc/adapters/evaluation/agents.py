@@ -17,7 +17,7 @@ from acc.application.agents.llm import LlmAgent, has_memory
 from acc.application.agents.remote_content import (
     answer_artifact,
     answer_text,
-    parts_text,
+    message_text,
     status_text,
 )
 from acc.application.runtime.context import RunResult
@@ -295,12 +295,12 @@ class RemoteAgentRunner:
             context_id=self._context,
         )
         try:
-            result = await self._remote.send(message, hear=self._note)
+            result = await self._remote.send(message, on_update=self._note)
         except AccError as error:
             return self._response(error=f"{error.code}: {error}")
         self._context = result.context_id or self._context
         if isinstance(result, Message):
-            return self._response(parts_text(result.parts))
+            return self._response(message_text(result.parts))
         return await self._task_response(result)
 
     async def replay_turn(

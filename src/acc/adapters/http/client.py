@@ -1,11 +1,12 @@
-"""The one HTTP client for everything that leaves: push, cards, files and remote agents.
+"""HTTP client for all outgoing requests, guarded against SSRF.
 
-A name is resolved once, every address that it stands for is checked, and the connection goes to
-one of exactly those. The pool is keyed by name, so TLS and the Host header see the name, and a
-connection that was opened for one name is never used for another at the same address.
+A host name is resolved once, every resolved address is checked, and the connection goes to one of
+these addresses. The connection pool is keyed by host name: TLS and the Host header use the name,
+and a connection that was opened for one name is not reused for another name at the same address.
 """
 
 import asyncio
+import math
 import socket
 import ssl
 import zlib
@@ -20,97 +21,43 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 
-import httpcore
-import httpx
+import httpcore2
+import httpx2
 
 from acc.adapters.http.addresses import (
     Address,
     AllowList,
     Target,
-    address_of,
-    refused,
-    shown_url,
-    target_of,
+    address_refused,
+    display_origin,
+    parse_address,
+    parse_target,
 )
 from acc.domain.errors import AddressRefused, InvalidInput, InvalidResponse
 
-#: No piece that comes out is larger, however much there is to come.
-PIECE = 64 * 1024
-_GZIP = 16 + zlib.MAX_WBITS
-_BEGINS_GZIP = 0x1F
-_ENCODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
-
-
-class Decompressor:
-    """Unpacks gzip or deflate. Of gzip several may follow one another; what else follows is left.
-
-    `is_over` once nothing more can come, `is_whole` if what came so far may be all there is.
-    """
-
-    def __init__(self, encoding: str) -> None:
-        self._is_gzip = encoding == "gzip"
-        self._stream: zlib._Decompress | None = None
-        self.is_over = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether nothing was cut off."""
-        return self._stream is None or self._stream.eof
-
-    def pieces(self, packed: bytes) -> Iterator[bytes]:
-        """Give what further bytes unpack to; zlib.error if they are broken."""
-        is_more = False
-        while packed or is_more:
-            stream = self._at(packed)
-            if stream is None:
-                return
-            piece = stream.decompress(packed, PIECE)
-            is_more = len(piece) == PIECE and not stream.eof
-            packed = stream.unused_data or stream.unconsumed_tail
-            if piece:
-                yield piece
-
-    def _at(self, packed: bytes) -> "zlib._Decompress | None":
-        """Return what unpacks the bytes that come, None if the end lies before them."""
-        if self._stream is not None and not self._stream.eof:
-            return self._stream
-        if self._stream is not None and not (self._is_gzip and packed[0] == _BEGINS_GZIP):
-            self.is_over = True
-            return None
-        self._stream = zlib.decompressobj(_GZIP if self._is_gzip else _deflate_bits(packed[0]))
-        return self._stream
-
-
-def _deflate_bits(first: int) -> int:
-    """Return how deflate is written: with a head, as the standard wants it, or without."""
-    return zlib.MAX_WBITS if first & 0x0F == 8 else -zlib.MAX_WBITS
-
-
-def encoding_of(header: str) -> str | None:
-    """Return the encoding that a header names, empty for none; None if it cannot be unpacked."""
-    each = [name.strip() for name in header.lower().split(",")]
-    named = [name for name in each if name not in ("", "identity")]
-    if not named:
-        return ""
-    return _ENCODINGS.get(named[0]) if len(named) == 1 else None
-
-
-MAX_BYTES = 16 * 1024 * 1024
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+MAX_CHUNK_BYTES = 64 * 1024
 STREAMING: Mapping[str, Any] = {"acc.streaming": True}
-"""Given as `extensions=` of a request whose answer has no end that could be foreseen.
+"""`extensions=` of a request whose response is a stream without a known end.
 
-Then the answer's size is not bounded, unless it is compressed, and the timeout holds for each
-piece of it.
+The size of the response is then limited by `MAX_STREAM_EXTENSION` only, unless it is compressed,
+and the timeout applies to each chunk instead of the whole response.
 """
+MAX_STREAM_EXTENSION = "acc.max_stream_bytes"
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _ORIGIN = "acc.origin"
-_MOST_TOLD = 60
-# All else might be a credential under a name that we do not know.
-_KEPT_ACROSS_ORIGINS = frozenset(
+_MAX_HEADER_DISPLAY_LENGTH = 60
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
+_GZIP_FIRST_BYTE = 0x1F
+_ENCODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+# Any other header may be a credential.
+_HEADERS_FORWARDED_ACROSS_ORIGINS = frozenset(
     (
         "a2a-extensions",
         "a2a-version",
@@ -125,8 +72,8 @@ _KEPT_ACROSS_ORIGINS = frozenset(
         "user-agent",
     )
 )
-_ERRORS: Mapping[type[Exception], type[httpx.TransportError]] = {
-    getattr(httpcore, name): getattr(httpx, name)
+_ERRORS: Mapping[type[Exception], type[httpx2.TransportError]] = {
+    getattr(httpcore2, name): getattr(httpx2, name)
     for name in (
         "ConnectError",
         "ConnectTimeout",
@@ -146,16 +93,17 @@ _ERRORS: Mapping[type[Exception], type[httpx.TransportError]] = {
 
 
 async def resolve_name(host: str, port: int) -> Sequence[str]:
-    """Return the addresses that a name stands for, as the machine's resolver knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    """Return the addresses of a host name according to the system resolver."""
+    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
-class NetworkOptions(NamedTuple):
-    """How names become addresses, and addresses connections."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions:
+    """Resolver, network backend and TLS context of a guarded client."""
 
     resolve: Resolve = resolve_name
-    backend: httpcore.AsyncNetworkBackend | None = None
+    backend: httpcore2.AsyncNetworkBackend | None = None
     tls: ssl.SSLContext | None = None
 
 
@@ -163,293 +111,373 @@ def guarded_client(
     *,
     allow: Sequence[str] = (),
     timeout: float = 10.0,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = MAX_RESPONSE_BYTES,
     redirects: int = 0,
     headers: Mapping[str, str] | None = None,
-    wiring: NetworkOptions | None = None,
-) -> httpx.AsyncClient:
-    """Return a client that cannot be talked into calling what it must not.
+    network: NetworkOptions | None = None,
+) -> httpx2.AsyncClient:
+    """Return a client that calls only public addresses and those in `allow`.
 
-    It raises AddressRefused for a URL, or a redirect, to anything that is neither public nor on
-    the allow-list, AnswerUnreadable for an answer of more than `max_bytes`, and httpx's own errors
-    for the rest. It asks for answers that are not compressed; gzip and deflate are unpacked all
-    the same, up to the same size. `timeout` is for a whole answer; see STREAMING for those without
-    an end. Proxies, netrc and cookies are not used.
+    Redirects are checked like URLs. The client raises AddressRefused for a refused address,
+    InvalidResponse for a response of more than `max_bytes`, and httpx2 errors for the rest. It
+    requests uncompressed responses, but decompresses gzip and deflate up to the same size.
+    `timeout` applies to a whole response; see STREAMING for streams. Proxies, netrc and cookies
+    are not used.
     """
     if timeout <= 0 or max_bytes <= 0 or redirects < 0:
-        raise InvalidInput("timeout and max_bytes must be above 0, and redirects not below it")
+        raise InvalidInput("timeout and max_bytes must be positive, and redirects must be >= 0")
     return _GuardedClient(
-        transport=GuardedTransport(AllowList(allow), max_bytes, wiring or NetworkOptions()),
+        transport=GuardedTransport(allow=allow, max_bytes=max_bytes, network=network),
         timeout=timeout,
         follow_redirects=redirects > 0,
         max_redirects=redirects,
         headers=headers,
         trust_env=False,
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        cookies=no_cookies(),
     )
+
+
+def no_cookies() -> CookieJar:
+    """Return a cookie jar that accepts no cookies."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
 
 async def check_url(
     url: str, allow: Sequence[str] = (), *, resolve: Resolve = resolve_name
 ) -> None:
-    """Raise AddressRefused for a URL that the guarded client would not call as things stand."""
-    target = target_of(_read_url(url))
-    known = AllowList(allow)
-    if known.check_host(target):
-        return  # whatever it stands for, and be it nothing yet
+    """Raise AddressRefused for a URL that a guarded client would refuse at present."""
+    target = parse_target(_parse_url(url))
+    allow_list = AllowList(allow)
+    if allow_list.check_host(target):
+        return  # it may resolve to any address, or not yet resolve
     try:
-        await _Gate(known, resolve).addresses(target)
-    except OSError as fault:
-        raise refused(target, f"it cannot be resolved ({fault})") from None
+        await _AddressPolicy(allow_list, resolve).addresses(target)
+    except OSError as error:
+        raise address_refused(target, f"it does not resolve ({error})") from None
 
 
-class _Gate:
-    """Turns a target into the addresses to connect to."""
+def event_source(response: httpx2.Response, *, max_event_bytes: int) -> httpx2.EventSource:
+    """Return the server-sent events of a response; an event of more bytes raises SSEError."""
+    # The format is always UTF-8, with an optional byte order mark, whatever the header says.
+    response.encoding = "utf-8-sig"
+    return httpx2.EventSource(response, max_event_size=max_event_bytes)
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Transport that checks the address of each request and limits each response."""
+
+    def __init__(
+        self,
+        *,
+        allow: Sequence[str] = (),
+        max_bytes: int = MAX_RESPONSE_BYTES,
+        network: NetworkOptions | None = None,
+    ) -> None:
+        network = network or NetworkOptions()
+        self._allow = AllowList(allow)
+        self._max_bytes = max_bytes
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=network.tls or _default_tls(),
+            max_connections=100,
+            max_keepalive_connections=20,
+            keepalive_expiry=5.0,
+            network_backend=_GuardedBackend(
+                _AddressPolicy(self._allow, network.resolve),
+                network.backend or httpcore2.AnyIOBackend(),
+            ),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request and return the response with an unread body."""
+        self._allow.check_host(parse_target(request.url))
+        _check_redirect(request)
+        # A small compressed body can expand to a huge one, and compression can delay streams.
+        request.headers["accept-encoding"] = "identity"
+        deadline = None if _is_streaming(request) else _deadline(request)
+        with _map_errors(request):
+            async with asyncio.timeout_at(deadline):
+                response = await self._pool.handle_async_request(
+                    httpcore2.Request(
+                        method=request.method,
+                        url=httpcore2.URL(
+                            scheme=request.url.raw_scheme,
+                            host=request.url.raw_host,
+                            port=request.url.port,
+                            target=request.url.raw_path,
+                        ),
+                        headers=request.headers.raw,
+                        content=request.stream,
+                        extensions=request.extensions,
+                    )
+                )
+        body = _Body(response, request, max_bytes=self._max_bytes, deadline=deadline)
+        try:
+            headers = body.open()
+        except InvalidResponse:
+            await body.aclose()
+            raise
+        return httpx2.Response(
+            response.status, headers=headers, stream=body, extensions=response.extensions
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
+
+
+class Decompressor:
+    """Incremental decompressor for gzip and deflate with bounded output chunks.
+
+    Several gzip members may follow one another; other trailing data is ignored. `finished` is True
+    once no more output can follow, `complete` if the input so far is not truncated.
+    """
+
+    def __init__(self, encoding: str) -> None:
+        self._is_gzip = encoding == "gzip"
+        self._stream: zlib._Decompress | None = None
+        self.finished = False
+
+    @property
+    def complete(self) -> bool:
+        """Return True if the input does not end within a compressed stream."""
+        return self._stream is None or self._stream.eof
+
+    def decompress(self, data: bytes) -> Iterator[bytes]:
+        """Yield the decompressed chunks of further input; raise zlib.error for corrupt input."""
+        has_output = False
+        while data or has_output:
+            stream = self._stream_for(data)
+            if stream is None:
+                return
+            chunk = stream.decompress(data, MAX_CHUNK_BYTES)
+            has_output = len(chunk) == MAX_CHUNK_BYTES and not stream.eof
+            data = stream.unused_data or stream.unconsumed_tail
+            if chunk:
+                yield chunk
+
+    def _stream_for(self, data: bytes) -> "zlib._Decompress | None":
+        if self._stream is not None and not self._stream.eof:
+            return self._stream
+        if self._stream is not None and not (self._is_gzip and data[0] == _GZIP_FIRST_BYTE):
+            self.finished = True
+            return None
+        if self._is_gzip:
+            bits = _GZIP_WINDOW_BITS
+        else:  # deflate is sent with the zlib header of the standard, or without it
+            bits = zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS
+        self._stream = zlib.decompressobj(bits)
+        return self._stream
+
+
+def parse_content_encoding(header: str) -> str | None:
+    """Return "gzip", "deflate" or "" for no encoding; None if the encoding is not supported."""
+    names = [name.strip() for name in header.lower().split(",")]
+    encodings = [name for name in names if name not in ("", "identity")]
+    if not encodings:
+        return ""
+    return _ENCODINGS.get(encodings[0]) if len(encodings) == 1 else None
+
+
+class _AddressPolicy:
+    """Resolves a target to the addresses that may be connected to."""
 
     def __init__(self, allow: AllowList, resolve: Resolve) -> None:
         self._allow = allow
         self._resolve = resolve
 
     async def addresses(self, target: Target) -> Sequence[Address]:
-        is_named = self._allow.check_host(target)
+        is_allowed = self._allow.check_host(target)
         if target.address is not None:
             return [target.address]
-        addresses = [ip_address(found) for found in await self._resolve(target.host, target.port)]
+        addresses = [ip_address(text) for text in await self._resolve(target.host, target.port)]
         if not addresses:
-            raise OSError(f"{target.host} stands for no address")
-        if not is_named:
+            raise OSError(f"{target.host} has no address")
+        if not is_allowed:
             self._allow.check_addresses(target, addresses)
         return addresses
 
 
-class _GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to checked addresses only."""
+class _GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Network backend that connects only to checked addresses."""
 
-    def __init__(self, gate: _Gate, inner: httpcore.AsyncNetworkBackend) -> None:
-        self._gate = gate
+    def __init__(self, policy: _AddressPolicy, inner: httpcore2.AsyncNetworkBackend) -> None:
+        self._policy = policy
         self._inner = inner
 
     async def connect_tcp(
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore's
+        timeout: float | None = None,  # noqa: ASYNC109 - the signature is httpcore2's
         local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.AsyncNetworkStream:
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
         loop = asyncio.get_running_loop()
-        end = None if timeout is None else loop.time() + timeout
+        deadline = None if timeout is None else loop.time() + timeout
         try:
-            async with asyncio.timeout_at(end):
-                target = Target(host.removesuffix("."), port, address_of(host))
-                addresses = await self._gate.addresses(target)
+            async with asyncio.timeout_at(deadline):
+                target = Target(host.removesuffix("."), port, parse_address(host))
+                addresses = await self._policy.addresses(target)
         except TimeoutError:
-            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
-        except OSError as fault:
-            raise httpcore.ConnectError(f"{host} cannot be resolved: {fault}") from fault
-        failure: Exception = httpcore.ConnectError(f"{host} cannot be reached")
-        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            # An address that never answers must not use up the time of the others.
-            share = None if end is None else max(0.001, (end - loop.time()) / left)
+            raise httpcore2.ConnectTimeout(f"{host} was not resolved in time") from None
+        except OSError as error:
+            raise httpcore2.ConnectError(f"{host} cannot be resolved: {error}") from error
+        failure: Exception = httpcore2.ConnectError(f"{host} cannot be reached")
+        for remaining, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            # An address that does not answer must leave time for the others.
+            share = None if deadline is None else max(0.001, (deadline - loop.time()) / remaining)
             try:
                 return await self._inner.connect_tcp(
                     str(address), port, share, local_address, socket_options
                 )
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as fault:
-                failure = fault
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
         raise failure
 
 
-class GuardedTransport(httpx.AsyncBaseTransport):
-    """Sends each request, redirects too, only where it may go, and bounds what comes back."""
-
-    def __init__(self, allow: AllowList, max_bytes: int, wiring: NetworkOptions) -> None:
-        self._allow = allow
-        self._max_bytes = max_bytes
-        gate = _Gate(allow, wiring.resolve)
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=wiring.tls or httpx.create_ssl_context(trust_env=False),
-            max_connections=100,
-            max_keepalive_connections=20,
-            keepalive_expiry=5.0,
-            network_backend=_GuardedBackend(gate, wiring.backend or httpcore.AnyIOBackend()),
-        )
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and return its answer, of which nothing is read yet."""
-        self._allow.check_host(target_of(request.url))
-        _follow(request)
-        # A few bytes could unpack to much, and a server that compresses streams may hold them back.
-        request.headers["accept-encoding"] = "identity"
-        is_streaming = bool(request.extensions.get("acc.streaming"))
-        deadline = None if is_streaming else _deadline(request)
-        sent = httpcore.Request(
-            method=request.method,
-            url=httpcore.URL(
-                scheme=request.url.raw_scheme,
-                host=request.url.raw_host,
-                port=request.url.port,
-                target=request.url.raw_path,
-            ),
-            headers=request.headers.raw,
-            content=request.stream,
-            extensions=request.extensions,
-        )
-        with _translated(request):
-            async with asyncio.timeout_at(deadline):
-                answer = await self._pool.handle_async_request(sent)
-        body = _Body(answer, request, self._max_bytes, deadline)
-        try:
-            headers = body.opened()
-        except InvalidResponse:
-            await body.aclose()
-            raise
-        return httpx.Response(
-            answer.status, headers=headers, stream=body, extensions=answer.extensions
-        )
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._pool.aclose()
+class _GuardedClient(httpx2.AsyncClient):
+    def build_request(self, method: str, url: httpx2.URL | str, **rest: Any) -> httpx2.Request:
+        return super().build_request(method, _parse_url(url), **rest)
 
 
-class _GuardedClient(httpx.AsyncClient):
-    def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
-        return super().build_request(method, _read_url(url), **rest)
-
-    async def send(self, request: httpx.Request, **rest: Any) -> httpx.Response:
-        try:
-            return await super().send(request, **rest)
-        except UnicodeError as fault:  # from a host of which httpx finds only now that it is none
-            raise AddressRefused(f"a redirect leads to what cannot be called: {fault}") from None
-
-
-class _Body(httpx.AsyncByteStream):
-    """An answer's body, up to so many bytes and until so late."""
+class _Body(httpx2.AsyncByteStream):
+    """Response body with a limit of size and time, decompressed if necessary."""
 
     def __init__(
         self,
-        answer: httpcore.Response,
-        request: httpx.Request,
-        most: int,
+        response: httpcore2.Response,
+        request: httpx2.Request,
+        *,
+        max_bytes: int,
         deadline: float | None,
     ) -> None:
-        self._answer = answer
+        self._response = response
         self._request = request
-        self._most = most
-        self._is_stream = bool(request.extensions.get("acc.streaming"))
+        self._max_bytes = max_bytes
+        self._is_streaming = _is_streaming(request)
         self._deadline = deadline
-        self._unpacker: Decompressor | None = None
+        self._decompressor: Decompressor | None = None
 
-    def opened(self) -> httpx.Headers:
-        """Return the headers of the body as it will come out.
-
-        AnswerUnreadable if they say that it cannot be taken.
-        """
-        headers = httpx.Headers(self._answer.headers)
-        if self._request.method == "HEAD":  # which tells the length of a body that does not come
+    def open(self) -> httpx2.Headers:
+        """Return the headers of the decoded body; raise InvalidResponse if it is not acceptable."""
+        headers = httpx2.Headers(self._response.headers)
+        if self._request.method == "HEAD":  # its Content-Length describes a body that is not sent
             return headers
         length = headers.get("content-length", "")
-        if not self._is_stream and length.isdecimal() and int(length) > self._most:
-            raise self._too_large()
-        told = headers.get("content-encoding", "")
-        encoding = encoding_of(told)
+        if not self._is_streaming and length.isdecimal() and int(length) > self._max_bytes:
+            raise self._too_large(self._max_bytes)
+        header = headers.get("content-encoding", "")
+        encoding = parse_content_encoding(header)
         if encoding is None:
+            name = "".join(char for char in header if char.isprintable())
             raise InvalidResponse(
-                f"{shown_url(self._request.url)} answered with Content-Encoding {_plain(told)}, "
-                "which cannot be unpacked here; it was asked for Accept-Encoding: identity, and "
-                "that server or a proxy before it should heed this, or compress with gzip"
+                f"{self._origin} sent Content-Encoding {name[:_MAX_HEADER_DISPLAY_LENGTH]}, which "
+                "is not supported; the server, or a proxy in front of it, must respect "
+                "Accept-Encoding: identity, or use gzip"
             )
         if encoding:
-            self._unpacker = Decompressor(encoding)
+            self._decompressor = Decompressor(encoding)
             del headers["content-encoding"]
             headers.pop("content-length", None)
         return headers
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        taken = 0
-        async with aclosing(self._pieces()) as pieces:
-            while (piece := await self._next(pieces)) is not None:
-                for part in self._unpacked(piece):
-                    taken += len(part)
-                    if taken > self._most and not (self._is_stream and self._unpacker is None):
-                        raise self._too_large()
-                    yield part
-                if self._unpacker is not None and self._unpacker.is_over:
+        size = 0
+        limit: float = self._max_bytes
+        if self._is_streaming and self._decompressor is None:
+            limit = self._request.extensions.get(MAX_STREAM_EXTENSION, math.inf)
+        async with aclosing(self._raw_chunks()) as chunks:
+            while (raw := await self._next(chunks)) is not None:
+                for chunk in self._decode(raw):
+                    size += len(chunk)
+                    if size > limit:
+                        raise self._too_large(limit)
+                    yield chunk
+                if self._decompressor is not None and self._decompressor.finished:
                     return
-        if self._unpacker is not None and not (self._unpacker.is_whole or self._is_stream):
-            cut = f"{shown_url(self._request.url)} broke off in the middle of a compressed answer"
-            raise httpx.RemoteProtocolError(cut, request=self._request)
+        if self._decompressor is not None and not (
+            self._decompressor.complete or self._is_streaming
+        ):
+            raise httpx2.RemoteProtocolError(
+                f"{self._origin} sent a truncated compressed response", request=self._request
+            )
 
-    def _unpacked(self, piece: bytes) -> Iterator[bytes]:
-        """Give what a piece holds, a little at a time."""
-        if self._unpacker is None:
-            yield piece
+    def _decode(self, raw: bytes) -> Iterator[bytes]:
+        if self._decompressor is None:
+            yield raw
             return
         try:
-            yield from self._unpacker.pieces(piece)
-        except zlib.error as fault:
+            yield from self._decompressor.decompress(raw)
+        except zlib.error as error:
             raise InvalidResponse(
-                f"{shown_url(self._request.url)} sent a compressed answer that is broken: {fault}"
+                f"{self._origin} sent a corrupt compressed response: {error}"
             ) from None
 
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
-        async for piece in self._answer.aiter_stream():
-            yield piece
+    async def _raw_chunks(self) -> AsyncGenerator[bytes, None]:
+        async for chunk in self._response.aiter_stream():
+            yield chunk
 
-    async def _next(self, pieces: AsyncGenerator[bytes, None]) -> bytes | None:
-        with _translated(self._request):
+    async def _next(self, chunks: AsyncGenerator[bytes, None]) -> bytes | None:
+        with _map_errors(self._request):
             async with asyncio.timeout_at(self._deadline):
-                return await anext(pieces, None)
+                return await anext(chunks, None)
 
     async def aclose(self) -> None:
-        with _translated(self._request):
-            await self._answer.aclose()
+        with _map_errors(self._request):
+            await self._response.aclose()
 
-    def _too_large(self) -> InvalidResponse:
-        place = shown_url(self._request.url)
-        return InvalidResponse(f"{place} answered with more than {self._most} bytes")
+    @property
+    def _origin(self) -> str:
+        return display_origin(self._request.url)
+
+    def _too_large(self, limit: float) -> InvalidResponse:
+        return InvalidResponse(f"{self._origin} sent more than {limit:.0f} bytes")
 
 
-def _plain(header: str) -> str:
-    return "".join(sign for sign in header if sign.isprintable())[:_MOST_TOLD]
+@lru_cache(maxsize=1)
+def _default_tls() -> ssl.SSLContext:
+    """Return the TLS context of the process; loading the certificates is slow."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
-def _read_url(url: httpx.URL | str) -> httpx.URL:
+def _parse_url(url: httpx2.URL | str) -> httpx2.URL:
     try:
-        found = httpx.URL(url)
-        _ = found.host  # which httpx only reads, and may find to be no name, when it is sent
-    except (httpx.InvalidURL, UnicodeError) as fault:
-        raise AddressRefused(f"this is not a URL that can be called: {fault}") from None
-    return found
+        return httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise AddressRefused(f"the URL is invalid: {error}") from None
 
 
-def _follow(request: httpx.Request) -> None:
-    """Check the step from the request before, if this one is a redirect, and note where we are."""
+def _is_streaming(request: httpx2.Request) -> bool:
+    return bool(request.extensions.get("acc.streaming"))
+
+
+def _check_redirect(request: httpx2.Request) -> None:
+    """Refuse a redirect to plain http, and drop credentials of a redirect to another origin."""
     url = request.url
     origin = (url.scheme, url.host, url.port)
-    before = request.extensions.get(_ORIGIN, origin)
+    previous = request.extensions.get(_ORIGIN, origin)
     request.extensions = {**request.extensions, _ORIGIN: origin}
-    if before == origin:
+    if previous == origin:
         return
-    if before[0] == "https" and url.scheme == "http":
-        raise AddressRefused(f"a redirect leads from https to {shown_url(url)}, without encryption")
-    for name in [name for name in request.headers if name not in _KEPT_ACROSS_ORIGINS]:
+    if previous[0] == "https" and url.scheme == "http":
+        raise AddressRefused(f"a redirect leads from https to {display_origin(url)}, unencrypted")
+    for name in set(request.headers) - _HEADERS_FORWARDED_ACROSS_ORIGINS:
         del request.headers[name]
 
 
-def _deadline(request: httpx.Request) -> float | None:
+def _deadline(request: httpx2.Request) -> float | None:
     seconds = request.extensions.get("timeout", {}).get("read")
     return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
 @contextmanager
-def _translated(request: httpx.Request) -> Iterator[None]:
+def _map_errors(request: httpx2.Request) -> Iterator[None]:
     try:
         yield
-    except TimeoutError as fault:
-        late = f"{shown_url(request.url)} did not answer in time"
-        raise httpx.ReadTimeout(late, request=request) from fault
-    except tuple(_ERRORS) as fault:
-        kind = next(_ERRORS[base] for base in type(fault).__mro__ if base in _ERRORS)
-        raise kind(str(fault), request=request) from fault
+    except TimeoutError as error:
+        raise httpx2.ReadTimeout(
+            f"{display_origin(request.url)} did not respond in time", request=request
+        ) from error
+    except tuple(_ERRORS) as error:
+        kind = next(_ERRORS[base] for base in type(error).__mro__ if base in _ERRORS)
+        raise kind(str(error), request=request) from error

@@ -1,81 +1,79 @@
-"""Fetching a file that somebody named by its URL, through the guarded HTTP client."""
+"""Download of a file by its URL through the guarded HTTP client."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from urllib.parse import unquote, urlsplit
 
-import httpx
+import httpx2
 
 from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.domain.errors import AccError, RemoteFailed
 from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits, origin_of
 
-_REDIRECTS = 3
-_UNKNOWN = "application/octet-stream"
-_MOST_NAME = 256
+_MAX_REDIRECTS = 3
+_DEFAULT_TYPE = "application/octet-stream"
+_MAX_NAME_LENGTH = 256
 
 
 async def fetch_file(
     url: str,
-    terms: DownloadLimits,
+    limits: DownloadLimits,
     *,
     allow: Sequence[str] = (),
-    wiring: NetworkOptions | None = None,
+    network: NetworkOptions | None = None,
 ) -> Part:
-    """Return a file as raw bytes with its media type and name.
+    """Return the file at a URL as raw bytes with its media type and name.
 
-    AddressRefused if its address, or one that it redirects to, must not be called from here;
-    RemoteFailed if it is not there, too large, too slow, or of a type that was not asked for. No
-    cookies and no credentials are sent.
+    Raise AddressRefused if the URL, or a redirect, leads to a refused address; RemoteFailed if the
+    file does not exist or exceeds the limits. No cookies or credentials are sent.
     """
     client = guarded_client(
         allow=allow,
-        timeout=terms.timeout,
-        max_bytes=terms.max_bytes,
-        redirects=_REDIRECTS,
-        wiring=wiring,
+        timeout=limits.timeout,
+        max_bytes=limits.max_bytes,
+        redirects=_MAX_REDIRECTS,
+        network=network,
     )
     try:
         async with (
             client,
-            client.stream("GET", url, headers={"Accept": ", ".join(terms.types)}) as answer,
+            client.stream("GET", url, headers={"Accept": ", ".join(limits.types)}) as response,
         ):
-            kind = _checked_type(answer, terms)
-            content = await answer.aread()
-            return Part(raw=content, media_type=kind, filename=_name_in(str(answer.url)))
+            media_type = _check_head(response, limits)
+            content = await response.aread()
+            return Part(raw=content, media_type=media_type, filename=_file_name(str(response.url)))
     except AccError:
         raise
-    except httpx.TooManyRedirects:
-        raise _failed(url, "redirects too often", "redirects") from None
-    except httpx.TimeoutException:
-        said = f"did not send the file within {terms.timeout:g} seconds"
-        raise _failed(url, said, "timed_out", retryable=True) from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        said = f"cannot be asked for the file: {type(error).__name__}"
-        raise _failed(url, said, "unreachable", retryable=True) from None
+    except httpx2.TooManyRedirects:
+        raise _failed(url, f"redirected more than {_MAX_REDIRECTS} times", "redirects") from None
+    except httpx2.TimeoutException:
+        problem = f"did not send the file within {limits.timeout:g} seconds"
+        raise _failed(url, problem, "timed_out", retryable=True) from None
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        problem = f"cannot be reached: {type(error).__name__}"
+        raise _failed(url, problem, "unreachable", retryable=True) from None
 
 
-def _checked_type(answer: httpx.Response, terms: DownloadLimits) -> str:
-    """Return the type of a file, before any of it is read."""
-    place, status = str(answer.url), answer.status_code
-    if status != httpx.codes.OK:
-        raise _failed(place, f"answered {status} when asked for the file", str(status))
-    told = answer.headers.get("content-type", "").strip()
-    kind = told.partition(";")[0].strip().lower() or _UNKNOWN
-    if not any(fnmatchcase(kind, wanted) for wanted in terms.types):
-        wanted = " or ".join(terms.types)
-        raise _failed(
-            place, f"sent a file of type {kind[:100]!r}, and not {wanted}", "content_type"
-        )
-    return told[:_MOST_NAME] or _UNKNOWN
+def _check_head(response: httpx2.Response, limits: DownloadLimits) -> str:
+    """Return the media type, or raise RemoteFailed before the body is read."""
+    url, status = str(response.url), response.status_code
+    if status != httpx2.codes.OK:
+        raise _failed(url, f"answered with status {status}", str(status))
+    header = response.headers.get("content-type", "").strip()
+    media_type = header.partition(";")[0].strip().lower() or _DEFAULT_TYPE
+    if not any(fnmatchcase(media_type, pattern) for pattern in limits.types):
+        expected = " or ".join(limits.types)
+        problem = f"sent a file of type {media_type[:100]!r}; expected {expected}"
+        raise _failed(url, problem, "content_type")
+    return header[:_MAX_NAME_LENGTH] or _DEFAULT_TYPE
 
 
-def _name_in(url: str) -> str:
-    last = unquote(urlsplit(url).path.rpartition("/")[2], errors="replace")
-    return "".join(sign for sign in last if sign.isprintable())[:_MOST_NAME]
+def _file_name(url: str) -> str:
+    name = unquote(urlsplit(url).path.rpartition("/")[2], errors="replace")
+    return "".join(char for char in name if char.isprintable())[:_MAX_NAME_LENGTH]
 
 
-def _failed(url: str, said: str, code: str, *, retryable: bool = False) -> RemoteFailed:
-    # The path and the query of such a URL may be all that keeps the file from others.
-    return RemoteFailed(f"{origin_of(url)} {said}", remote_code=code, retryable=retryable)
+def _failed(url: str, problem: str, code: str, *, retryable: bool = False) -> RemoteFailed:
+    # Only the origin: path and query of a download URL can be a secret.
+    return RemoteFailed(f"{origin_of(url)} {problem}", remote_code=code, retryable=retryable)

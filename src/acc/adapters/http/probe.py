@@ -1,31 +1,31 @@
-"""Looking at a server from outside over HTTP."""
+"""HTTP probe of `acc doctor`."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-import httpx
+import httpx2
 
+from acc.adapters.http.client import STREAMING, event_source
 from acc.domain.errors import RemoteFailed
-from acc.ports.outbound.remote_ports import ProbeAnswer, ProbeEvent, ProbeRequest, ProbeStream
+from acc.ports.outbound.remote_ports import (
+    ProbeEvent,
+    ProbeRequest,
+    ProbeResponse,
+    ProbeStream,
+)
 
-_MOST_TEXT = 4 * 1024 * 1024
+MAX_TEXT_BYTES = 4 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
 
 
 class HttpProbe:
-    """Sends requests as they are, through the client that it is given.
+    """Sends requests unchanged through a guarded client; implements HttpProbePort."""
 
-    `streaming` are the extensions of a request whose answer has no end that could be foreseen.
-    """
-
-    def __init__(
-        self, client: httpx.AsyncClient, *, streaming: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
-        self._streaming = dict(streaming or {})
 
-    async def exchange(self, request: ProbeRequest) -> ProbeAnswer:
-        """Return the whole answer to a request."""
+    async def exchange(self, request: ProbeRequest) -> ProbeResponse:
+        """Return the complete response to a request."""
         try:
             response = await self._client.request(
                 request.method,
@@ -33,73 +33,66 @@ class HttpProbe:
                 headers=dict(request.headers),
                 content=request.body or None,
             )
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise _failed(error) from error
-        return _answer(response, response.content)
+        return _probe_response(response, response.content)
 
     @asynccontextmanager
     async def stream(self, request: ProbeRequest) -> AsyncIterator[ProbeStream]:
-        """Return the answer to a request while it is still coming."""
+        """Yield the response to a request while it is being received."""
         try:
             async with self._client.stream(
                 request.method,
                 request.url,
                 headers=dict(request.headers),
                 content=request.body or None,
-                extensions=self._streaming,
+                extensions=STREAMING,
             ) as response:
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    yield ProbeStream(answer=_answer(response), events=_events(response))
+                    yield ProbeStream(response=_probe_response(response), events=_events(response))
                 else:
-                    body = await _some_of(response)
-                    yield ProbeStream(answer=_answer(response, body), events=_none())
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+                    body = await _read_limited(response)
+                    yield ProbeStream(response=_probe_response(response, body), events=_no_events())
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise _failed(error) from error
 
 
 def _failed(error: Exception) -> RemoteFailed:
-    if isinstance(error, httpx.TimeoutException):
-        return RemoteFailed("it did not answer in time", retryable=True)
-    if isinstance(error, httpx.ConnectError):
-        return RemoteFailed(f"it cannot be reached: {error}", retryable=True)
-    return RemoteFailed(f"the connection broke: {type(error).__name__}", retryable=True)
+    if isinstance(error, httpx2.TimeoutException):
+        return RemoteFailed("the server did not respond in time", retryable=True)
+    if isinstance(error, httpx2.ConnectError):
+        return RemoteFailed(f"the server cannot be reached: {error}", retryable=True)
+    return RemoteFailed(f"the connection failed: {type(error).__name__}", retryable=True)
 
 
-def _answer(response: httpx.Response, body: bytes = b"") -> ProbeAnswer:
-    return ProbeAnswer(
+def _probe_response(response: httpx2.Response, body: bytes = b"") -> ProbeResponse:
+    return ProbeResponse(
         status=response.status_code,
         headers={name.lower(): value for name, value in response.headers.items()},
         body=body,
     )
 
 
-async def _some_of(response: httpx.Response) -> bytes:
-    taken = b""
-    async for piece in response.aiter_bytes():
-        taken += piece
-        if len(taken) > _MOST_TEXT:
+async def _read_limited(response: httpx2.Response) -> bytes:
+    body = b""
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_TEXT_BYTES:
             break
-    return taken
+    return body
 
 
-async def _none() -> AsyncIterator[ProbeEvent]:
-    nothing: tuple[ProbeEvent, ...] = ()
-    for event in nothing:
+async def _no_events() -> AsyncIterator[ProbeEvent]:
+    events: tuple[ProbeEvent, ...] = ()
+    for event in events:
         yield event
 
 
-async def _events(response: httpx.Response) -> AsyncIterator[ProbeEvent]:
-    name = ""
-    data: list[str] = []
-    async for line in response.aiter_lines():
-        if not line:
-            if data:
-                yield ProbeEvent(data="\n".join(data), id=name)
-            name, data = "", []
-            continue
-        field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if field == "data":
-            data.append(value)
-        elif field == "id":
-            name = value
+async def _events(response: httpx2.Response) -> AsyncIterator[ProbeEvent]:
+    last_id = ""
+    async for event in event_source(response, max_event_bytes=MAX_EVENT_BYTES):
+        # httpx2 repeats the last id for an event without one, as browsers do.
+        own_id = event.id if event.id != last_id else ""
+        last_id = event.id
+        if event.data:
+            yield ProbeEvent(data=event.data, id=own_id)

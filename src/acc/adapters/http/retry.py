@@ -11,7 +11,7 @@ from typing import TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_exponential
 
-from acc.application.runtime.deadlines import pause_deadlines as pause_deadlines
+from acc.application.runtime.deadlines import pause_deadlines
 
 FIRST_WAIT_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
@@ -33,14 +33,14 @@ class RetryPolicy:
         *,
         attempts: int,
         max_wait: float,
+        first_wait: float = FIRST_WAIT_SECONDS,
+        max_backoff: float = MAX_BACKOFF_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.attempts = attempts
         self.max_wait = max_wait
         self._sleep = sleep
-        self._backoff = wait_exponential(
-            multiplier=FIRST_WAIT_SECONDS, max=min(MAX_BACKOFF_SECONDS, max_wait)
-        )
+        self._backoff = wait_exponential(multiplier=first_wait, max=min(max_backoff, max_wait))
 
     async def call(self, operation: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of `operation`, or raise the exception of the last attempt."""

@@ -205,7 +205,7 @@ class McpServer:
         while True:
             attempts -= 1
             session = McpSession(
-                self._transports(self._endpoint), self._endpoint.place, self._version
+                self._transports(self._endpoint), self._endpoint.display_name, self._version
             )
             try:
                 await session.open(max(0.001, end - state.loop.time()))

@@ -7,13 +7,11 @@ reports the end of the standard error of a server that exits, and never logs wha
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
-import httpx
 import httpx2
 import mcp_types
 import msgspec
@@ -21,7 +19,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from acc.domain.errors import AccError, AddressRefused, InvalidInput, RemoteFailed
+from acc.adapters.http.client import STREAMING, GuardedTransport, no_cookies
+from acc.domain.errors import AccError, AddressRefused, InvalidInput, InvalidResponse, RemoteFailed
 from acc.domain.value_objects.endpoint import redact_secrets
 
 _INHERITED_VARIABLES = (
@@ -211,148 +210,127 @@ def _close_pipes(process: asyncio.subprocess.Process) -> None:
         transport.close()
 
 
-_FAILED = -32000
-_IDLE = 300.0
-_QUIET = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
-    """How requests go out: a client that is opened for one connection, and its mark of streams."""
-
-    open: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient]]
-    streaming: Mapping[str, Any]
+_JSON_RPC_SERVER_ERROR = -32000
+STREAM_IDLE_SECONDS = 300.0
+REQUEST_TIMEOUT_SECONDS = 30.0
 
 
 class HttpTransport:
-    """A server that runs elsewhere and is called over HTTP."""
+    """MCP server that is called over HTTP through the guarded client."""
 
-    def __init__(self, url: str, *, token: Callable[[], str], door: Door, max_bytes: int) -> None:
+    def __init__(
+        self, url: str, *, token: Callable[[], str], allow: Sequence[str], max_bytes: int
+    ) -> None:
         self._url = url
         self._token = token
-        self._door = door
+        self._allow = allow
         self._max_bytes = max_bytes
         self._sent = ""
-        self._transport: _Guarded | None = None
+        self._transport: _McpTransport | None = None
 
     def failure_reason(self) -> str:
-        """Return why the last request failed, if it did."""
-        return "" if self._transport is None else self._transport.fault
+        """Return the reason if the last request failed, or an empty string."""
+        return "" if self._transport is None else self._transport.failure
 
     def redact(self, text: str) -> str:
         """Return a text without the token."""
         return redact_secrets(text, [self._sent])
 
     def refusal(self) -> AddressRefused | None:
-        """Return what kept us from calling the address at all."""
+        """Return the error if the address of the server is refused."""
         return None if self._transport is None else self._transport.refusal
 
     @asynccontextmanager
     async def open(self, on_end: Callable[[], None]) -> AsyncIterator[Any]:
-        """Give the streams to and from the server; such a connection has no end of its own."""
+        """Yield the message streams of the server; `on_end` is never called over HTTP."""
         token = self._sent = self._token()
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(self._door.open())
-            self._transport = _Guarded(client, self._door.streaming, self._max_bytes)
-            headers = {"authorization": f"Bearer {token}"} if token else {}
-            outer = await stack.enter_async_context(
-                httpx2.AsyncClient(
-                    transport=self._transport,
-                    headers=headers,
-                    timeout=httpx2.Timeout(_QUIET, read=_IDLE),
-                    trust_env=False,
-                )
-            )
-            yield await stack.enter_async_context(
-                streamable_http_client(
-                    self._url, http_client=outer, max_sse_event_size=self._max_bytes
-                )
-            )
+        self._transport = _McpTransport(allow=self._allow, max_bytes=self._max_bytes)
+        async with (
+            httpx2.AsyncClient(
+                transport=self._transport,
+                headers={"authorization": f"Bearer {token}"} if token else {},
+                timeout=httpx2.Timeout(REQUEST_TIMEOUT_SECONDS, read=STREAM_IDLE_SECONDS),
+                trust_env=False,
+                cookies=no_cookies(),
+            ) as client,
+            streamable_http_client(
+                self._url, http_client=client, max_sse_event_size=self._max_bytes
+            ) as streams,
+        ):
+            yield streams
 
 
-class _Guarded(httpx2.AsyncBaseTransport):
-    """Sends the SDK's requests through the guarded client."""
+class _McpTransport(GuardedTransport):
+    """Guarded transport that reports failures to the MCP SDK as JSON-RPC errors."""
 
-    def __init__(
-        self, client: httpx.AsyncClient, streaming: Mapping[str, Any], max_bytes: int
-    ) -> None:
-        self._client = client
-        self._streaming = streaming
-        self._max_bytes = max_bytes
-        self.fault = ""
+    def __init__(self, *, allow: Sequence[str], max_bytes: int) -> None:
+        super().__init__(allow=allow)
+        self._limit = max_bytes
+        self.failure = ""
         self.refusal: AddressRefused | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request; a stream is given as it comes, any other answer whole."""
-        body = await request.aread()
-        sent = self._client.build_request(
-            request.method,
-            str(request.url),
-            headers=request.headers.raw,
-            content=body,
-            extensions={**request.extensions, **self._streaming},
-        )
-        return await self._told(request, self._send(sent))
-
-    async def _told(
-        self, request: httpx2.Request, sending: Awaitable[httpx2.Response]
-    ) -> httpx2.Response:
+        """Send a request; read the response completely unless it is an event stream."""
+        request.extensions = {**request.extensions, **STREAMING}
         try:
-            answer = await sending
+            response = await super().handle_async_request(request)
+            content_type = response.headers.get("content-type", "").lower()
+            is_stream = content_type.startswith("text/event-stream") and response.status_code < 400
+            if is_stream:
+                response.stream = _EventStream(response.stream)
+            else:
+                response = await self._read(response)
         except AddressRefused as error:
             self.refusal = error
             return self._failed(str(error))
         except AccError as error:
             return self._failed(str(error))
-        except httpx.HTTPError as error:
-            return self._failed(f"it cannot be reached ({type(error).__name__}: {error})")
-        if answer.status_code in (401, 403):
-            self.fault = f"it answered {answer.status_code}: it wants another token"
-        elif answer.status_code >= 400:
-            self.fault = f"it answered {answer.status_code}"
+        except httpx2.HTTPError as error:
+            return self._failed(f"the server cannot be reached ({type(error).__name__}: {error})")
+        if response.status_code in (401, 403):
+            self.failure = f"the server answered {response.status_code}: the token is not accepted"
+        elif response.status_code >= 400:
+            self.failure = f"the server answered {response.status_code}"
         elif request.method == "POST":
-            self.fault = ""
-        return answer
+            self.failure = ""
+        return response
 
-    async def _send(self, sent: httpx.Request) -> httpx2.Response:
-        answer = await self._client.send(sent, stream=True)
-        kind = answer.headers.get("content-type", "").lower()
-        if kind.startswith("text/event-stream") and answer.status_code < 400:
-            return httpx2.Response(
-                answer.status_code, headers=answer.headers.raw, stream=_Pieces(answer)
-            )
-        taken = bytearray()
+    async def _read(self, response: httpx2.Response) -> httpx2.Response:
+        body = bytearray()
         try:
-            async for piece in answer.aiter_raw():
-                taken += piece
-                if len(taken) > self._max_bytes:
-                    return self._failed(f"it answered with more than {self._max_bytes} bytes")
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > self._limit:
+                    raise InvalidResponse(f"the server sent more than {self._limit} bytes")
         finally:
-            await answer.aclose()
-        return httpx2.Response(answer.status_code, headers=answer.headers.raw, content=bytes(taken))
+            await response.aclose()
+        return httpx2.Response(
+            response.status_code, headers=response.headers.raw, content=bytes(body)
+        )
 
-    def _failed(self, why: str) -> httpx2.Response:
-        self.fault = why
-        error = {"jsonrpc": "2.0", "id": None, "error": {"code": _FAILED, "message": why}}
+    def _failed(self, reason: str) -> httpx2.Response:
+        self.failure = reason
+        error = {"code": _JSON_RPC_SERVER_ERROR, "message": reason}
         return httpx2.Response(
             503,
             headers={"content-type": "application/json"},
-            content=msgspec.json.encode(error),
+            content=msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error}),
         )
 
 
-class _Pieces(httpx2.AsyncByteStream):
-    """A stream of events as it comes in; a break is told in the words that the SDK knows."""
+class _EventStream(httpx2.AsyncByteStream):
+    """Event stream whose failures are errors that the MCP SDK handles."""
 
-    def __init__(self, answer: httpx.Response) -> None:
-        self._answer = answer
+    def __init__(self, inner: httpx2.SyncByteStream | httpx2.AsyncByteStream) -> None:
+        assert isinstance(inner, httpx2.AsyncByteStream)  # noqa: S101 - the transport is async
+        self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for piece in self._answer.aiter_raw():
-                yield piece
-        except (httpx.HTTPError, AccError) as error:
-            raise httpx2.ReadError(f"the stream broke off: {error}") from error
+            async for chunk in self._inner:
+                yield chunk
+        except AccError as error:
+            raise httpx2.ReadError(f"the stream failed: {error}") from error
 
     async def aclose(self) -> None:
-        await self._answer.aclose()
+        await self._inner.aclose()

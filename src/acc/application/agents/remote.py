@@ -1,26 +1,26 @@
-"""Agents of other servers, as agents of one's own tree."""
+"""RemoteAgent: an agent of another server as an agent of the own tree."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from acc.application.a2a.projection import ANSWER
 from acc.application.agents.base import BaseAgent
 from acc.application.agents.remote_content import (
-    Asked,
+    RemoteInputRequest,
     answer_artifact,
-    answer_parts,
     answer_text,
-    asked_in,
-    beside_text,
-    is_context_refused,
-    is_speech,
-    parts_text,
+    attachments,
+    format_answers,
+    input_requests,
+    is_plain_text,
+    is_unknown_context,
+    message_text,
     status_text,
 )
 from acc.application.runtime.context import RunContext
@@ -32,8 +32,10 @@ from acc.domain.errors import (
     AddressRefused,
     InvalidInput,
     InvalidTree,
+    PermissionDenied,
     RemoteFailed,
     RemoteRejected,
+    Unauthenticated,
 )
 from acc.domain.value_objects.approval import InputAnswer, InputRequest
 from acc.domain.value_objects.base import replace
@@ -53,25 +55,27 @@ from acc.domain.value_objects.task import (
 from acc.ports.outbound.remote_ports import NotificationReceiverPort, RemoteAgentPort
 
 log = logging.getLogger("acc.run")
-#: Where it is on record what came of a message to a remote agent.
-MARK = "remote"
-_MOST_NAME = 256
+CANCEL_TIMEOUT_SECONDS = 5.0
+_OUTCOME = "remote"
+_MAX_NAME_LENGTH = 256
+#: Errors after which another interface or a retry does not help.
+_UNUSABLE_CODES = frozenset({"no_card", "no_interface", "untrusted_origin"})
 
 
 @dataclass(kw_only=True, eq=False)
 class RemoteAgent(BaseAgent):
-    """An agent that another server runs, called over A2A. It stands wherever an agent can.
+    """An agent of another server, called over A2A. It can be used wherever an agent can.
 
-    `url` is where its card is. `token` is a bearer token, or "env:NAME" to take it from the
-    environment when it is needed; it goes to that URL's origin and to those in `trust` alone.
-    Addresses that are not public must be in `allow`, or in ACC_ALLOW in the environment.
+    `url` is the URL of its card or its base URL. `token` is a bearer token, or "env:NAME" for an
+    environment variable; it is sent to the origin of `url` and to the origins in `trust` only.
+    Addresses that are not public must be in `allow`, or in the environment variable ACC_ALLOW.
 
-    A remote task that waits for a person pauses the run with the same question, and the answer goes
-    to that task, from whichever process resumes. A session's conversation is one context over
-    there. A message that may not have arrived is sent again with the same id, `retries` times.
+    If the remote task needs input, the run pauses with the same request, and the answer is sent to
+    that task, whichever process resumes. A session uses one remote context. A message that may not
+    have arrived is sent again with the same id, `retries` times.
 
-    `mode` is how it is followed: "stream", "poll", or "push" for a server that notifies `receiver`.
-    Without one, and where the server cannot do it, what its card offers is used.
+    `mode` selects how the task is followed: "stream", "poll", or "push" for a server that sends
+    notifications to `receiver`. The default is what the card offers.
     """
 
     url: str = ""
@@ -82,18 +86,20 @@ class RemoteAgent(BaseAgent):
     retries: int = 5
     mode: Literal["stream", "poll", "push"] | None = None
     receiver: NotificationReceiverPort | None = field(default=None, repr=False)
-    _address: RemoteEndpoint = field(init=False, repr=False)
+    _endpoint: RemoteEndpoint = field(init=False, repr=False)
 
     def check(self) -> None:
-        """Refuse what cannot work."""
+        """Raise InvalidTree if the configuration is invalid."""
         if self.sub_agents:
-            raise InvalidTree(f"{self.name!r} is remote: its sub-agents are its server's business")
+            raise InvalidTree(f"remote agent {self.name!r} must not have sub-agents")
         if self.mode not in (None, "stream", "poll", "push"):
-            raise InvalidTree(f"{self.name!r}: mode is stream, poll or push, not {self.mode!r}")
+            raise InvalidTree(
+                f"agent {self.name!r}: mode must be stream, poll or push, got {self.mode!r}"
+            )
         if (self.mode == "push") is not (self.receiver is not None):
-            raise InvalidTree(f'{self.name!r}: mode="push" and a receiver go together')
+            raise InvalidTree(f'agent {self.name!r}: mode="push" and receiver require each other')
         try:
-            self._address = RemoteEndpoint(
+            self._endpoint = RemoteEndpoint(
                 url=self.url,
                 token=self.token or "",
                 allow=self.allow,
@@ -103,143 +109,192 @@ class RemoteAgent(BaseAgent):
                 streaming=False if self.mode == "poll" else None,
             )
         except InvalidInput as error:
-            raise InvalidTree(f"{self.name!r}: {error}") from None
+            raise InvalidTree(f"agent {self.name!r}: {error}") from None
 
     @property
-    def address(self) -> RemoteEndpoint:
-        """Return where the agent is and on which terms it is called."""
-        return self._address
+    def endpoint(self) -> RemoteEndpoint:
+        """Return the location of the agent and the options of its calls."""
+        return self._endpoint
 
     async def run(self, ctx: RunContext) -> str:
-        """Have the remote agent answer; what is on record is not asked for again."""
-        parts = _said(ctx)
+        """Return the answer of the remote agent; recorded calls are not repeated."""
+        parts = _outgoing_parts(ctx)
         task_id = ""
-        leg = 0
+        call_count = 0
         published: dict[str, str] = {}
         while True:
-            done = await _on_record(ctx)
-            if done is None:
-                message = self._message(ctx, parts, leg=leg, task_id=task_id)
-                done = await _Leg(self, ctx, published).run(message)
-            published |= done["published"]
-            if done["asked"] is None:
+            outcome = await _replay(ctx)
+            if outcome is None:
+                message = self._message(ctx, parts, number=call_count, task_id=task_id)
+                outcome = await _RemoteCall(self, ctx, published).run(message)
+            published |= outcome.published
+            if outcome.requests is None:
                 break
-            task_id = done["task"]
-            parts = answer_parts(
-                await _ask_all(ctx, [Asked.from_detail(one) for one in done["asked"]])
-            )
-            leg += 1
-        if done["state"] == TaskState.REJECTED:
-            # A server of ours begins the reason with that word itself.
-            raise RemoteRejected(self.name, done["text"].removeprefix("rejected: "))
-        if done["state"] not in (TaskState.COMPLETED, ""):
-            said = f": {done['text']}" if done["text"] else ""
+            task_id = outcome.task
+            requests = [RemoteInputRequest.from_record(record) for record in outcome.requests]
+            parts = format_answers(await _request_inputs(ctx, requests))
+            call_count += 1
+        if outcome.state == TaskState.REJECTED:
+            # A server of ours starts the reason with this word itself.
+            raise RemoteRejected(self.name, outcome.text.removeprefix("rejected: "))
+        if outcome.state not in (TaskState.COMPLETED, ""):
+            reason = f": {outcome.text}" if outcome.text else ""
             raise RemoteFailed(
-                f"agent {self.name!r}: the remote task is {done['state']}{said}",
-                remote_code=done["state"],
+                f"agent {self.name!r}: the remote task is {outcome.state}{reason}",
+                remote_code=outcome.state,
             )
-        return str(done["text"])
+        return outcome.text
 
-    def _message(
-        self, ctx: RunContext, parts: tuple[Part, ...], *, leg: int, task_id: str
-    ) -> Message:
-        # The same when this part of the run is gone through again, so that the server can tell.
-        own = sha256(f"{ctx.run_id}\n{ctx.path}\n{leg}".encode()).hexdigest()[:32]
-        metadata: dict[str, Any] = {"traceId": ctx.call.trace_id}
-        parent = ctx.call.metadata.get("traceparent")
-        if isinstance(parent, str):
-            metadata["traceparent"] = parent
-        held = ctx.line.state.get(self._context_key)
-        context_id = held["context"] if held and held["url"] == self.url else ""
-        return Message(
-            message_id=own,
-            role=Role.USER,
-            parts=parts,
-            task_id=task_id,
-            context_id=context_id,
-            metadata=metadata,
-        )
+    def port(self, ctx: RunContext) -> RemoteAgentPort:
+        """Return the client of the remote agent."""
+        if ctx.services.remote is None:
+            raise RemoteFailed(
+                f"agent {self.name!r}: the services of this runner cannot call remote agents"
+            )
+        return ctx.services.remote(self.endpoint)
+
+    def set_context(self, ctx: RunContext, context_id: str) -> None:
+        """Store the remote context in the session, even if the parent grants no state."""
+        value = {"url": self.url, "context": context_id}
+        if context_id and ctx.line.state.get(self._context_key) != value:
+            ctx.line.state[self._context_key] = value
+
+    def clear_context(self, ctx: RunContext) -> None:
+        """Remove the remote context from the session."""
+        ctx.line.state.pop(self._context_key, None)
 
     @property
     def _context_key(self) -> str:
         return f"remote.{self.name}"
 
-    def port(self, ctx: RunContext) -> RemoteAgentPort:
-        """Return the way to the remote agent."""
-        if ctx.services.remote is None:
-            raise RemoteFailed(f"agent {self.name!r}: these services cannot call remote agents")
-        return ctx.services.remote(self.address)
+    def _message(
+        self, ctx: RunContext, parts: tuple[Part, ...], *, number: int, task_id: str
+    ) -> Message:
+        # A replayed run sends the same id, so that the server can detect the duplicate.
+        message_id = sha256(f"{ctx.run_id}\n{ctx.path}\n{number}".encode()).hexdigest()[:32]
+        metadata: dict[str, Any] = {"traceId": ctx.call.trace_id}
+        parent = ctx.call.metadata.get("traceparent")
+        if isinstance(parent, str):
+            metadata["traceparent"] = parent
+        stored = ctx.line.state.get(self._context_key)
+        return Message(
+            message_id=message_id,
+            role=Role.USER,
+            parts=parts,
+            task_id=task_id,
+            context_id=stored["context"] if stored and stored["url"] == self.url else "",
+            metadata=metadata,
+        )
 
-    def keep_context(self, ctx: RunContext, context_id: str) -> None:
-        """Remember the conversation over there, whatever state the parent grants."""
-        held = {"url": self.url, "context": context_id}
-        if context_id and ctx.line.state.get(self._context_key) != held:
-            ctx.line.state[self._context_key] = held
 
-    def drop_context(self, ctx: RunContext) -> None:
-        """Forget the conversation over there."""
-        ctx.line.state.pop(self._context_key, None)
+async def check_access(remote: RemoteAgentPort) -> None:
+    """Raise an AccError if a remote agent cannot be called: card, address or credentials."""
+    await remote.card()
+    try:
+        await remote.get("acc-access-check")  # the task does not exist; only access matters
+    except (AddressRefused, Unauthenticated, PermissionDenied):
+        raise
+    except RemoteFailed as error:
+        if error.retryable or error.remote_code in _UNUSABLE_CODES:
+            raise
+    except AccError:
+        return
 
 
-class _Leg:
-    """One message to the remote agent, up to where its task ends or waits."""
+async def cancel_waiting(run: Run) -> None:
+    """Cancel the remote tasks that wait for input of a run that has ended.
+
+    A failure is logged and otherwise ignored: the run has ended anyway.
+    """
+    agents = list(_remote_agents(run.root))
+    connect = run.services.remote
+    if connect is None or not agents:
+        return
+    try:
+        events = await run.services.sessions.events(run.key, run_id=run.run_id)
+    except AccError as error:
+        log.warning("cannot read the waiting remote tasks: %s", error, extra=_log_extra(run))
+        return
+    waiting = _waiting_tasks(events)
+    async with asyncio.TaskGroup() as group:
+        for agent in agents:
+            for task_id in waiting.pop((agent.name, agent.url), ()):
+                group.create_task(_cancel(run, agent, connect, task_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """Recorded outcome of one message; `requests` is None unless the task needs input."""
+
+    url: str
+    state: str
+    task: str
+    text: str
+    requests: list[dict[str, Any]] | None
+    published: dict[str, str]
+
+    @classmethod
+    def from_event(cls, event: Event) -> "_Outcome":
+        return cls(**event.detail[_OUTCOME])
+
+
+class _RemoteCall:
+    """One message to the remote agent, until its task ends or needs input."""
 
     def __init__(self, agent: RemoteAgent, ctx: RunContext, published: Mapping[str, str]) -> None:
         self._agent = agent
         self._ctx = ctx
         self._published = published
-        self._streamed: str | None = None
+        self._streamed_artifact: str | None = None
 
-    async def run(self, message: Message) -> dict[str, Any]:
-        """Return what came of it, which is on record then."""
-        agent, ctx = self._agent, self._ctx
+    async def run(self, message: Message) -> _Outcome:
+        """Send the message and return the recorded outcome."""
+        agent = self._agent
         try:
-            found = await self._sent(message)
+            result = await self._send_in_context(message)
         except AddressRefused as error:
-            told = error.naming("RemoteAgent(allow=[…]), or ACC_ALLOW in the environment")
-            raise RemoteFailed(f"agent {agent.name!r}: {told}", remote_code=error.code) from error
+            text = error.naming("RemoteAgent(allow=[…]), or ACC_ALLOW in the environment")
+            raise RemoteFailed(f"agent {agent.name!r}: {text}", remote_code=error.code) from error
         except AccError as error:
-            waiting = await self._still_waiting(message, error)
+            waiting = await self._task_still_waiting(message, error)
             if waiting is not None:
-                return await self._settled(waiting, fault=str(error))
+                return await self._record_task(waiting, problem=str(error))
             code = error.remote_code if isinstance(error, RemoteFailed) else error.code
             retryable = isinstance(error, RemoteFailed) and error.retryable
             raise RemoteFailed(
                 f"agent {agent.name!r}: {error}", remote_code=code, retryable=retryable
             ) from error
-        agent.keep_context(ctx, found.context_id)
-        if isinstance(found, Message):
-            published = await self._publish(beside_text(found))
-            return await self._note(
-                text=parts_text(found.parts), state="", task="", names=published
-            )
-        return await self._settled(found)
+        agent.set_context(self._ctx, result.context_id)
+        if isinstance(result, Message):
+            published = await self._publish(attachments(result))
+            return await self._record(text=message_text(result.parts), published=published)
+        return await self._record_task(result)
 
-    async def _sent(self, message: Message) -> Task | Message:
+    async def _send_in_context(self, message: Message) -> Task | Message:
+        """Send the message, in a new context if the server does not know the stored one."""
         try:
             return await self._send(message)
         except AccError as error:
-            if not is_context_refused(message, error):
+            if not is_unknown_context(message, error):
                 raise
             log.warning(
-                "agent %r: the remote agent does not know the conversation any more, and begins a "
-                "new one: %s",
+                "agent %r: the remote agent does not know the context, starting a new one: %s",
                 self._agent.name,
                 error,
                 extra={"run_id": self._ctx.run_id, "trace_id": self._ctx.call.trace_id},
             )
-        self._agent.drop_context(self._ctx)
+        self._agent.clear_context(self._ctx)
         return await self._send(replace(message, context_id=""))
 
     async def _send(self, message: Message) -> Task | Message:
         port, receiver = self._agent.port(self._ctx), self._agent.receiver
         if receiver is None:
-            return await port.send(message, hear=self._hear)
-        with receiver.expecting(port.notified) as push:
-            return await port.send(message, hear=self._hear, push=push)
+            return await port.send(message, on_update=self._on_update)
+        with receiver.expect(port.notify) as push:
+            return await port.send(message, on_update=self._on_update, push=push)
 
-    async def _still_waiting(self, message: Message, error: AccError) -> Task | None:
-        """Return the remote task if it refused an answer that it cannot read, and still asks."""
+    async def _task_still_waiting(self, message: Message, error: AccError) -> Task | None:
+        """Return the task if it rejected an invalid answer and still needs input."""
         if not message.task_id or not isinstance(error, InvalidInput):
             return None
         try:
@@ -248,94 +303,94 @@ class _Leg:
             return None
         return task if task.state in INTERRUPTED else None
 
-    async def _settled(self, task: Task, *, fault: str = "") -> dict[str, Any]:
+    async def _record_task(self, task: Task, *, problem: str = "") -> _Outcome:
         if task.state in INTERRUPTED:
-            before = f"{fault}\n" if fault else ""
-            told = [one._replace(message=before + one.message) for one in asked_in(task)]
-            asked = [one.as_detail() for one in told]
+            prefix = f"{problem}\n" if problem else ""
+            requests = [
+                one._replace(message=prefix + one.message).to_record()
+                for one in input_requests(task)
+            ]
             published = await self._publish(task.artifacts)
-            return await self._note(state=task.state, task=task.id, asked=asked, names=published)
+            return await self._record(
+                state=task.state, task=task.id, requests=requests, published=published
+            )
         if task.state is not TaskState.COMPLETED:
-            return await self._note(text=status_text(task), state=task.state, task=task.id)
+            return await self._record(text=status_text(task), state=task.state, task=task.id)
         answer = answer_artifact(task)
-        fresh = tuple(made for made in task.artifacts if not self._is_published(made))
-        published = await self._publish(beside_text(replace(task, artifacts=fresh), answer))
+        unpublished = tuple(one for one in task.artifacts if not self._is_published(one))
+        published = await self._publish(attachments(replace(task, artifacts=unpublished), answer))
         text = answer_text(task, answer)
-        return await self._note(text=text, state=task.state, task=task.id, names=published)
+        return await self._record(text=text, state=task.state, task=task.id, published=published)
 
     async def _publish(self, artifacts: Iterable[TaskArtifact]) -> dict[str, str]:
-        """Publish what the remote task has made, all at once: a repeated leg then does the same.
+        """Publish new and changed artifacts; only at the end, so that replay does the same."""
+        published: dict[str, str] = {}
+        for artifact in artifacts:
+            if artifact.parts and not self._is_published(artifact):
+                await self._ctx.artifacts.publish(_artifact_name(artifact), *artifact.parts)
+                published[artifact.artifact_id] = _digest(artifact)
+        return published
 
-        What was published in an earlier leg is so again if it has changed since.
-        """
-        names: dict[str, str] = {}
-        for made in artifacts:
-            if made.parts and not self._is_published(made):
-                await self._ctx.artifacts.publish(_name(made), *made.parts)
-                names[made.artifact_id] = _digest(made)
-        return names
+    def _is_published(self, artifact: TaskArtifact) -> bool:
+        digest = self._published.get(artifact.artifact_id)
+        return digest is not None and digest == _digest(artifact)
 
-    def _is_published(self, made: TaskArtifact) -> bool:
-        known = self._published.get(made.artifact_id)
-        return known is not None and known == _digest(made)
-
-    async def _note(
+    async def _record(
         self,
         *,
-        state: str,
-        task: str,
+        state: str = "",
+        task: str = "",
         text: str = "",
-        asked: list[dict[str, Any]] | None = None,
-        names: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
-        _check_length(self._ctx, text)
-        done = {
+        requests: list[dict[str, Any]] | None = None,
+        published: Mapping[str, str] | None = None,
+    ) -> _Outcome:
+        limit = self._ctx.config.max_answer_characters
+        if len(text) > limit:
+            raise RemoteFailed(
+                f"agent {self._agent.name!r}: the remote answer exceeds {limit} characters",
+                remote_code="too_large",
+            )
+        outcome = {
+            "url": self._agent.url,
             "state": str(state),
             "task": task,
             "text": text,
-            "asked": asked,
-            "published": dict(names or {}),
-            "url": self._agent.url,
+            "requests": requests,
+            "published": dict(published or {}),
         }
-        event = await self._ctx.emit(EventKind.STATE, detail={MARK: done})
-        return dict(event.detail[MARK])
+        return _Outcome.from_event(
+            await self._ctx.emit(EventKind.STATE, detail={_OUTCOME: outcome})
+        )
 
-    async def _hear(self, task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
+    async def _on_update(self, task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
         ctx = self._ctx
         if isinstance(update, StatusUpdate):
-            said = update.status.message
-            if (
-                update.status.state is TaskState.WORKING
-                and said is not None
-                and text_of(said.parts)
-            ):
-                await ctx.progress(text_of(said.parts), remote=task.id)
+            message = update.status.message
+            text = "" if message is None else text_of(message.parts)
+            if update.status.state is TaskState.WORKING and text:
+                await ctx.progress(text, remote=task.id)
             return
-        text = text_of([part for part in update.artifact.parts if is_speech(part)])
+        artifact = update.artifact
+        text = text_of([part for part in artifact.parts if is_plain_text(part)])
         if not ctx.run.streaming or not text:
             return
-        if not update.append and self._is_published(update.artifact):
+        if not update.append and self._is_published(artifact):
             return
-        if self._streamed is None or update.artifact.artifact_id == ANSWER:
-            self._streamed = update.artifact.artifact_id
-        if self._streamed == update.artifact.artifact_id:
+        if self._streamed_artifact is None or artifact.artifact_id == ANSWER:
+            self._streamed_artifact = artifact.artifact_id
+        if self._streamed_artifact == artifact.artifact_id:
             await ctx.emit(EventKind.DELTA, parts=text_part(text))
 
 
-class _Spoken(NamedTuple):
-    author: str
-    text: str
+def _outgoing_parts(ctx: RunContext) -> tuple[Part, ...]:
+    """Return the message to the remote agent with the turns of other agents.
 
-
-def _said(ctx: RunContext) -> tuple[Part, ...]:
-    """Return what the remote agent is told: the message, and what others said before it.
-
-    What came before its own last answer it knows already.
+    Turns before the last answer of the remote agent are left out: it knows them already.
     """
-    heard = [_Spoken(one.author, text_of(one.parts)) for one in ctx.line.thread]
-    own = [place for place, one in enumerate(heard) if one.author == ctx.agent.name]
-    since = heard[own[-1] + 1 :] if own else heard
-    others = [f"[{one.author}]\n{one.text}" for one in since if one.text]
+    turns = [(turn.author, text_of(turn.parts)) for turn in ctx.line.thread]
+    own = [index for index, (author, _) in enumerate(turns) if author == ctx.agent.name]
+    recent = turns[own[-1] + 1 :] if own else turns
+    others = [f"[{author}]\n{text}" for author, text in recent if text]
     if own and others:
         return text_part("\n\n".join(others))
     text = text_part("\n\n".join([ctx.message, *others]))
@@ -345,122 +400,99 @@ def _said(ctx: RunContext) -> tuple[Part, ...]:
     return (*text, *(part for part in message if part.text is None))
 
 
-async def _on_record(ctx: RunContext) -> dict[str, Any] | None:
-    """Return what came of a leg that is on record, having gone through its events."""
+async def _replay(ctx: RunContext) -> _Outcome | None:
+    """Return the recorded outcome of a call after replaying its events, or None."""
     recorded = ctx.on_record()
-    end = next((place for place, one in enumerate(recorded) if MARK in one.detail), None)
+    end = next((index for index, one in enumerate(recorded) if _OUTCOME in one.detail), None)
     if end is None:
         return None
     event: Event | None = None
     for one in recorded[: end + 1]:
         event = await ctx.emit(one.kind)
-    assert event is not None  # noqa: S101 - there is at least the one that was found
-    return dict(event.detail[MARK])
+    assert event is not None  # noqa: S101 - the slice has at least one event
+    return _Outcome.from_event(event)
 
 
-async def _ask_all(ctx: RunContext, asked: Sequence[Asked]) -> list[tuple[Asked, InputAnswer]]:
-    """Return the answers to everything that the remote task asks; until then the run pauses."""
-    answers: list[tuple[Asked, InputAnswer]] = []
-    open_requests: list[InputRequest] = []
+async def _request_inputs(
+    ctx: RunContext, requests: Sequence[RemoteInputRequest]
+) -> list[tuple[RemoteInputRequest, InputAnswer]]:
+    """Return the answers to all requests of the remote task; pause the run until they exist."""
+    answers: list[tuple[RemoteInputRequest, InputAnswer]] = []
+    pending: list[InputRequest] = []
     now = ctx.services.clock.now()
-    for one in asked:
-        left = None if one.expires_at is None else max(one.expires_at - now, 0.0)
-        scope = ctx.fork("asked")
+    for request in requests:
+        expires_at = request.expires_at
         try:
-            _, answer = await scope.ask(
-                one.message,
-                kind=one.kind,
-                tool=one.tool,
-                arguments=one.arguments,
-                schema=one.schema,
-                expires_after=left,
+            _, answer = await ctx.fork("asked").ask(
+                request.message,
+                kind=request.kind,
+                tool=request.tool,
+                arguments=request.arguments,
+                schema=request.schema,
+                expires_after=None if expires_at is None else max(expires_at - now, 0.0),
             )
         except RunPaused as pause:
-            open_requests += pause.requests
+            pending += pause.requests
         else:
-            answers.append((one, answer))
-    if open_requests:
-        raise RunPaused(open_requests)
+            answers.append((request, answer))
+    if pending:
+        raise RunPaused(pending)
     return answers
 
 
-def _name(made: TaskArtifact) -> str:
-    """Return a name under which an artifact can be published, whatever its server calls it."""
-    name = "".join(sign for sign in made.name or made.artifact_id if sign.isprintable()).strip()
-    return name[:_MOST_NAME] or "artifact"
+def _artifact_name(artifact: TaskArtifact) -> str:
+    name = artifact.name or artifact.artifact_id
+    printable = "".join(char for char in name if char.isprintable()).strip()
+    return printable[:_MAX_NAME_LENGTH] or "artifact"
 
 
-def _digest(made: TaskArtifact) -> str:
-    """Return what tells one version of an artifact from another."""
-    return sha256(msgspec.json.encode((made.name, made.parts))).hexdigest()
+def _digest(artifact: TaskArtifact) -> str:
+    return sha256(msgspec.json.encode((artifact.name, artifact.parts))).hexdigest()
 
 
-def _check_length(ctx: RunContext, text: str) -> None:
-    most = ctx.config.max_answer_characters
-    if len(text) > most:
-        raise RemoteFailed(
-            f"agent {ctx.agent.name!r}: the remote answer has more than {most} characters",
-            remote_code="too_large",
+async def _cancel(
+    run: Run,
+    agent: RemoteAgent,
+    connect: Callable[[RemoteEndpoint], RemoteAgentPort],
+    task_id: str,
+) -> None:
+    try:
+        async with asyncio.timeout(CANCEL_TIMEOUT_SECONDS):
+            await connect(agent.endpoint).cancel(task_id)
+    except Exception as error:  # noqa: BLE001 - the run has ended, whatever happens
+        reason = str(error) or f"no response within {CANCEL_TIMEOUT_SECONDS:g} seconds"
+        log.warning(
+            "remote task of agent %r was not canceled: %s",
+            agent.name,
+            reason,
+            extra=_log_extra(run),
         )
 
 
-_TO_CANCEL = 5.0
-Reach = Callable[[RemoteEndpoint], RemoteAgentPort]
-
-
-async def cancel_waiting(run: Run) -> None:
-    """Cancel the remote tasks that a run which is over leaves waiting, whichever process asked.
-
-    What cannot be done in a moment is told in the log and left undone: the run is over anyway.
-    """
-    remotes = list(_remotes(run.root))
-    reach = run.services.remote
-    if reach is None or not remotes:
-        return
-    try:
-        events = await run.services.sessions.events(run.key, run_id=run.run_id)
-    except AccError as error:
-        log.warning("what waits at remote agents cannot be read: %s", error, extra=_extra(run))
-        return
-    waiting = _waiting(events)
-    async with asyncio.TaskGroup() as group:
-        for agent in remotes:
-            for task_id in waiting.pop((agent.name, agent.url), ()):
-                group.create_task(_cancel(run, agent, reach, task_id))
-
-
-async def _cancel(run: Run, agent: RemoteAgent, reach: Reach, task_id: str) -> None:
-    try:
-        async with asyncio.timeout(_TO_CANCEL):
-            await reach(agent.address).cancel(task_id)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run has ended
-        why = str(error) or f"no answer within {_TO_CANCEL:g} seconds"
-        log.warning("task of %r was not canceled: %s", agent.name, why, extra=_extra(run))
-
-
-def _remotes(root: BaseAgent) -> Iterator[RemoteAgent]:
-    """Give the remote agents of a tree, and those that stand in it as tools."""
+def _remote_agents(root: BaseAgent) -> Iterator[RemoteAgent]:
+    """Yield the remote agents of a tree, including those that are used as tools."""
     for agent in root.walk():
         if isinstance(agent, RemoteAgent):
             yield agent
         for tool in getattr(agent, "own_tools", {}).values():
             if isinstance(tool, AgentTool):
-                yield from _remotes(tool.agent)
+                yield from _remote_agents(tool.agent)
 
 
-def _waiting(events: Iterable[Event]) -> dict[tuple[str, str], list[str]]:
-    """Return the tasks that asked something and did not go on since, by agent and address."""
-    asking: dict[tuple[str, str, str], bool] = {}
+def _waiting_tasks(events: Iterable[Event]) -> dict[tuple[str, str], list[str]]:
+    """Return the ids of the tasks that still need input, by agent name and URL."""
+    is_waiting: dict[tuple[str, str, str], bool] = {}
     for event in events:
-        mark = event.detail.get(MARK)
-        if event.kind is EventKind.STATE and isinstance(mark, Mapping) and "url" in mark:
-            asking[event.author, mark["url"], mark["task"]] = mark["asked"] is not None
-    found: dict[tuple[str, str], list[str]] = {}
-    for (name, url, task_id), is_asking in asking.items():
-        if is_asking:
-            found.setdefault((name, url), []).append(task_id)
-    return found
+        outcome = event.detail.get(_OUTCOME)
+        if event.kind is EventKind.STATE and isinstance(outcome, Mapping) and "url" in outcome:
+            key = event.author, outcome["url"], outcome["task"]
+            is_waiting[key] = outcome["requests"] is not None
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for (name, url, task_id), waits in is_waiting.items():
+        if waits:
+            tasks.setdefault((name, url), []).append(task_id)
+    return tasks
 
 
-def _extra(run: Run) -> dict[str, str]:
+def _log_extra(run: Run) -> dict[str, str]:
     return {"run_id": run.run_id, "trace_id": run.call.trace_id}

@@ -1,4 +1,4 @@
-"""Reading what a remote task answers or asks, and writing what it is answered."""
+"""Content of remote tasks: answers as text and attachments, requests for input, answers to them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.content import Part, text_of, text_part
 from acc.domain.value_objects.task import Message, Task, TaskArtifact, TaskState
 
-_MOST_REQUESTS = 32
-_MOST_MESSAGE = 10_000
+_MAX_REQUESTS = 32
+_MAX_MESSAGE_LENGTH = 10_000
 _KINDS = {kind.value: kind for kind in RequestKind}
-_GO_ON = "continue"
-#: The id of what a task's last status brought along; its name is that of the answer.
-_STATUS = "status"
-#: How a server says over HTTP that something is wrong or missing, where it gives no reason.
-_REFUSALS = frozenset({"400", "404", "INVALID_ARGUMENT", "NOT_FOUND", "CONTEXT_NOT_FOUND"})
-_NO_CONTEXT = re.compile(
+_CONTINUE = "continue"
+#: Id of the artifact with the attachments of the last status message.
+_STATUS_ID = "status"
+#: Codes of an HTTP+JSON error without a more specific reason.
+_GENERIC_CODES = frozenset({"400", "404", "INVALID_ARGUMENT", "NOT_FOUND", "CONTEXT_NOT_FOUND"})
+_UNKNOWN_CONTEXT = re.compile(
     r"context[ _-]?ids?\b"
     r"|\b(unknown|no such|expired) context\b(?! (window|length|size))"
     r"|\bcontext\b(?! (window|length|size)).{0,200}\b(not found|unknown|not exist|expired)\b",
@@ -29,8 +29,8 @@ _NO_CONTEXT = re.compile(
 )
 
 
-class Asked(NamedTuple):
-    """Something that a remote task asks; `id` is the server's, empty if it asked in words."""
+class RemoteInputRequest(NamedTuple):
+    """A request for input of a remote task; `id` is empty if the server sent only text."""
 
     id: str
     kind: RequestKind
@@ -40,197 +40,211 @@ class Asked(NamedTuple):
     schema: Mapping[str, Any] | None = None
     expires_at: float | None = None
 
-    def as_detail(self) -> dict[str, Any]:
-        """Return it as plain data, to be put on record."""
+    def to_record(self) -> dict[str, Any]:
+        """Return the request as JSON data."""
         return {**self._asdict(), "kind": self.kind.value}
 
     @staticmethod
-    def from_detail(detail: Mapping[str, Any]) -> "Asked":
-        """Return what is on record."""
-        return Asked(**{**detail, "kind": RequestKind(detail["kind"])})
+    def from_record(record: Mapping[str, Any]) -> "RemoteInputRequest":
+        """Return the request of JSON data."""
+        return RemoteInputRequest(**{**record, "kind": RequestKind(record["kind"])})
 
 
-def is_context_refused(message: Message, error: AccError) -> bool:
-    """Tell whether a server refused a message because it does not know its conversation.
+def is_unknown_context(message: Message, error: AccError) -> bool:
+    """Return True if a server rejected a message because it does not know its context.
 
-    A message to a task is never meant: another conversation would not have that task.
+    Always False for a message to a task: a new context would not contain that task.
     """
     if message.task_id or not message.context_id:
         return False
-    is_refusal = isinstance(error, InvalidInput | NotFound) or (
-        isinstance(error, RemoteFailed) and error.remote_code in _REFUSALS
+    is_rejection = isinstance(error, InvalidInput | NotFound) or (
+        isinstance(error, RemoteFailed) and error.remote_code in _GENERIC_CODES
     )
-    said = str(error)
-    return is_refusal and (message.context_id in said or _NO_CONTEXT.search(said) is not None)
+    text = str(error)
+    return is_rejection and (
+        message.context_id in text or _UNKNOWN_CONTEXT.search(text) is not None
+    )
 
 
 def status_text(task: Task) -> str:
-    """Return what a task's status says: its words, or its data where it has no words."""
+    """Return the status message of a task: its text, or its data if it has no text."""
     parts = _status_parts(task)
-    return text_of(parts) or _told(parts)
-
-
-def _status_parts(task: Task) -> tuple[Part, ...]:
-    said = task.status.message
-    return () if said is None else said.parts
+    return text_of(parts) or _format_parts(parts)
 
 
 def answer_artifact(task: Task) -> TaskArtifact | None:
-    """Return the artifact that is the answer in words, if there is one.
+    """Return the artifact that is the answer as text, if there is one.
 
-    That is the one called "answer", or else the only one that holds text and is no file.
+    This is the artifact "answer", or else the only one that consists of plain text.
     """
-    for made in task.artifacts:
-        if made.artifact_id == ANSWER:
-            return made
-    spoken = [made for made in task.artifacts if made.parts and all(map(is_speech, made.parts))]
-    return spoken[0] if len(spoken) == 1 else None
+    for artifact in task.artifacts:
+        if artifact.artifact_id == ANSWER:
+            return artifact
+    texts = [one for one in task.artifacts if one.parts and all(map(is_plain_text, one.parts))]
+    return texts[0] if len(texts) == 1 else None
 
 
 def answer_text(task: Task, answer: TaskArtifact | None) -> str:
-    """Return the answer of a task in words; data stand for themselves, as JSON."""
+    """Return the answer of a task as text; data are formatted as JSON."""
     status = _status_parts(task)
     if answer is not None:
-        return _told(answer.parts) or parts_text(status)
+        return _format_parts(answer.parts) or message_text(status)
     if text_of(status):
-        return parts_text(status)
-    texts = [_as_text(part) for made in task.artifacts for part in made.parts]
-    return "\n".join(filter(None, texts)) or _told(status)
+        return message_text(status)
+    texts = [_format_part(part) for artifact in task.artifacts for part in artifact.parts]
+    return "\n".join(filter(None, texts)) or _format_parts(status)
 
 
-def parts_text(parts: Sequence[Part]) -> str:
-    """Return in words what a message answers; a text with a file's name counts if it is alone."""
-    return _told(parts) or text_of(parts)
+def message_text(parts: Sequence[Part]) -> str:
+    """Return a message as text; a text with a file name counts if there is nothing else."""
+    return _format_parts(parts) or text_of(parts)
 
 
-def beside_text(found: Task | Message, answer: TaskArtifact | None = None) -> list[TaskArtifact]:
-    """Return what an answer brings besides its text, as artifacts: files, links and data.
+def attachments(result: Task | Message, answer: TaskArtifact | None = None) -> list[TaskArtifact]:
+    """Return what a result has besides its text, as artifacts: files, links and data.
 
-    Of the artifact that is the answer, and of messages, that is what is not speech. An artifact
-    called "answer" that is data alone is left out: the text is all of it.
+    From the answer artifact and from messages, these are the parts that are not plain text. An
+    answer artifact that consists of data only is left out: its text contains all of it.
     """
-    if isinstance(found, Message):
-        return _unspoken(TaskArtifact(artifact_id=ANSWER, name=ANSWER, parts=found.parts))
-    made: list[TaskArtifact] = []
-    for one in found.artifacts:
-        if one is not answer:
-            made.append(one)
-        elif not all(map(_is_data, one.parts)):
-            made += _unspoken(one)
-    if found.state is TaskState.COMPLETED:
-        parts = _status_parts(found)
-        made += _unspoken(TaskArtifact(artifact_id=_STATUS, name=ANSWER, parts=parts))
-    return made
+    if isinstance(result, Message):
+        return _non_text(TaskArtifact(artifact_id=ANSWER, name=ANSWER, parts=result.parts))
+    artifacts: list[TaskArtifact] = []
+    for artifact in result.artifacts:
+        if artifact is not answer:
+            artifacts.append(artifact)
+        elif not all(map(_is_data, artifact.parts)):
+            artifacts += _non_text(artifact)
+    if result.state is TaskState.COMPLETED:
+        parts = _status_parts(result)
+        artifacts += _non_text(TaskArtifact(artifact_id=_STATUS_ID, name=ANSWER, parts=parts))
+    return artifacts
 
 
-def _unspoken(made: TaskArtifact) -> list[TaskArtifact]:
-    parts = tuple(part for part in made.parts if not is_speech(part))
-    return [replace(made, parts=parts)] if parts else []
-
-
-def is_speech(part: Part) -> bool:
-    """Tell whether a part is something said, and neither a file nor data."""
+def is_plain_text(part: Part) -> bool:
+    """Return True if a part is text, and not a file or data."""
     return part.text is not None and not part.filename
+
+
+def input_requests(task: Task) -> list[RemoteInputRequest]:
+    """Return the structured requests of a waiting task, or its status message as one request."""
+    parts = _status_parts(task)
+    structured = [
+        request
+        for part in parts
+        if part.metadata.get("extension") == INPUT_REQUEST and isinstance(part.data, Mapping)
+        for entry in _request_entries(part.data)
+        if (request := _parse_request(entry)) is not None
+    ]
+    if structured:
+        return structured[:_MAX_REQUESTS]
+    needs_credentials = task.state is TaskState.AUTH_REQUIRED
+    data = [part.data for part in parts if isinstance(part.data, Mapping)]
+    text = text_of(parts)[:_MAX_MESSAGE_LENGTH]
+    return [
+        RemoteInputRequest(
+            id="",
+            kind=RequestKind.AUTHORIZATION if needs_credentials else RequestKind.INPUT,
+            message=text or "the remote agent needs input, but sent no question",
+            arguments=dict(data[0]) if data else None,
+        )
+    ]
+
+
+def format_answers(
+    answers: Sequence[tuple[RemoteInputRequest, InputAnswer]],
+) -> tuple[Part, ...]:
+    """Return the parts of the message that answers the requests of a remote task."""
+    structured = [_answer_data(request, answer) for request, answer in answers if request.id]
+    if structured:
+        data = {"answers": structured}
+        return (
+            Part(data=data, media_type="application/json", metadata={"extension": INPUT_REQUEST}),
+        )
+    request, answer = answers[0]
+    if answer.verdict is not ApprovalDecision.APPROVE:
+        return text_part(answer.reason or "no")
+    value = answer.value if answer.value is not None else answer.arguments
+    if request.kind is RequestKind.AUTHORIZATION or value is None:
+        return text_part(_CONTINUE)  # credentials are never sent in a message
+    if isinstance(value, str):
+        return text_part(value)
+    return (Part(data=value, media_type="application/json"),)
+
+
+def _status_parts(task: Task) -> tuple[Part, ...]:
+    message = task.status.message
+    return () if message is None else message.parts
+
+
+def _non_text(artifact: TaskArtifact) -> list[TaskArtifact]:
+    parts = tuple(part for part in artifact.parts if not is_plain_text(part))
+    return [replace(artifact, parts=parts)] if parts else []
 
 
 def _is_data(part: Part) -> bool:
     return part.data is not None or part.is_null
 
 
-def _told(parts: Sequence[Part]) -> str:
-    """Return parts in words: texts as they follow each other, data on lines of their own."""
-    told = ""
-    was_data = False
+def _format_parts(parts: Sequence[Part]) -> str:
+    """Return parts as text: texts are concatenated, data are on separate lines."""
+    result = ""
+    previous_is_data = False
     for part in parts:
-        text = _as_text(part)
-        if text and told and (was_data or _is_data(part)) and not told.endswith("\n"):
-            told += "\n"
-        if text:
-            told += text
-            was_data = _is_data(part)
-    return told
+        text = _format_part(part)
+        if not text:
+            continue
+        if result and (previous_is_data or _is_data(part)) and not result.endswith("\n"):
+            result += "\n"
+        result += text
+        previous_is_data = _is_data(part)
+    return result
 
 
-def _as_text(part: Part) -> str:
+def _format_part(part: Part) -> str:
     if _is_data(part):
         return msgspec.json.encode(part.data).decode()
     return "" if part.filename else part.text or ""
 
 
-def asked_in(task: Task) -> list[Asked]:
-    """Return what a task that waits asks: its structured requests, or its words as one."""
-    parts = _status_parts(task)
-    found = [
-        asked
-        for part in parts
-        if part.metadata.get("extension") == INPUT_REQUEST and isinstance(part.data, Mapping)
-        for entry in _entries(part.data)
-        if (asked := _structured(entry)) is not None
-    ]
-    if found:
-        return found[:_MOST_REQUESTS]
-    needs_login = task.state is TaskState.AUTH_REQUIRED
-    kind = RequestKind.AUTHORIZATION if needs_login else RequestKind.INPUT
-    data = [part.data for part in parts if isinstance(part.data, Mapping)]
-    text = text_of(parts)[:_MOST_MESSAGE] or "the remote agent waits and does not say for what"
-    return [Asked(id="", kind=kind, message=text, arguments=dict(data[0]) if data else None)]
-
-
-def _entries(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    listed = data.get("requests")
-    if not isinstance(listed, list):
+def _request_entries(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    entries = data.get("requests")
+    if not isinstance(entries, list):
         return ()
-    return [entry for entry in listed if isinstance(entry, Mapping)]
+    return [entry for entry in entries if isinstance(entry, Mapping)]
 
 
-def _structured(entry: Mapping[str, Any]) -> Asked | None:
-    name, kind = entry.get("requestId"), _KINDS.get(str(entry.get("kind")))
-    if not isinstance(name, str) or not name or kind is None:
+def _parse_request(entry: Mapping[str, Any]) -> RemoteInputRequest | None:
+    request_id, kind = entry.get("requestId"), _KINDS.get(str(entry.get("kind")))
+    if not isinstance(request_id, str) or not request_id or kind is None:
         return None
     expires = entry.get("expiresAt")
     is_time = isinstance(expires, int | float) and not isinstance(expires, bool)
-    return Asked(
-        id=name,
+    return RemoteInputRequest(
+        id=request_id,
         kind=kind,
-        message=str(entry.get("message", ""))[:_MOST_MESSAGE],
+        message=str(entry.get("message", ""))[:_MAX_MESSAGE_LENGTH],
         tool=str(entry.get("tool", "")),
-        arguments=_mapping(entry.get("arguments")),
-        schema=_mapping(entry.get("schema")),
+        arguments=_mapping_or_none(entry.get("arguments")),
+        schema=_mapping_or_none(entry.get("schema")),
         expires_at=expires if is_time else None,
     )
 
 
-def _mapping(value: Any) -> dict[str, Any] | None:
+def _mapping_or_none(value: Any) -> dict[str, Any] | None:
     return dict(value) if isinstance(value, Mapping) else None
 
 
-def answer_parts(answers: Sequence[tuple[Asked, InputAnswer]]) -> tuple[Part, ...]:
-    """Return the message that answers what a remote task asked."""
-    structured = [_as_data(asked, answer) for asked, answer in answers if asked.id]
-    if structured:
-        data = {"answers": structured}
-        return (
-            Part(data=data, media_type="application/json", metadata={"extension": INPUT_REQUEST}),
-        )
-    asked, answer = answers[0]
-    if answer.verdict is not ApprovalDecision.APPROVE:
-        return text_part(answer.reason or "no")
-    value = answer.value if answer.value is not None else answer.arguments
-    if asked.kind is RequestKind.AUTHORIZATION or value is None:
-        return text_part(_GO_ON)  # credentials take a way of their own
-    if isinstance(value, str):
-        return text_part(value)
-    return (Part(data=value, media_type="application/json"),)
-
-
-def _as_data(asked: Asked, answer: InputAnswer) -> dict[str, Any]:
-    is_yes = answer.verdict is ApprovalDecision.APPROVE
-    data: dict[str, Any] = {"requestId": asked.id, "verdict": "approve" if is_yes else "deny"}
-    if is_yes and answer.arguments is not None:
+def _answer_data(request: RemoteInputRequest, answer: InputAnswer) -> dict[str, Any]:
+    is_approved = answer.verdict is ApprovalDecision.APPROVE
+    data: dict[str, Any] = {
+        "requestId": request.id,
+        "verdict": "approve" if is_approved else "deny",
+    }
+    if not is_approved:
+        data["reason"] = answer.reason or answer.verdict.value
+        return data
+    if answer.arguments is not None:
         data["arguments"] = dict(answer.arguments)
-    if is_yes and answer.value is not None and asked.kind is not RequestKind.AUTHORIZATION:
+    if answer.value is not None and request.kind is not RequestKind.AUTHORIZATION:
         data["value"] = answer.value
-    reason = answer.reason or ("" if is_yes else answer.verdict.value)
-    if reason and not is_yes:
-        data["reason"] = reason
     return data

@@ -1,4 +1,4 @@
-"""The checks in the order in which they are made, and what no visitor can see."""
+"""The checks in their order, and the properties that must be checked manually."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ from acc.application.doctor.server import ServerUnderTest
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: its name, what it is about, and where the duty stands.
+    """One check.
 
-    `section` is of the A2A specification 1.0; what goes beyond it says so.
+    `section` refers to the A2A specification 1.0, and says so if the check requires more.
     """
 
     id: str
@@ -37,14 +37,14 @@ class Check:
     run: Callable[[ServerUnderTest], Awaitable[Finding]]
 
     @property
-    def does(self) -> str:
-        """Return what the check does."""
+    def description(self) -> str:
+        """Return what the check does: the first line of its docstring."""
         return (self.run.__doc__ or "").partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
-    """A duty that cannot be checked from outside, and what to look at instead."""
+class ManualCheck:
+    """A property that cannot be checked from outside, and what to check instead."""
 
     id: str
     title: str
@@ -57,7 +57,7 @@ CHECKS = (
     Check(
         "card-path",
         Area.CARD,
-        "The card is where clients look for it",
+        "The card is at the standard path",
         "Agent Cardを標準の場所で公開",
         "8.2, 14.3",
         card.card_path,
@@ -67,24 +67,24 @@ CHECKS = (
         Area.CARD,
         "The card is at /.well-known/agent.json too",
         "Agent Card（/.well-known/agent.json）を定義",
-        "14.3, beyond it: older clients",
-        card.card_old_path,
+        "14.3, additionally: older clients",
+        card.card_legacy_path,
     ),
     Check(
         "card-fields",
         Area.CARD,
-        "The card has every required field",
+        "The card has all required fields",
         "Agent Cardの必須項目を記述",
         "4.4.1, 5.7",
         card.card_fields,
     ),
     Check(
-        "card-generations",
+        "card-versions",
         Area.CARD,
-        "The card offers generation 1.0",
+        "The card offers version 1.0",
         "プロトコル1.0に対応",
         "3.6, 8.3.1",
-        card.card_generations,
+        card.card_versions,
     ),
     Check(
         "card-skills",
@@ -97,7 +97,7 @@ CHECKS = (
     Check(
         "card-modes",
         Area.CARD,
-        "Input and output are declared",
+        "Input and output types are declared",
         "スキーマで入出力を明示的に定義",
         "4.4.1, 13.4",
         card.card_modes,
@@ -105,7 +105,7 @@ CHECKS = (
     Check(
         "card-interfaces",
         Area.CARD,
-        "Interfaces are declared in full",
+        "Interfaces are complete",
         "インターフェースを正しく宣言",
         "4.4.6, 8.3.1",
         card.card_interfaces,
@@ -113,7 +113,7 @@ CHECKS = (
     Check(
         "interfaces-answer",
         Area.CARD,
-        "Every interface shows the same tasks",
+        "All interfaces return the same tasks",
         "どのインターフェースも同じタスクを返す",
         "5.1, 8.3.1",
         card.interfaces_answer,
@@ -137,7 +137,7 @@ CHECKS = (
     Check(
         "send",
         Area.PROTOCOL,
-        "A message is answered",
+        "A message gets a reply",
         "メッセージに応答する",
         "3.1.1, 4.1.1",
         protocol.send,
@@ -145,7 +145,7 @@ CHECKS = (
     Check(
         "get",
         Area.PROTOCOL,
-        "A task can be got",
+        "A task can be read",
         "タスクを取得できる",
         "3.1.3, 3.2.4",
         protocol.get,
@@ -153,7 +153,7 @@ CHECKS = (
     Check(
         "unknown-task",
         Area.PROTOCOL,
-        "A task that is not there is not found",
+        "An unknown task is not found",
         "存在しないタスクはエラーになる",
         "3.1.3, 5.4",
         protocol.unknown_task,
@@ -161,7 +161,7 @@ CHECKS = (
     Check(
         "list",
         Area.PROTOCOL,
-        "Tasks can be listed by who may",
+        "Tasks can be listed by their callers",
         "タスク一覧を権限のある者に返す",
         "3.1.4, 13.1",
         protocol.list_tasks,
@@ -169,7 +169,7 @@ CHECKS = (
     Check(
         "message-to-unknown",
         Area.PROTOCOL,
-        "A message to an unknown task is refused",
+        "A message to an unknown task is rejected",
         "存在しないタスクへのメッセージを拒否",
         "3.4.2",
         protocol.message_to_unknown,
@@ -177,7 +177,7 @@ CHECKS = (
     Check(
         "message-to-ended",
         Area.PROTOCOL,
-        "A task that is over takes no messages",
+        "A task that has ended accepts no messages",
         "終了したタスクへのメッセージを拒否",
         "3.1.1",
         protocol.message_to_ended,
@@ -185,7 +185,7 @@ CHECKS = (
     Check(
         "cancel-ended",
         Area.PROTOCOL,
-        "A task that is over cannot be canceled",
+        "A task that has ended cannot be canceled",
         "終了したタスクのキャンセルを拒否",
         "3.1.5, 5.4",
         protocol.cancel_ended,
@@ -201,15 +201,15 @@ CHECKS = (
     Check(
         "idempotent",
         Area.PROTOCOL,
-        "The same message twice is worked on once",
+        "A duplicate message is processed once",
         "冪等性保証（同じIDの重複チェック）",
-        "3.3.1, beyond it: safe retries",
+        "3.3.1, additionally: safe retries",
         protocol.idempotent,
     ),
     Check(
         "versions",
         Area.PROTOCOL,
-        "Versions that are not spoken are refused",
+        "Unsupported versions are rejected",
         "未対応バージョンを拒否",
         "3.6.2",
         protocol.versions,
@@ -217,7 +217,7 @@ CHECKS = (
     Check(
         "stream",
         Area.STREAMING,
-        "Streams are right, or refused if not declared",
+        "Streams are correct, or rejected if not declared",
         "SSEストリーミング",
         "3.1.2, 3.3.4, 11.7",
         streaming.stream,
@@ -225,15 +225,15 @@ CHECKS = (
     Check(
         "resume",
         Area.STREAMING,
-        "A lost stream goes on without a gap",
+        "An interrupted stream resumes without a gap",
         "再接続しても取りこぼさない",
-        "3.5.2, beyond it: Last-Event-ID",
+        "3.5.2, additionally: Last-Event-ID",
         streaming.resume,
     ),
     Check(
         "subscribe",
         Area.STREAMING,
-        "A task outlives its stream",
+        "A task continues without its stream",
         "切断してもタスクは続く",
         "3.1.6, 3.5.2",
         streaming.subscribe,
@@ -241,7 +241,7 @@ CHECKS = (
     Check(
         "https",
         Area.SECURITY,
-        "Everything goes over HTTPS",
+        "All traffic uses HTTPS",
         "すべての通信にHTTPS使用",
         "7.1, 13.4",
         security.https,
@@ -257,7 +257,7 @@ CHECKS = (
     Check(
         "auth-declared",
         Area.SECURITY,
-        "The card says how to authenticate",
+        "The card declares how to authenticate",
         "認証スキーム（OAuth2/JWT）を宣言",
         "7.3, 4.5.1",
         security.auth_declared,
@@ -265,7 +265,7 @@ CHECKS = (
     Check(
         "auth-enforced",
         Area.SECURITY,
-        "Credentials are checked",
+        "Credentials are verified",
         "認証スキーム（OAuth2/JWT）を実装",
         "7.4, 3.3.2",
         security.auth_enforced,
@@ -273,7 +273,7 @@ CHECKS = (
     Check(
         "extended-card",
         Area.SECURITY,
-        "The extended card is for known callers",
+        "The extended card requires authentication",
         "拡張Agent Cardは認証後のみ",
         "13.3, 3.1.11",
         security.extended_card,
@@ -281,7 +281,7 @@ CHECKS = (
     Check(
         "foreign-task",
         Area.SECURITY,
-        "Tasks of others do not exist",
+        "Tasks of other callers are not found",
         "他者のタスクは存在しないものとして扱う",
         "13.1, 3.3.2",
         security.foreign_task,
@@ -289,7 +289,7 @@ CHECKS = (
     Check(
         "foreign-context",
         Area.SECURITY,
-        "Contexts of others are refused",
+        "Contexts of other callers are rejected",
         "他者のcontextIdを拒否",
         "3.4.1, 13.1",
         security.foreign_context,
@@ -297,7 +297,7 @@ CHECKS = (
     Check(
         "push-targets",
         Area.PUSH,
-        "Notifications go to public addresses alone",
+        "Notifications are sent to public addresses only",
         "プッシュ通知先のSSRF対策",
         "13.2",
         security.push_targets,
@@ -313,7 +313,7 @@ CHECKS = (
     Check(
         "push-undeclared",
         Area.PUSH,
-        "Notifications that are not declared are refused",
+        "Undeclared notifications are rejected",
         "未宣言のプッシュ通知を拒否",
         "3.3.4",
         security.push_undeclared,
@@ -321,7 +321,7 @@ CHECKS = (
     Check(
         "broken-json",
         Area.INPUT,
-        "Broken JSON is refused",
+        "Invalid JSON is rejected",
         "壊れたJSONを拒否",
         "9.5, 13.4",
         input_.broken_json,
@@ -329,7 +329,7 @@ CHECKS = (
     Check(
         "wrong-params",
         Area.INPUT,
-        "Wrong types are refused",
+        "Wrong types are rejected",
         "誤った型を拒否",
         "3.3.2, 9.5",
         input_.wrong_params,
@@ -337,7 +337,7 @@ CHECKS = (
     Check(
         "unknown-method",
         Area.INPUT,
-        "Unknown methods are refused",
+        "Unknown methods are rejected",
         "未知のメソッドを拒否",
         "9.5, 11.6",
         input_.unknown_method,
@@ -345,7 +345,7 @@ CHECKS = (
     Check(
         "deep-nesting",
         Area.INPUT,
-        "Deeply nested JSON is refused",
+        "Deeply nested JSON is rejected",
         "過度に入れ子のJSONを拒否",
         "13.4",
         input_.deep_nesting,
@@ -353,7 +353,7 @@ CHECKS = (
     Check(
         "header-limit",
         Area.INPUT,
-        "Headers are bounded",
+        "Headers are limited",
         "ヘッダーサイズを制限",
         "13.4",
         input_.header_limit,
@@ -361,110 +361,110 @@ CHECKS = (
     Check(
         "size-limit",
         Area.INPUT,
-        "Requests are bounded",
+        "Request bodies are limited",
         "リクエストサイズを制限",
         "13.4",
         input_.size_limit,
     ),
 )
-UNSEEN = (
-    Unseen(
+MANUAL_CHECKS = (
+    ManualCheck(
         "tracing",
         "Distributed tracing by trace id",
         "trace_idによる分散トレーシングを設定",
         "3.2.6",
-        "that a traceparent header which comes in is in the logs and in what the agent calls",
+        "a received traceparent header appears in the logs and in outgoing calls",
     ),
-    Unseen(
+    ManualCheck(
         "retries",
         "Retries with exponential backoff",
         "リトライ（指数バックオフ）を実装",
         "13.2",
-        "that notifications and calls of other agents are repeated with growing pauses and a bound",
+        "notifications and calls of other agents are retried with backoff and a limit",
     ),
-    Unseen(
+    ManualCheck(
         "circuit-breaker",
-        "A circuit breaker before what fails again and again",
+        "Circuit breaker for failing dependencies",
         "サーキットブレーカーパターンを適用",
         "13.2",
-        "that the agent stops calling a remote agent or receiver that keeps failing, for a while",
+        "the agent temporarily stops calling a remote agent or receiver that keeps failing",
     ),
-    Unseen(
+    ManualCheck(
         "webhook-signature",
-        "Receivers verify signatures of notifications",
+        "Receivers verify the signatures of notifications",
         "Webhookには署名検証を実装",
         "13.2, 4.3.3",
-        "that notifications are signed, and that receivers compare in constant time, refuse old "
-        "ones and take each one once",
+        "notifications are signed, and receivers compare in constant time, reject old ones, and "
+        "accept each one once",
     ),
-    Unseen(
+    ManualCheck(
         "memory-scope",
-        "Memory is filtered by who asks",
+        "Memory is filtered by caller",
         "メモリスコープを適切にフィルタリング",
         "13.1",
-        "what of a session's state and memory is handed to each agent, remote ones above all",
+        "which state and memory each agent receives, in particular remote agents",
     ),
-    Unseen(
+    ManualCheck(
         "least-privilege",
-        "Agents have no more rights than they need",
+        "Least privilege",
         "最小権限",
         "7.5",
-        "the roles, keys and network of the process, and which tools need a person's approval",
+        "roles, keys and network of the process, and which tools require approval",
     ),
-    Unseen(
+    ManualCheck(
         "intents",
-        "Agents are built around intents, schemas first",
+        "Intent-driven design, schema first",
         "インテント駆動・スキーマファースト",
         "4.4.5",
-        "the tree of agents itself: `acc check MODULE:AGENT` looks at it",
+        "the agent tree, with `acc check MODULE:AGENT`",
     ),
-    Unseen(
+    ManualCheck(
         "context",
-        "Caller, trace id and time go along with every request",
+        "Caller, trace id and time are passed with every request",
         "コンテキスト透過性",
         "3.2.6",
-        "what the logs tell of one request across all agents",
+        "the logs of one request across all agents",
     ),
-    Unseen(
+    ManualCheck(
         "rate-limit",
-        "Callers cannot use up the server",
+        "Rate limits",
         "レート制限",
         "13.4",
-        "limits of requests, tasks and streams of one caller; a polite visitor does not try them",
+        "limits of requests, tasks and streams per caller; the doctor does not exhaust them",
     ),
-    Unseen(
+    ManualCheck(
         "restart",
-        "A task survives the process that works on it",
+        "A task survives its process",
         "プロセスが落ちてもタスクが残る",
         "3.5.2",
-        "a task at work while the process is killed: after the restart it goes on or has failed",
+        "kill the process during a task: after the restart the task continues or has failed",
     ),
-    Unseen(
+    ManualCheck(
         "replicas",
-        "Several servers agree about a task",
+        "Several server processes are consistent",
         "複数サーバー間の整合性",
         "3.1.5",
-        "a task that is canceled at one server while its agent runs at another",
+        "cancel a task on one server while its agent runs on another",
     ),
-    Unseen(
+    ManualCheck(
         "retention",
-        "History and events do not grow for ever",
+        "History and events expire",
         "履歴の保存期間",
         "13.4",
-        "how long tasks, messages and events are kept, and who deletes them",
+        "how long tasks, messages and events are stored, and what deletes them",
     ),
-    Unseen(
+    ManualCheck(
         "file-references",
-        "Files by reference are fetched with care",
+        "File references are fetched safely",
         "ファイル参照のSSRF対策",
         "14.1.1",
-        "that the URL of a file part is checked as that of a notification is",
+        "URLs of file parts are checked like URLs of notifications",
     ),
-    Unseen(
+    ManualCheck(
         "logs",
-        "Logs hold no secrets",
+        "Logs contain no secrets",
         "ログに秘密情報を残さない",
         "7.1, 13.4",
-        "the logs of a visit with a token: neither the token nor the messages belong there",
+        "the logs of this test with a token: they must not contain tokens or messages",
     ),
 )

@@ -1,4 +1,4 @@
-"""What an examination of a server finds: a verdict for each check, and how to mend it."""
+"""Findings of the doctor: the status of a check, the observation, and how to fix a problem."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from acc.domain.errors import AccError
 
 
 class CheckStatus(StrEnum):
-    """How a check went."""
+    """Status of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -16,7 +16,7 @@ class CheckStatus(StrEnum):
 
 
 class Area(StrEnum):
-    """What a check is about; the order is the one in which people read them."""
+    """Area of a check, in the order of the report."""
 
     CARD = "Agent card"
     PROTOCOL = "Protocol"
@@ -28,43 +28,43 @@ class Area(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check saw, and what to do about it; for a skipped one, why it was skipped."""
+    """Result of one check; the observation of a skipped check is the reason."""
 
-    verdict: CheckStatus
-    seen: str
+    status: CheckStatus
+    observation: str
     fix: str = ""
 
 
 class CheckSkipped(AccError):
-    """Report that a check has nothing to look at, and why."""
+    """Raised by a check that does not apply to the server; the message is the reason."""
 
     code = "cannot_tell"
 
 
-def ok(seen: str) -> Finding:
-    """Return that all is well."""
-    return Finding(verdict=CheckStatus.OK, seen=seen)
+def ok(observation: str) -> Finding:
+    """Return a finding without a problem."""
+    return Finding(status=CheckStatus.OK, observation=observation)
 
 
-def warn(seen: str, fix: str) -> Finding:
-    """Return that something could be better."""
-    return Finding(verdict=CheckStatus.WARN, seen=seen, fix=fix)
+def warn(observation: str, fix: str) -> Finding:
+    """Return a finding that should be improved."""
+    return Finding(status=CheckStatus.WARN, observation=observation, fix=fix)
 
 
-def fail(seen: str, fix: str) -> Finding:
-    """Return that something is wrong."""
-    return Finding(verdict=CheckStatus.FAIL, seen=seen, fix=fix)
+def fail(observation: str, fix: str) -> Finding:
+    """Return a finding that must be fixed."""
+    return Finding(status=CheckStatus.FAIL, observation=observation, fix=fix)
 
 
 def skipped(reason: str) -> Finding:
-    """Return that there was nothing to look at."""
-    return Finding(verdict=CheckStatus.SKIPPED, seen=reason)
+    """Return a finding of a check that does not apply."""
+    return Finding(status=CheckStatus.SKIPPED, observation=reason)
 
 
 def verdict_from(
-    faults: list[str], *, seen: str, fix: str, hints: list[str] | None = None
+    problems: list[str], *, observation: str, fix: str, warnings: list[str] | None = None
 ) -> Finding:
-    """Return a failure if there are faults, a warning if there are only hints, ok otherwise."""
-    if faults:
-        return fail("; ".join([*faults, *(hints or ())]), fix)
-    return warn("; ".join(hints), fix) if hints else ok(seen)
+    """Return a failure if there are problems, a warning if there are warnings, else ok."""
+    if problems:
+        return fail("; ".join([*problems, *(warnings or ())]), fix)
+    return warn("; ".join(warnings), fix) if warnings else ok(observation)

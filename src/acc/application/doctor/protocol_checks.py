@@ -1,4 +1,4 @@
-"""Checks of what every server must do with messages and tasks."""
+"""Checks of messages, tasks and streams."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,293 +13,304 @@ from acc.application.doctor.findings import (
     verdict_from,
     warn,
 )
-from acc.application.doctor.server import MOST_EVENTS, ServerUnderTest, StreamTranscript
+from acc.application.doctor.server import MAX_EVENTS, ServerUnderTest, StreamTranscript
 from acc.application.doctor.wire import (
-    ENDED,
-    NAMES,
-    OLD,
-    ONE,
-    WAITING,
-    Ask,
+    ERROR_NAMES,
+    INTERRUPTED_STATES,
+    TERMINAL_STATES,
+    V03,
+    V1,
     Interface,
     Op,
+    ProbeCall,
     Reply,
-    held,
-    spelled_state,
-    state_of,
+    read_payload,
+    task_state,
+    v1_state,
 )
 
-_NOBODYS = "acc-doctor-no-such-task"
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-_PAGE = ("tasks", "nextPageToken", "pageSize", "totalSize")
+_UNKNOWN_TASK = "acc-doctor-no-such-task"
+_UTC_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_PAGE_FIELDS = ("tasks", "nextPageToken", "pageSize", "totalSize")
 
 
-def refusal(reply: Reply, *codes: int, interface: Interface, fix: str, instead: str) -> Finding:
-    """Judge a refusal by its code; `instead` says what a result in its place means.
+def check_rejection(
+    reply: Reply, *codes: int, interface: Interface, fix: str, instead: str
+) -> Finding:
+    """Check the error code of a rejection; `instead` describes a result in its place.
 
-    Generation 0.3 has looser words for most errors, so there any refusal will do.
+    Version 0.3 defines fewer error codes, so that any rejection is accepted there.
     """
-    wanted = " or ".join(f"{code} {NAMES[code]}" for code in codes)
-    if not reply.is_refusal:
-        return fail(f"{instead} ({reply.told})", fix)
+    expected = " or ".join(f"{code} {ERROR_NAMES[code]}" for code in codes)
+    if not reply.is_error:
+        return fail(f"{instead} ({reply.summary})", fix)
     if reply.status >= 500 or reply.code == -32603:
-        return fail(f"an internal error: {reply.told}", fix)
+        return fail(f"an internal error: {reply.summary}", fix)
     if reply.code in codes:
-        return ok(reply.told)
+        return ok(reply.summary)
     if reply.is_unauthenticated:
-        return skipped(f"the server wants other credentials first: {reply.told}")
-    if interface.generation == OLD:
-        return ok(f"refused with {reply.told}")
-    return warn(f"refused, but with {reply.told} instead of {wanted}", fix)
+        return skipped(f"the server requires other credentials: {reply.summary}")
+    if interface.protocol_version == V03:
+        return ok(f"rejected with {reply.summary}")
+    return warn(f"rejected, but with {reply.summary} instead of {expected}", fix)
 
 
-async def send(visit: ServerUnderTest) -> Finding:
-    """Send a short message and wait for the answer."""
-    reply = await visit.first()
-    fix = "answer a message with a task or a message, as the binding writes them"
-    if reply.is_unauthenticated and not visit.target.token:
-        return skipped("the server wants credentials; give them with --token-env")
-    if reply.is_refusal:
-        return fail(f"the message was refused: {reply.told}", fix)
-    found = held(reply.result)
-    if "message" in found:
-        faults = [
-            f"the message has no {n}" for n in ("messageId", "role") if n not in found["message"]
+async def send(server: ServerUnderTest) -> Finding:
+    """Send a short message and wait for the reply."""
+    reply = await server.first_reply()
+    fix = "reply with a task or a message in the form of the binding"
+    if reply.is_unauthenticated and not server.target.token:
+        return skipped("the server requires credentials; pass them with --token-env")
+    if reply.is_error:
+        return fail(f"the message was rejected: {reply.summary}", fix)
+    payload = read_payload(reply.result)
+    if "message" in payload:
+        problems = [
+            f"the message has no {n}" for n in ("messageId", "role") if n not in payload["message"]
         ]
-        return verdict_from(faults, seen="a message at once, without a task", fix=fix)
-    if "task" not in found:
+        return verdict_from(problems, observation="a message without a task", fix=fix)
+    if "task" not in payload:
         return fail("neither a task nor a message", fix)
-    return _judged_task(visit.main, found["task"])
+    return _check_task(server.main, payload["task"])
 
 
-def _judged_task(interface: Interface, task: Mapping[str, Any]) -> Finding:
-    faults = [f"the task has no {name}" for name in ("id", "contextId") if not task.get(name)]
-    hints: list[str] = []
+def _check_task(interface: Interface, task: Mapping[str, Any]) -> Finding:
+    problems = [f"the task has no {name}" for name in ("id", "contextId") if not task.get(name)]
+    warnings: list[str] = []
     status = task.get("status")
     status = status if isinstance(status, dict) else {}
-    state = state_of(task)
+    state = task_state(task)
     if not state:
-        faults.append(f"no known state: {status.get('state')!r}")
-    elif interface.generation == ONE and status["state"] != spelled_state(state):
-        faults.append(f"1.0 writes {spelled_state(state)}, not {status['state']!r}")
+        problems.append(f"unknown state: {status.get('state')!r}")
+    elif interface.protocol_version == V1 and status["state"] != v1_state(state):
+        problems.append(f"1.0 requires {v1_state(state)}, got {status['state']!r}")
     elif state not in ("completed", "input-required", "auth-required"):
-        hints.append(f"the task of a short greeting is {state}")
-    moment = status.get("timestamp")
-    if moment is not None and not (isinstance(moment, str) and _MOMENT.fullmatch(moment)):
-        hints.append(f"the time {moment!r} is not written in UTC as 2026-01-01T00:00:00.000Z")
+        warnings.append(f"the task of a short greeting is {state}")
+    timestamp = status.get("timestamp")
+    is_utc = isinstance(timestamp, str) and _UTC_TIMESTAMP.fullmatch(timestamp)
+    if timestamp is not None and not is_utc:
+        warnings.append(f"the timestamp {timestamp!r} is not UTC such as 2026-01-01T00:00:00.000Z")
     return verdict_from(
-        faults,
-        seen=f"a task, {state}",
-        fix="write tasks with id, contextId and status as the generation does, and times in UTC",
-        hints=hints,
+        problems,
+        observation=f"a task, {state}",
+        fix="send id, contextId and status in the form of the protocol version, and times in UTC",
+        warnings=warnings,
     )
 
 
-async def get(visit: ServerUnderTest) -> Finding:
-    """Get the task again, without its history."""
-    task = await visit.task()
-    reply = await visit.ask(Ask(op=Op.GET, task=task["id"], history=0))
-    found = held(reply.result).get("task", {})
-    fix = "keep tasks and return them by their id; a historyLength of 0 asks for no history"
-    if found.get("id") != task["id"]:
-        return fail(f"the task just made cannot be got: {reply.told}", fix)
-    if found.get("history") and visit.main.generation == ONE:
-        return warn(f"{len(found['history'])} messages although historyLength is 0", fix)
-    return ok(f"the same task, {state_of(found)}")
+async def get(server: ServerUnderTest) -> Finding:
+    """Get the task without its history."""
+    task = await server.task()
+    reply = await server.call(ProbeCall(op=Op.GET, task=task["id"], history=0))
+    stored = read_payload(reply.result).get("task", {})
+    fix = "store tasks and return them by id; a historyLength of 0 requests no history"
+    if stored.get("id") != task["id"]:
+        return fail(f"the new task cannot be read: {reply.summary}", fix)
+    if stored.get("history") and server.main.protocol_version == V1:
+        return warn(f"{len(stored['history'])} messages although historyLength is 0", fix)
+    return ok(f"the same task, {task_state(stored)}")
 
 
-async def unknown_task(visit: ServerUnderTest) -> Finding:
+async def unknown_task(server: ServerUnderTest) -> Finding:
     """Get a task that does not exist."""
-    return refusal(
-        await visit.ask(Ask(op=Op.GET, task=_NOBODYS)),
+    return check_rejection(
+        await server.call(ProbeCall(op=Op.GET, task=_UNKNOWN_TASK)),
         -32001,
-        interface=visit.main,
-        fix="answer TaskNotFoundError (-32001, HTTP 404) for a task that is not there",
-        instead="a task that does not exist was found",
+        interface=server.main,
+        fix="respond with TaskNotFoundError (-32001, HTTP 404) for an unknown task",
+        instead="an unknown task was returned",
     )
 
 
-async def list_tasks(visit: ServerUnderTest) -> Finding:
+async def list_tasks(server: ServerUnderTest) -> Finding:
     """List tasks."""
-    interface = visit.main
-    if interface.generation == OLD:
-        return skipped("0.3 has no listing")
-    await visit.first()
-    reply = await visit.ask(Ask(op=Op.LIST))
-    fix = "answer ListTasks with tasks, nextPageToken, pageSize and totalSize, to known callers"
-    if reply.is_unauthenticated and not visit.target.token:
-        return ok(f"refused to strangers: {reply.told}")
-    if reply.is_refusal:
-        return fail(f"refused: {reply.told}", fix)
+    interface = server.main
+    if interface.protocol_version == V03:
+        return skipped("0.3 cannot list tasks")
+    await server.first_reply()
+    reply = await server.call(ProbeCall(op=Op.LIST))
+    fix = "return tasks, nextPageToken, pageSize and totalSize to authenticated callers"
+    if reply.is_unauthenticated and not server.target.token:
+        return ok(f"rejected for anonymous callers: {reply.summary}")
+    if reply.is_error:
+        return fail(f"rejected: {reply.summary}", fix)
     page = reply.result if isinstance(reply.result, dict) else {}
-    missing = [f"the page has no {name}" for name in _PAGE if name not in page]
-    hints = []
-    if not visit.target.token and page.get("tasks"):
-        hints.append("anyone may list what everyone asked")
-    return verdict_from(missing, seen=f"{len(page.get('tasks', ()))} tasks", fix=fix, hints=hints)
+    missing = [f"the page has no {name}" for name in _PAGE_FIELDS if name not in page]
+    warnings = []
+    if not server.target.token and page.get("tasks"):
+        warnings.append("anonymous callers can list the tasks of all callers")
+    return verdict_from(
+        missing, observation=f"{len(page.get('tasks', ()))} tasks", fix=fix, warnings=warnings
+    )
 
 
-async def message_to_unknown(visit: ServerUnderTest) -> Finding:
-    """Send a message to a task that does not exist."""
-    message = visit.message(task=_NOBODYS)
-    return refusal(
-        await visit.ask(Ask(op=Op.SEND, message=message)),
+async def message_to_unknown(server: ServerUnderTest) -> Finding:
+    """Send a message to an unknown task."""
+    message = server.message(task=_UNKNOWN_TASK)
+    return check_rejection(
+        await server.call(ProbeCall(op=Op.SEND, message=message)),
         -32001,
-        interface=visit.main,
-        fix="answer TaskNotFoundError (-32001); clients cannot choose the ids of new tasks",
-        instead="the message was taken, although its task does not exist",
+        interface=server.main,
+        fix="respond with TaskNotFoundError (-32001); clients cannot choose task ids",
+        instead="the message was accepted although its task does not exist",
     )
 
 
-async def message_to_ended(visit: ServerUnderTest) -> Finding:
-    """Send a message to a task that is over."""
-    task = await visit.ended_task()
-    message = visit.message(context=str(task.get("contextId") or ""), task=task["id"])
-    return refusal(
-        await visit.ask(Ask(op=Op.SEND, message=message)),
+async def message_to_ended(server: ServerUnderTest) -> Finding:
+    """Send a message to a task that has ended."""
+    task = await server.ended_task()
+    message = server.message(context=str(task.get("contextId") or ""), task=task["id"])
+    return check_rejection(
+        await server.call(ProbeCall(op=Op.SEND, message=message)),
         -32004,
-        interface=visit.main,
-        fix="refuse with UnsupportedOperationError (-32004): what is over stays over, and a new "
-        "task in the same context goes on",
-        instead="the task goes on although it was over",
+        interface=server.main,
+        fix="reject it with UnsupportedOperationError (-32004); a new task in the same context can "
+        "continue",
+        instead="the task continued although it had ended",
     )
 
 
-async def cancel_ended(visit: ServerUnderTest) -> Finding:
-    """Cancel a task that is over."""
-    task = await visit.ended_task()
-    return refusal(
-        await visit.ask(Ask(op=Op.CANCEL, task=task["id"])),
+async def cancel_ended(server: ServerUnderTest) -> Finding:
+    """Cancel a task that has ended."""
+    task = await server.ended_task()
+    return check_rejection(
+        await server.call(ProbeCall(op=Op.CANCEL, task=task["id"])),
         -32002,
-        interface=visit.main,
-        fix="refuse with TaskNotCancelableError (-32002)",
-        instead="a task that was over was canceled",
+        interface=server.main,
+        fix="reject it with TaskNotCancelableError (-32002)",
+        instead="a task that had ended was canceled",
     )
 
 
-async def cancel(visit: ServerUnderTest) -> Finding:
-    """Start a task, cancel it at once, and see whether it stays canceled."""
-    await visit.task()
-    reply = await visit.ask(Ask(op=Op.SEND, message=visit.message(), wait=False))
-    task = held(reply.result).get("task", {})
+async def cancel(server: ServerUnderTest) -> Finding:
+    """Cancel a new task and check that it stays canceled."""
+    await server.task()
+    reply = await server.call(ProbeCall(op=Op.SEND, message=server.message(), wait=False))
+    task = read_payload(reply.result).get("task", {})
     if not isinstance(task.get("id"), str):
-        raise CheckSkipped(f"no task to cancel: {reply.told}")
-    canceled = await visit.ask(Ask(op=Op.CANCEL, task=task["id"]))
+        raise CheckSkipped(f"no task to cancel: {reply.summary}")
+    canceled = await server.call(ProbeCall(op=Op.CANCEL, task=task["id"]))
     if canceled.code == -32002:
-        return skipped("the agent was done before it could be canceled")
-    found = held(canceled.result).get("task", {})
-    fix = "let cancel end the task as canceled, whatever its agent still says afterwards"
-    if canceled.is_refusal or not found:
-        return fail(f"cancel gave {canceled.told}", fix)
-    state = await visit.settled(task["id"], tries=5)
+        return skipped("the task ended before it could be canceled")
+    after = read_payload(canceled.result).get("task", {})
+    fix = "end the task as canceled, and ignore later updates of its agent"
+    if canceled.is_error or not after:
+        return fail(f"cancel gave {canceled.summary}", fix)
+    state = await server.wait_for_state(task["id"], attempts=5)
     if state == "canceled":
-        await visit.pause(0.5)
-        state = await visit.settled(task["id"], tries=1)
+        await server.pause(0.5)
+        state = await server.wait_for_state(task["id"], attempts=1)
     if state == "canceled":
-        return ok("canceled, and still so a moment later")
-    if state_of(found) == "canceled":
-        return fail(f"canceled first, then {state or 'unknown'}", fix)
+        return ok("canceled, and it stays canceled")
+    if task_state(after) == "canceled":
+        return fail(f"first canceled, then {state or 'unknown'}", fix)
     return warn(f"the task is {state or 'unknown'} after it was canceled", fix)
 
 
-async def idempotent(visit: ServerUnderTest) -> Finding:
-    """Send the first message once more, as a client does that got no answer."""
-    task = await visit.task()
-    reply = await visit.ask(Ask(op=Op.SEND, message=visit.first_message))
-    found = held(reply.result).get("task", {})
-    fix = "remember the messageId of each caller, and answer a repeated one with the task it made"
-    if found.get("id") == task["id"]:
-        return ok("the same messageId gives the same task")
-    if reply.is_refusal and reply.status < 500:
-        return warn(f"the repeated message is refused: {reply.told}", fix)
-    return fail("the same messageId was worked on twice", fix)
+async def idempotent(server: ServerUnderTest) -> Finding:
+    """Send the first message again, as a client that got no response."""
+    task = await server.task()
+    reply = await server.call(ProbeCall(op=Op.SEND, message=server.first_message))
+    repeated = read_payload(reply.result).get("task", {})
+    fix = "store the messageId per caller, and return the existing task for a duplicate"
+    if repeated.get("id") == task["id"]:
+        return ok("a duplicate messageId returns the same task")
+    if reply.is_error and reply.status < 500:
+        return warn(f"the duplicate message is rejected: {reply.summary}", fix)
+    return fail("a duplicate messageId was processed twice", fix)
 
 
-async def versions(visit: ServerUnderTest) -> Finding:
-    """Ask in a version that does not exist, and in none."""
-    interface = visit.main
-    if interface.generation == OLD:
-        return skipped("0.3 has no versions in its requests")
-    ask = Ask(op=Op.GET, task=_NOBODYS)
-    fix = "answer VersionNotSupportedError (-32009) for a version that is not spoken, and take a "
-    fix += "request without A2A-Version as one of 0.3"
-    found = refusal(
-        await visit.ask(ask, headers={"A2A-Version": "99.0"}),
+async def versions(server: ServerUnderTest) -> Finding:
+    """Send requests with an unknown version and without a version."""
+    interface = server.main
+    if interface.protocol_version == V03:
+        return skipped("0.3 requests have no version")
+    call = ProbeCall(op=Op.GET, task=_UNKNOWN_TASK)
+    fix = "respond with VersionNotSupportedError (-32009) to an unsupported version, and treat a "
+    fix += "request without A2A-Version as 0.3"
+    finding = check_rejection(
+        await server.call(call, headers={"A2A-Version": "99.0"}),
         -32009,
         interface=interface,
         fix=fix,
-        instead="a request of version 99.0 was answered",
+        instead="a request of version 99.0 was accepted",
     )
-    if found.fix or found.verdict == "skipped":
-        return found
-    bare = await visit.ask(ask, headers={"A2A-Version": ""})
+    if finding.fix or finding.status == "skipped":
+        return finding
+    bare = await server.call(call, headers={"A2A-Version": ""})
     if interface.binding == "JSONRPC" and bare.code == -32001:
-        return warn("a 1.0 method without A2A-Version is answered as 1.0", fix)
-    return found
+        return warn("a 1.0 method without A2A-Version is accepted as 1.0", fix)
+    return finding
 
 
-def _must_stream(visit: ServerUnderTest) -> None:
-    if not visit.known_card.can("streaming"):
+def _require_streaming(server: ServerUnderTest) -> None:
+    if not server.require_card.can("streaming"):
         raise CheckSkipped("the card does not declare streaming")
 
 
-async def _task_stream(visit: ServerUnderTest) -> StreamTranscript:
-    """Return the stream that was read to its end, if it tells of a task."""
-    _must_stream(visit)
-    await visit.task()
-    told = await visit.told()
-    if not told.is_stream:
-        raise CheckSkipped("no stream came; see the check stream")
-    if not told.task_id:
-        raise CheckSkipped("the stream tells of no task")
-    return told
+async def _task_stream(server: ServerUnderTest) -> StreamTranscript:
+    """Return the complete stream if it contains a task, or raise CheckSkipped."""
+    _require_streaming(server)
+    await server.task()
+    transcript = await server.transcript()
+    if not transcript.is_stream:
+        raise CheckSkipped("there was no stream; see the check stream")
+    if not transcript.task_id:
+        raise CheckSkipped("the stream contains no task")
+    return transcript
 
 
-async def stream(visit: ServerUnderTest) -> Finding:
-    """Stream the answer to a message, or see that streaming is refused if it is not declared."""
-    if not visit.known_card.can("streaming"):
-        await visit.first()
-        told = await visit.stream(Ask(op=Op.STREAM, message=visit.message()))
-        return refusal(
-            told.reply,
+async def stream(server: ServerUnderTest) -> Finding:
+    """Stream a reply, or check that undeclared streaming is rejected."""
+    if not server.require_card.can("streaming"):
+        await server.first_reply()
+        transcript = await server.stream(ProbeCall(op=Op.STREAM, message=server.message()))
+        return check_rejection(
+            transcript.reply,
             -32004,
-            interface=visit.main,
-            fix="refuse with UnsupportedOperationError (-32004), or declare streaming on the card",
-            instead="a stream came that the card does not declare",
+            interface=server.main,
+            fix="reject it with UnsupportedOperationError (-32004), or declare streaming",
+            instead="the server streams although the card does not declare it",
         )
-    told = await visit.told()
-    reply = told.reply
-    fix = "answer with text/event-stream: first the task (or one message), then what happens to "
-    fix += "it, and end once it is over or waits"
-    if reply.is_unauthenticated and not visit.target.token:
-        return skipped("the server wants credentials; give them with --token-env")
-    if not told.is_stream:
-        kind = reply.headers.get("content-type", "nothing")
-        return fail(f"{reply.told}, sent as {kind}, instead of a stream", fix)
-    return verdict_from(_faults(told), seen=_outline(told.items), fix=fix)
+    transcript = await server.transcript()
+    reply = transcript.reply
+    fix = "respond with text/event-stream: first the task (or one message), then its updates, and "
+    fix += "end the stream when the task ends or needs input"
+    if reply.is_unauthenticated and not server.target.token:
+        return skipped("the server requires credentials; pass them with --token-env")
+    if not transcript.is_stream:
+        content_type = reply.headers.get("content-type", "(none)")
+        return fail(f"{reply.summary} with content type {content_type} instead of a stream", fix)
+    return verdict_from(
+        _stream_problems(transcript), observation=_outline(transcript.items), fix=fix
+    )
 
 
-def _faults(told: StreamTranscript) -> list[str]:
-    items = told.items
+def _stream_problems(transcript: StreamTranscript) -> list[str]:
+    items = transcript.items
     if not items:
-        return ["a stream without events"]
-    faults: list[str] = []
-    if unread := sum(not item for item in items):
-        faults.append(f"{unread} events hold nothing that the protocol knows")
+        return ["the stream has no events"]
+    problems: list[str] = []
+    if unknown := sum(not item for item in items):
+        problems.append(f"{unknown} events have no known content")
     errors = [item["error"] for item in items if "error" in item]
     if errors:
-        faults.append(f"an error in the stream: {str(errors[0])[:100]}")
+        problems.append(f"an error in the stream: {str(errors[0])[:100]}")
     if "task" not in items[0] and "message" not in items[0] and not errors:
-        faults.append("the first event is neither a task nor a message")
-    if not told.ended:
-        faults.append(f"no end after {MOST_EVENTS} events")
-    elif "message" not in items[0] and _last_state(items) not in ENDED | WAITING:
-        faults.append(f"it ends while the task is {_last_state(items) or 'in no known state'}")
-    return faults
+        problems.append("the first event is neither a task nor a message")
+    if not transcript.ended:
+        problems.append(f"the stream did not end after {MAX_EVENTS} events")
+    elif (
+        "message" not in items[0] and _last_state(items) not in TERMINAL_STATES | INTERRUPTED_STATES
+    ):
+        problems.append(
+            f"it ended while the task was {_last_state(items) or 'in an unknown state'}"
+        )
+    return problems
 
 
 def _last_state(items: Sequence[Mapping[str, Any]]) -> str:
-    states = [state_of(item.get("statusUpdate") or item.get("task")) for item in items]
+    states = [task_state(item.get("statusUpdate") or item.get("task")) for item in items]
     return next((state for state in reversed(states) if state), "")
 
 
@@ -308,53 +319,58 @@ def _outline(items: Sequence[Mapping[str, Any]]) -> str:
     return f"{len(kinds)} events, {', '.join(dict.fromkeys(kinds))}"
 
 
-async def resume(visit: ServerUnderTest) -> Finding:
-    """Take the stream up again after its first event, as a client does that lost it."""
-    told = await _task_stream(visit)
-    fix = "number the events of a task, send the number as the event's id, keep them, and send "
-    fix += "what came after Last-Event-ID to a client that subscribes again"
-    if not told.events[0].id:
-        return fail("events have no id, so what a client missed is lost to it", fix)
-    if len(told.events) < 2:
-        raise CheckSkipped("the stream had one event only")
-    again = await visit.stream(
-        Ask(op=Op.SUBSCRIBE, task=told.task_id), headers={"Last-Event-ID": told.events[0].id}
+async def resume(server: ServerUnderTest) -> Finding:
+    """Resume the stream after its first event, as a client that lost the connection."""
+    transcript = await _task_stream(server)
+    fix = "number the events of a task, send the number as event id, store the events, and send "
+    fix += "those after Last-Event-ID to a client that subscribes again"
+    if not transcript.events[0].id:
+        return fail("events have no id, so clients cannot recover missed events", fix)
+    if len(transcript.events) < 2:
+        raise CheckSkipped("the stream had only one event")
+    again = await server.stream(
+        ProbeCall(op=Op.SUBSCRIBE, task=transcript.task_id),
+        headers={"Last-Event-ID": transcript.events[0].id},
     )
     if not again.is_stream:
-        return fail(f"subscribing again after the first event gave {again.reply.told}", fix)
-    missed = [event.id for event in told.events[1:]]
-    got = [event.id for event in again.events]
-    # A server may begin with the task as it stands, which is told under a number of its own.
-    if got[-len(missed) :] == missed and len(got) - len(missed) <= 1:
-        return ok(f"the {len(missed)} events that were missed came once each, in order")
-    return fail(f"missed were the events {_some(missed)}, and {_some(got)} came", fix)
+        return fail(f"subscribing after the first event gave {again.reply.summary}", fix)
+    missed = [event.id for event in transcript.events[1:]]
+    received = [event.id for event in again.events]
+    # A server may start with a snapshot of the task, which has its own id.
+    if received[-len(missed) :] == missed and len(received) - len(missed) <= 1:
+        return ok(f"the {len(missed)} missed events were sent once and in order")
+    return fail(f"missed events: {_shorten(missed)}; received: {_shorten(received)}", fix)
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:6]) or "none"
-    return shown + (", …" if len(names) > 6 else "")
+def _shorten(names: Sequence[str]) -> str:
+    text = ", ".join(names[:6]) or "none"
+    return text + (", …" if len(names) > 6 else "")
 
 
-async def subscribe(visit: ServerUnderTest) -> Finding:
-    """Leave a stream after its first event; the task goes on and can be subscribed to."""
-    _must_stream(visit)
-    await visit.task()
-    first = await visit.stream(Ask(op=Op.STREAM, message=visit.message()), most=1)
+async def subscribe(server: ServerUnderTest) -> Finding:
+    """Close a stream after its first event and check that the task continues."""
+    _require_streaming(server)
+    await server.task()
+    first = await server.stream(ProbeCall(op=Op.STREAM, message=server.message()), max_events=1)
     task_id = first.task_id
     if not task_id:
-        raise CheckSkipped("the stream tells of no task")
-    fix = "let a task go on when a client leaves, send the task as it stands first to one that "
-    fix += "subscribes, and refuse with UnsupportedOperationError (-32004) for one that is over"
-    again = await visit.stream(Ask(op=Op.SUBSCRIBE, task=task_id))
-    is_late = again.is_stream and again.items and "task" not in again.items[0]
-    if is_late and visit.main.generation != OLD:
-        return fail("subscribing does not begin with the task as it stands", fix)
-    state = await visit.settled(task_id)
+        raise CheckSkipped("the stream contains no task")
+    fix = (
+        "continue the task when a client disconnects, start a subscription with the current task, "
+    )
+    fix += "and reject it with UnsupportedOperationError (-32004) if the task has ended"
+    again = await server.stream(ProbeCall(op=Op.SUBSCRIBE, task=task_id))
+    lacks_snapshot = again.is_stream and again.items and "task" not in again.items[0]
+    if lacks_snapshot and server.main.protocol_version != V03:
+        return fail("the subscription does not start with the current task", fix)
+    state = await server.wait_for_state(task_id)
     if state in ("canceled", "failed", "rejected", ""):
-        return fail(f"the task is {state or 'gone'} after its client left", fix)
+        return fail(f"the task is {state or 'gone'} after its client disconnected", fix)
     if again.is_stream:
-        return ok(f"subscribed again after leaving; the task is {state}")
-    found = refusal(again.reply, -32004, interface=visit.main, fix=fix, instead="no stream came")
-    if found.fix or state not in ENDED:
-        return found if found.fix else fail(f"not subscribed: {again.reply.told}", fix)
-    return ok(f"the task went on alone and is {state}; subscribing to it then is refused")
+        return ok(f"subscribed again after disconnecting; the task is {state}")
+    finding = check_rejection(
+        again.reply, -32004, interface=server.main, fix=fix, instead="there was no stream"
+    )
+    if finding.fix or state not in TERMINAL_STATES:
+        return finding if finding.fix else fail(f"not subscribed: {again.reply.summary}", fix)
+    return ok(f"the task continued and is {state}; subscribing to it is then rejected")

@@ -1,7 +1,6 @@
-"""How each generation and binding says the same few things, as raw JSON.
+"""Requests and replies of each protocol version and binding as raw JSON.
 
-The examiner writes its own JSON instead of using the codecs: what it looks for are servers that
-differ from them.
+The doctor does not use the codecs of the A2A adapter: it must detect servers that deviate.
 """
 
 import json
@@ -11,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from acc.ports.outbound.remote_ports import ProbeAnswer, ProbeRequest
+from acc.ports.outbound.remote_ports import ProbeRequest, ProbeResponse
 
 _CODES = {
     "TASK_NOT_FOUND": -32001,
@@ -22,7 +21,7 @@ _CODES = {
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
     "VERSION_NOT_SUPPORTED": -32009,
 }
-NAMES = {
+ERROR_NAMES = {
     -32700: "JSONParseError",
     -32600: "InvalidRequestError",
     -32601: "MethodNotFoundError",
@@ -36,14 +35,14 @@ NAMES = {
     -32007: "ExtendedAgentCardNotConfiguredError",
     -32009: "VersionNotSupportedError",
 }
-ENDED = frozenset({"completed", "failed", "canceled", "rejected"})
-WAITING = frozenset({"input-required", "auth-required"})
-_STATES = ENDED | WAITING | {"submitted", "working", "unknown"}
+TERMINAL_STATES = frozenset({"completed", "failed", "canceled", "rejected"})
+INTERRUPTED_STATES = frozenset({"input-required", "auth-required"})
+_STATES = TERMINAL_STATES | INTERRUPTED_STATES | {"submitted", "working", "unknown"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer as far as it can be read: a result, or an error with its code."""
+    """A parsed reply: a result, or an error with its code."""
 
     status: int
     headers: Mapping[str, str]
@@ -53,63 +52,63 @@ class Reply:
     text: str = ""
 
     @property
-    def is_refusal(self) -> bool:
-        """Tell whether the server said no, in whatever way."""
+    def is_error(self) -> bool:
+        """Return True if the server rejected the request."""
         return self.error is not None or self.status >= 400
 
     @property
     def is_unauthenticated(self) -> bool:
-        """Tell whether the server wants other credentials."""
+        """Return True if the server requires other credentials."""
         return self.status in (401, 403)
 
     @property
-    def told(self) -> str:
-        """Return the answer in a few words."""
-        if not self.is_refusal:
+    def summary(self) -> str:
+        """Return a short description of the reply."""
+        if not self.is_error:
             return f"a result (HTTP {self.status})"
-        name = NAMES.get(self.code or 0, "")
+        name = ERROR_NAMES.get(self.code or 0, "")
         code = "" if self.code is None else f" {self.code}" + (f" {name}" if name else "")
         return f"HTTP {self.status}{code}"
 
 
 def read_json(body: bytes) -> Any:
-    """Return what JSON says, None if it is none."""
+    """Return the value of a JSON document, or None if it is invalid."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
 
 
-def rpc_reply(answer: ProbeAnswer, document: Any) -> Reply:
-    """Return an answer of JSON-RPC as far as it can be read."""
+def rpc_reply(response: ProbeResponse, document: Any) -> Reply:
+    """Parse a JSON-RPC response."""
     fields = document if isinstance(document, dict) else {}
     error = fields.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     return Reply(
-        status=answer.status,
-        headers=answer.headers,
+        status=response.status,
+        headers=response.headers,
         result=fields.get("result"),
         error=error,
         code=code if isinstance(code, int) and code < 0 else None,
-        text=answer.body[:100_000].decode("utf-8", "replace"),
+        text=response.body[:100_000].decode("utf-8", "replace"),
     )
 
 
-def http_reply(answer: ProbeAnswer, document: Any) -> Reply:
-    """Return an answer of HTTP+JSON as far as it can be read."""
-    is_error = answer.status >= 400
+def http_reply(response: ProbeResponse, document: Any) -> Reply:
+    """Parse an HTTP+JSON response."""
+    is_error = response.status >= 400
     return Reply(
-        status=answer.status,
-        headers=answer.headers,
+        status=response.status,
+        headers=response.headers,
         result=None if is_error else document,
         error=document if is_error else None,
         code=_http_code(document) if is_error else None,
-        text=answer.body[:100_000].decode("utf-8", "replace"),
+        text=response.body[:100_000].decode("utf-8", "replace"),
     )
 
 
 def _http_code(document: Any) -> int | None:
-    """Return the code that JSON-RPC has for an error of the HTTP+JSON binding."""
+    """Return the JSON-RPC code of an HTTP+JSON error."""
     if not isinstance(document, dict):
         return None
     error = document.get("error")
@@ -117,15 +116,15 @@ def _http_code(document: Any) -> int | None:
     for detail in details if isinstance(details, list) else ():
         if isinstance(detail, dict) and detail.get("reason") in _CODES:
             return _CODES[detail["reason"]]
-    named = {name: code for code, name in NAMES.items()}
+    codes = {name: code for code, name in ERROR_NAMES.items()}
     kind, code = document.get("type"), document.get("code")
-    if isinstance(kind, str) and kind in named:
-        return named[kind]
+    if isinstance(kind, str) and kind in codes:
+        return codes[kind]
     return code if isinstance(code, int) and code < 0 else None
 
 
-def held(document: Any) -> dict[str, Any]:
-    """Return what a result or an event holds, by its kind: task, message, status or artifact."""
+def read_payload(document: Any) -> dict[str, Any]:
+    """Return the task, message, status or artifact update of a result or event, by its kind."""
     if not isinstance(document, dict):
         return {}
     kinds = {"status-update": "statusUpdate", "artifact-update": "artifactUpdate"}
@@ -137,9 +136,9 @@ def held(document: Any) -> dict[str, Any]:
     return {"task": document} if "id" in document and "status" in document else {}
 
 
-def state_of(holder: Any) -> str:
-    """Return the state of a task or of a status update, in the words of 0.3; empty if unknown."""
-    status = holder.get("status") if isinstance(holder, dict) else None
+def task_state(item: Any) -> str:
+    """Return the state of a task or status update in the spelling of 0.3; empty if unknown."""
+    status = item.get("status") if isinstance(item, dict) else None
     state = status.get("state") if isinstance(status, dict) else None
     if not isinstance(state, str):
         return ""
@@ -150,12 +149,12 @@ def state_of(holder: Any) -> str:
 
 JSONRPC = "JSONRPC"
 HTTP_JSON = "HTTP+JSON"
-ONE = "1.0"
-OLD = "0.3"
+V1 = "1.0"
+V03 = "0.3"
 
 
 class Op(StrEnum):
-    """What can be asked of a server."""
+    """An operation of the protocol."""
 
     SEND = "send"
     STREAM = "stream"
@@ -169,7 +168,7 @@ class Op(StrEnum):
 
 
 _METHODS = {
-    ONE: {
+    V1: {
         Op.SEND: "SendMessage",
         Op.STREAM: "SendStreamingMessage",
         Op.GET: "GetTask",
@@ -180,7 +179,7 @@ _METHODS = {
         Op.PUSH_DELETE: "DeleteTaskPushNotificationConfig",
         Op.EXTENDED: "GetExtendedAgentCard",
     },
-    OLD: {
+    V03: {
         Op.SEND: "message/send",
         Op.STREAM: "message/stream",
         Op.GET: "tasks/get",
@@ -203,12 +202,12 @@ _ROUTES = {
     Op.PUSH_DELETE: ("DELETE", "/tasks/{task}/pushNotificationConfigs/{config}"),
     Op.EXTENDED: ("GET", "/extendedAgentCard"),
 }
-_OLD_ROUTES = {Op.EXTENDED: ("GET", "/card"), Op.SUBSCRIBE: ("GET", "/tasks/{task}:subscribe")}
+_V03_ROUTES = {Op.EXTENDED: ("GET", "/card"), Op.SUBSCRIBE: ("GET", "/tasks/{task}:subscribe")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What is asked: an operation, the task it is about, and the rest as the dialect says it."""
+class ProbeCall:
+    """A call: an operation, its task, and further arguments."""
 
     op: Op
     task: str = ""
@@ -221,7 +220,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
-    """Where and how a server can be spoken to, as its card says it."""
+    """An interface as the card declares it."""
 
     url: str
     binding: str
@@ -229,58 +228,59 @@ class Interface:
     tenant: str = ""
 
     @property
-    def generation(self) -> str:
-        """Return major and minor number of the version."""
+    def protocol_version(self) -> str:
+        """Return major and minor version."""
         return ".".join(self.version.split(".")[:2])
 
     @property
-    def is_spoken(self) -> bool:
-        """Tell whether the examiner speaks this."""
-        return self.binding in (JSONRPC, HTTP_JSON) and self.generation in (ONE, OLD)
+    def is_supported(self) -> bool:
+        """Return True if the doctor supports binding and version."""
+        return self.binding in (JSONRPC, HTTP_JSON) and self.protocol_version in (V1, V03)
 
     @property
-    def told(self) -> str:
-        """Return the interface in a few words."""
-        return f"{self.binding} {self.generation}"
+    def label(self) -> str:
+        """Return binding and version."""
+        return f"{self.binding} {self.protocol_version}"
 
     @property
-    def _is_old_http(self) -> bool:
-        return self.binding == HTTP_JSON and self.generation == OLD
+    def _is_v03_http(self) -> bool:
+        return self.binding == HTTP_JSON and self.protocol_version == V03
 
     def message(
         self, message_id: str, text: str, *, context: str = "", task: str = ""
     ) -> dict[str, Any]:
-        """Return a message of the user."""
-        if self._is_old_http:
-            told: dict[str, Any] = {"role": "ROLE_USER", "content": [{"text": text}]}
-        elif self.generation == OLD:
+        """Return a user message."""
+        message: dict[str, Any]
+        if self._is_v03_http:
+            message = {"role": "ROLE_USER", "content": [{"text": text}]}
+        elif self.protocol_version == V03:
             part = {"kind": "text", "text": text}
-            told = {"kind": "message", "role": "user", "parts": [part]}
+            message = {"kind": "message", "role": "user", "parts": [part]}
         else:
-            told = {"role": "ROLE_USER", "parts": [{"text": text}]}
-        told["messageId"] = message_id
+            message = {"role": "ROLE_USER", "parts": [{"text": text}]}
+        message["messageId"] = message_id
         if context:
-            told["contextId"] = context
+            message["contextId"] = context
         if task:
-            told["taskId"] = task
-        return told
+            message["taskId"] = task
+        return message
 
-    def request(self, ask: Ask, headers: Mapping[str, str]) -> ProbeRequest:
-        """Return the request that asks for something."""
-        params = self._params(ask)
+    def request(self, call: ProbeCall, headers: Mapping[str, str]) -> ProbeRequest:
+        """Return the HTTP request of a call."""
+        params = self._params(call)
         if self.binding == JSONRPC:
-            return self.call(_METHODS[self.generation][ask.op], params, headers)
-        return self._routed(ask, params, headers)
+            return self.call(_METHODS[self.protocol_version][call.op], params, headers)
+        return self._http_request(call, params, headers)
 
     def call(
         self, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
     ) -> ProbeRequest:
-        """Return a JSON-RPC call of any method."""
+        """Return the HTTP request of a JSON-RPC call of any method."""
         document = {"jsonrpc": "2.0", "id": "acc-doctor", "method": method, "params": params}
         return self.post(self.url, json.dumps(document).encode(), headers)
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> ProbeRequest:
-        """Return a request with a body that is said to be JSON."""
+        """Return a POST request with a JSON content type."""
         return ProbeRequest(
             method="POST",
             url=url,
@@ -289,115 +289,117 @@ class Interface:
         )
 
     def head(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers of every request; a version that is given stands."""
-        version = {} if self.generation == OLD else {"A2A-Version": self.generation}
+        """Return the common headers and `headers`; an empty A2A-Version is omitted."""
+        version = {} if self.protocol_version == V03 else {"A2A-Version": self.protocol_version}
         return {
             name: value
             for name, value in {**_ACCEPT, **version, **headers}.items()
             if value or name != "A2A-Version"
         }
 
-    def _routed(self, ask: Ask, params: dict[str, Any], headers: Mapping[str, str]) -> ProbeRequest:
-        routes = _ROUTES | (_OLD_ROUTES if self.generation == OLD else {})
-        method, pattern = routes[ask.op]
-        path = pattern.format(task=quote(ask.task, safe=""), config=quote(ask.config, safe=""))
+    def _http_request(
+        self, call: ProbeCall, params: dict[str, Any], headers: Mapping[str, str]
+    ) -> ProbeRequest:
+        routes = _ROUTES | (_V03_ROUTES if self.protocol_version == V03 else {})
+        method, pattern = routes[call.op]
+        path = pattern.format(task=quote(call.task, safe=""), config=quote(call.config, safe=""))
         url = self.http_base + path
         if method == "POST":
             return self.post(url, json.dumps(params).encode(), headers)
-        query = {"historyLength": ask.history} if ask.history is not None else {}
-        if ask.op is Op.LIST:
+        query = {"historyLength": call.history} if call.history is not None else {}
+        if call.op is Op.LIST:
             query["pageSize"] = params["pageSize"]
         url += f"?{urlencode(query)}" if query else ""
         return ProbeRequest(method=method, url=url, headers=self.head(headers))
 
     @property
     def http_base(self) -> str:
-        """Return what the paths of the HTTP+JSON binding begin with."""
+        """Return the base URL of the HTTP+JSON binding."""
         base = self.url.rstrip("/")
         if self.tenant:
             base += f"/{quote(self.tenant, safe='')}"
-        if self.generation == OLD and not base.endswith("/v1"):
+        if self.protocol_version == V03 and not base.endswith("/v1"):
             base += "/v1"
         return base
 
-    def _params(self, ask: Ask) -> dict[str, Any]:
-        params = _PARAMS.get(ask.op, _by_id)(self, ask)
+    def _params(self, call: ProbeCall) -> dict[str, Any]:
+        params = _PARAMS.get(call.op, _id_params)(self, call)
         if self.tenant and self.binding == JSONRPC:
             params["tenant"] = self.tenant
         return params
 
-    def read(self, answer: ProbeAnswer) -> Reply:
-        """Return an answer as far as it can be read."""
-        document = read_json(answer.body)
+    def read(self, response: ProbeResponse) -> Reply:
+        """Parse a response."""
+        document = read_json(response.body)
         if self.binding == JSONRPC:
-            return rpc_reply(answer, document)
-        return http_reply(answer, document)
+            return rpc_reply(response, document)
+        return http_reply(response, document)
 
     def item(self, data: str) -> dict[str, Any]:
-        """Return what an event of a stream holds, by its kind; `error` if it is an error."""
+        """Return the payload of a stream event, by its kind; `error` if it is an error."""
         document = read_json(data.encode())
         if self.binding == JSONRPC and isinstance(document, dict):
             if "error" in document:
                 return {"error": document["error"]}
             document = document.get("result")
-        return held(document)
+        return read_payload(document)
 
 
 _ACCEPT = {"Accept": "application/json, application/a2a+json, text/event-stream"}
 
 
-def _by_id(interface: Interface, ask: Ask) -> dict[str, Any]:
-    params: dict[str, Any] = {"id": ask.task} if interface.binding == JSONRPC else {}
-    if ask.history is not None:
-        params["historyLength"] = ask.history
+def _id_params(interface: Interface, call: ProbeCall) -> dict[str, Any]:
+    params: dict[str, Any] = {"id": call.task} if interface.binding == JSONRPC else {}
+    if call.history is not None:
+        params["historyLength"] = call.history
     return params
 
 
-def _sending(interface: Interface, ask: Ask) -> dict[str, Any]:
-    waiting = {"blocking": ask.wait}
-    if interface.generation == ONE:
-        waiting = {} if ask.wait else {"returnImmediately": True}
-    return {"message": dict(ask.message or {}), "configuration": waiting}
+def _send_params(interface: Interface, call: ProbeCall) -> dict[str, Any]:
+    configuration: dict[str, Any] = {"blocking": call.wait}
+    if interface.protocol_version == V1:
+        configuration = {} if call.wait else {"returnImmediately": True}
+    return {"message": dict(call.message or {}), "configuration": configuration}
 
 
-def _listing(interface: Interface, ask: Ask) -> dict[str, Any]:
+def _list_params(interface: Interface, call: ProbeCall) -> dict[str, Any]:
     return {"pageSize": 5}
 
 
-def _pushing(interface: Interface, ask: Ask) -> dict[str, Any]:
-    config = {"id": ask.config, "url": ask.url}
-    if interface.generation == ONE:
-        return {"taskId": ask.task, **config}
+def _push_params(interface: Interface, call: ProbeCall) -> dict[str, Any]:
+    config = {"id": call.config, "url": call.url}
+    if interface.protocol_version == V1:
+        return {"taskId": call.task, **config}
     if interface.binding == JSONRPC:
-        return {"taskId": ask.task, "pushNotificationConfig": config}
-    name = f"tasks/{ask.task}/pushNotificationConfigs/{ask.config}"
+        return {"taskId": call.task, "pushNotificationConfig": config}
+    name = f"tasks/{call.task}/pushNotificationConfigs/{call.config}"
     return {
-        "parent": f"tasks/{ask.task}",
-        "configId": ask.config,
+        "parent": f"tasks/{call.task}",
+        "configId": call.config,
         "config": {"name": name, "pushNotificationConfig": config},
     }
 
 
-def _unpushing(interface: Interface, ask: Ask) -> dict[str, Any]:
-    if interface.generation == ONE:
-        return {"taskId": ask.task, "id": ask.config}
-    return {"id": ask.task, "pushNotificationConfigId": ask.config}
+def _push_delete_params(interface: Interface, call: ProbeCall) -> dict[str, Any]:
+    if interface.protocol_version == V1:
+        return {"taskId": call.task, "id": call.config}
+    return {"id": call.task, "pushNotificationConfigId": call.config}
 
 
-def _nothing(interface: Interface, ask: Ask) -> dict[str, Any]:
+def _no_params(interface: Interface, call: ProbeCall) -> dict[str, Any]:
     return {}
 
 
 _PARAMS = {
-    Op.SEND: _sending,
-    Op.STREAM: _sending,
-    Op.LIST: _listing,
-    Op.PUSH_CREATE: _pushing,
-    Op.PUSH_DELETE: _unpushing,
-    Op.EXTENDED: _nothing,
+    Op.SEND: _send_params,
+    Op.STREAM: _send_params,
+    Op.LIST: _list_params,
+    Op.PUSH_CREATE: _push_params,
+    Op.PUSH_DELETE: _push_delete_params,
+    Op.EXTENDED: _no_params,
 }
 
 
-def spelled_state(state: str) -> str:
-    """Return how generation 1.0 writes a state."""
+def v1_state(state: str) -> str:
+    """Return a state in the spelling of 1.0."""
     return f"TASK_STATE_{state.upper().replace('-', '_')}"

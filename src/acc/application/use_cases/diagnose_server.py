@@ -1,61 +1,62 @@
-"""Examine a server from outside: every line of the checklist that a visitor can see."""
+"""`acc doctor`: check an A2A server from outside."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from acc.application.doctor.checklist import CHECKS, UNSEEN, Check, Unseen
+from acc.application.doctor.checklist import CHECKS, MANUAL_CHECKS, Check, ManualCheck
 from acc.application.doctor.findings import Area, CheckSkipped, CheckStatus, Finding, fail, skipped
-from acc.application.doctor.server import UNSPOKEN, Pause, ServerUnderTest, Target
+from acc.application.doctor.server import NO_INTERFACE, Pause, ServerUnderTest, Target
 from acc.domain.errors import AddressRefused, InvalidInput, InvalidResponse, RemoteFailed
 from acc.ports.outbound.remote_ports import HttpProbePort
 from acc.ports.outbound.system_ports import IdsPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One line of the report."""
+class CheckResult:
+    """Result of one check in the report."""
 
     id: str
     area: Area
     title: str
     title_ja: str
-    does: str
+    description: str
     section: str
-    verdict: CheckStatus
-    seen: str
+    status: CheckStatus
+    observation: str
     fix: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """What an examination came to.
+    """Report about a server.
 
-    `unseen` are the duties that no visitor can check; who asked for some checks only is spared.
-    `stand_in` is the root of the server if its agent was examined, as the URL has no card.
-    `untried` says why nobody could be spoken to, so that there is no verdict on the server.
+    `interface` is the tested interface. `manual_checks` are the properties that cannot be seen from
+    outside; they are left out if single checks were selected. `fallback_url` is the root of the
+    server if its card was used because the URL has none. `not_tested` is the reason if the server
+    has no supported interface.
     """
 
     url: str
     agent: str
-    over: str
-    lines: tuple[Line, ...]
-    unseen: tuple[Unseen, ...] = ()
-    stand_in: str = ""
-    untried: str = ""
+    interface: str
+    results: tuple[CheckResult, ...]
+    manual_checks: tuple[ManualCheck, ...] = ()
+    fallback_url: str = ""
+    not_tested: str = ""
 
-    def count(self, verdict: CheckStatus) -> int:
-        """Return how many checks ended with one verdict."""
-        return sum(line.verdict is verdict for line in self.lines)
+    def count(self, status: CheckStatus) -> int:
+        """Return the number of checks with a status."""
+        return sum(result.status is status for result in self.results)
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether anything is wrong."""
+        """Return True if a check failed."""
         return self.count(CheckStatus.FAIL) > 0
 
 
 class DiagnoseServerUseCase:
-    """Makes the checks, one after the other, and leaves nothing running behind."""
+    """Runs the checks one after the other, and cancels the tasks that they created."""
 
     def __init__(
         self,
@@ -76,79 +77,81 @@ class DiagnoseServerUseCase:
         *,
         only: Collection[str] = (),
         on_check: Callable[[Check], None] | None = None,
-        on_line: Callable[[Line], None] | None = None,
+        on_result: Callable[[CheckResult], None] | None = None,
     ) -> Diagnosis:
-        """Return a verdict for each check; RemoteFailed if there is no server at all."""
-        chosen = self.chosen(only)
-        visit = ServerUnderTest(probe=self._probe, target=target, ids=self._ids, pause=self._pause)
-        await visit.read_card()
-        lines: list[Line] = []
+        """Return the results of the checks; raise RemoteFailed if there is no server."""
+        checks = self.select(only)
+        server = ServerUnderTest(probe=self._probe, target=target, ids=self._ids, pause=self._pause)
+        await server.read_card()
+        results: list[CheckResult] = []
         try:
-            for check in chosen:
+            for check in checks:
                 if on_check is not None:
                     on_check(check)
-                lines.append(_line(check, await _made(check, visit)))
-                if on_line is not None:
-                    on_line(lines[-1])
+                results.append(_to_result(check, await _run(check, server)))
+                if on_result is not None:
+                    on_result(results[-1])
         finally:
-            await visit.leave()
-        spoken = visit.card is not None and visit.interfaces
+            await server.close()
+        is_supported = server.card is not None and server.interfaces
         return Diagnosis(
             url=target.url,
-            agent=str(visit.card.document.get("name", "")) if visit.card else "",
-            over=visit.main.told if spoken else "",
-            lines=tuple(lines),
-            unseen=() if only else UNSEEN,
-            stand_in=visit.stand_in,
-            untried=_untried(visit, lines),
+            agent=str(server.card.document.get("name", "")) if server.card else "",
+            interface=server.main.label if is_supported else "",
+            results=tuple(results),
+            manual_checks=() if only else MANUAL_CHECKS,
+            fallback_url=server.fallback_url,
+            not_tested=_reason_not_tested(server, results),
         )
 
-    def chosen(self, only: Collection[str]) -> list[Check]:
-        """Return the checks that were asked for, all if none was; refuse names of no check."""
+    def select(self, only: Collection[str]) -> list[Check]:
+        """Return the selected checks, by default all; raise InvalidInput for an unknown name."""
         names = [check.id for check in self._checks]
         unknown = sorted(set(only).difference(names))
         if unknown:
-            raise InvalidInput(f"no check {unknown[0]!r}: choose of {', '.join(names)}")
+            raise InvalidInput(f"unknown check {unknown[0]!r}; choose from {', '.join(names)}")
         return [check for check in self._checks if not only or check.id in only]
 
 
-async def _made(check: Check, visit: ServerUnderTest) -> Finding:
+async def _run(check: Check, server: ServerUnderTest) -> Finding:
     try:
-        return await check.run(visit)
+        return await check.run(server)
     except CheckSkipped as reason:
         return skipped(str(reason))
     except InvalidResponse as error:
         return fail(
             str(error),
-            "send answers as they are, or with gzip, and of a size that clients can take",
+            "send responses uncompressed or with gzip, and limit their size",
         )
     except RemoteFailed as error:
         return fail(
-            f"no answer: {error}",
-            "answer every request in time; if the agent is slow, "
-            "return the task at once, or give the examination a longer --timeout",
+            f"no response: {error}",
+            "respond to every request in time; if the agent is slow, return the task immediately, "
+            "or use a longer --timeout",
         )
     except AddressRefused as error:
         return skipped(str(error))
 
 
-def _untried(visit: ServerUnderTest, lines: Sequence[Line]) -> str:
-    """Return why nothing was asked of a server beyond its card, if a check would have asked it."""
-    if visit.card is None or all(line.seen != UNSPOKEN for line in lines):
+def _reason_not_tested(server: ServerUnderTest, results: Sequence[CheckResult]) -> str:
+    """Return the reason if a check needed an interface and the card has no supported one."""
+    if server.card is None or all(result.observation != NO_INTERFACE for result in results):
         return ""
-    listed = ", ".join(dict.fromkeys(each.told for each in visit.card.interfaces)) or "nothing"
-    return f"the card names {listed}; spoken here are JSONRPC and HTTP+JSON of 1.0 and 0.3"
+    listed = (
+        ", ".join(dict.fromkeys(each.label for each in server.card.interfaces)) or "no interface"
+    )
+    return f"the card lists {listed}; supported are JSONRPC and HTTP+JSON of 1.0 and 0.3"
 
 
-def _line(check: Check, finding: Finding) -> Line:
-    return Line(
+def _to_result(check: Check, finding: Finding) -> CheckResult:
+    return CheckResult(
         id=check.id,
         area=check.area,
         title=check.title,
         title_ja=check.title_ja,
-        does=check.does,
+        description=check.description,
         section=check.section,
-        verdict=finding.verdict,
-        seen=finding.seen,
+        status=finding.status,
+        observation=finding.observation,
         fix=finding.fix,
     )

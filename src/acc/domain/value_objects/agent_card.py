@@ -1,4 +1,4 @@
-"""An agent's card: what it is, what it can do, and where and how to reach it."""
+"""The agent card: identity, skills and interfaces of an agent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ HTTP_JSON = "HTTP+JSON"
 
 
 class Interface(Value, frozen=True, kw_only=True):
-    """An address, the binding spoken there, and its generation: "1.0" or "0.3"."""
+    """A URL with its protocol binding and protocol version ("1.0" or "0.3")."""
 
     url: str
     binding: str
@@ -19,7 +19,7 @@ class Interface(Value, frozen=True, kw_only=True):
 
 
 class Skill(Value, frozen=True, kw_only=True):
-    """Something that an agent can do."""
+    """A capability of an agent."""
 
     id: str
     name: str
@@ -31,7 +31,7 @@ class Skill(Value, frozen=True, kw_only=True):
 
 
 class Extension(Value, frozen=True, kw_only=True):
-    """Something beyond the protocol that an agent offers or requires."""
+    """A protocol extension that an agent offers or requires."""
 
     uri: str
     description: str = ""
@@ -40,18 +40,18 @@ class Extension(Value, frozen=True, kw_only=True):
 
 
 class Provider(Value, frozen=True, kw_only=True):
-    """Who runs the agent."""
+    """The organisation that operates the agent."""
 
     organization: str
     url: str
 
 
 class AgentCard(Value, frozen=True, kw_only=True):
-    """A card, whatever generation it is written for.
+    """An agent card, independent of the protocol version.
 
-    `security_schemes` are as 0.3 and OpenAPI write them, for instance
-    `{"bearer": {"type": "http", "scheme": "bearer"}}`; `security` names those of which one is
-    needed, each with its scopes.
+    `security_schemes` have the form of A2A 0.3 and OpenAPI, for instance
+    `{"bearer": {"type": "http", "scheme": "bearer"}}`. `security` lists the alternatives: each
+    entry maps scheme names to scopes.
     """
 
     name: str

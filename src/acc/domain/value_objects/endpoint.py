@@ -1,9 +1,10 @@
-"""Who calls us, whom we call, on which terms, and what may be repeated of what they say."""
+"""Endpoints of remote agents and MCP servers, download limits, redaction of secrets."""
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,48 +12,27 @@ from urllib.parse import urlsplit
 from acc.domain.errors import InvalidInput
 from acc.domain.value_objects.content import Part
 
-_BEARER = re.compile(r"(?i)\b(bearer|api[-_ ]?key|token)\b(\W{1,4})[\w.~+/=*-]{8,}")
-_KEY_LIKE = re.compile(
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_CREDENTIAL = re.compile(r"(?i)\b(bearer|api[-_ ]?key|token)\b(\W{1,4})[\w.~+/=*-]{8,}")
+_API_KEY = re.compile(
     r"\b(?:(?:sk|pk|rk|gsk|xai|hf|gh[opsu]|github_pat|glpat|xox[abps])[-_]|AIza|AKIA)[\w*-]{12,}"
 )
-#: A shorter one is hardly a secret, and cutting it would leave little of a text.
-_LEAST_SECRET = 4
-#: What the file of a program ends in that another program runs.
-_SCRIPTS = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb", ".sh", ".ts"})
-
-
-def redact_secrets(text: str, known: Iterable[str] = ()) -> str:
-    """Return a text without the secrets that are known, and without what looks like a key.
-
-    Known ones are cut also where they are written as URLs write them, in whole or in part.
-    """
-    for secret in sorted(known, key=len, reverse=True):
-        if len(secret) < _LEAST_SECRET:
-            continue
-        text = text.replace(secret, "***")
-        if "%" in text or "+" in text:
-            text = re.sub("".join(map(_as_in_urls, secret)), "***", text)
-    return _KEY_LIKE.sub("***", _BEARER.sub(r"\1\2***", text))
-
-
-def _as_in_urls(letter: str) -> str:
-    """Return a pattern for a letter as it is, and as a URL or a URL within one writes it."""
-    codes = (f"%(?:25)*(?i:{byte:02x})" for byte in letter.encode("utf-8", "replace"))
-    forms = [re.escape(letter), "".join(codes), *([r"\+"] if letter == " " else [])]
-    return f"(?:{'|'.join(forms)})"
+#: Shorter secrets are not redacted: they would match ordinary text.
+_MIN_SECRET_LENGTH = 4
+_SCRIPT_SUFFIXES = frozenset({".cjs", ".jar", ".js", ".mjs", ".php", ".py", ".rb", ".sh", ".ts"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteEndpoint:
-    """Where a remote agent is found, and on which terms it is called.
+    """Location of a remote agent and the options of its calls.
 
-    `url` is where its card is: a URL that ends in .json is the card itself, any other the place
-    under which the well-known paths are. `token` goes to that URL's origin and to those of `trust`
-    and nowhere else; "env:NAME" takes it from the environment when it is needed. `allow` lists
-    hosts and networks that may be called although they are not public. `timeout` is for one message
-    and all that comes of it. `retries` is how often a call is repeated that may not have arrived;
-    a message keeps its id, by which a server can tell that it has it already. `streaming` of None
-    is what the card says.
+    `url` is the URL of the card if it ends in .json, else the base of the well-known paths.
+    `token` is sent to the origin of `url` and to the origins in `trust` only; "env:NAME" refers to
+    an environment variable. `allow` lists hosts and networks that may be called although they are
+    not public. `timeout` applies to one message including its task. `retries` is the number of
+    further attempts of a call that may not have arrived; a message keeps its id, so that the server
+    can detect duplicates. `streaming` of None means: as the card declares.
     """
 
     url: str
@@ -66,30 +46,27 @@ class RemoteEndpoint:
     def __post_init__(self) -> None:
         check_remote_url(self.url)
         for name in ("allow", "trust"):
-            given = getattr(self, name)
-            if isinstance(given, str):
-                raise InvalidInput(f'{name} takes several entries, such as ("{given}",)')
-            object.__setattr__(self, name, tuple(given))
+            object.__setattr__(self, name, _entries(name, getattr(self, name)))
         if not self.timeout > 0 or self.retries < 0:
-            raise InvalidInput("timeout must be above 0 seconds, and retries 0 or more")
+            raise InvalidInput("timeout must be positive, and retries must be >= 0")
         if not isinstance(self.token, str) or not is_sendable(self.token):
-            raise InvalidInput("token must be a text without spaces or line breaks")
+            raise InvalidInput("token must be printable ASCII without spaces")
 
     @property
-    def place(self) -> str:
-        """Return the origin, which may be shown: no path, query or credentials."""
+    def origin(self) -> str:
+        """Return the origin of the URL: the part that errors and logs may contain."""
         return origin_of(self.url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpEndpoint:
-    """Where an MCP server is found, and on which terms it is used.
+    """Location of an MCP server and the options of its use.
 
-    Either a `command`, which is started and spoken to by its standard streams, or a `url`. A
-    started server gets hardly anything of our environment, and what `env` gives; a value or token
-    of "env:NAME" is taken from the environment when it is needed. `allow` lists hosts and networks
-    that may be called although they are not public. `start_timeout` bounds how long a server may
-    take to be ready, retries included. An answer of more than `max_bytes` is not taken.
+    Either a `command`, which is started and uses its standard streams, or a `url`. A started server
+    inherits only a few environment variables, plus those in `env`. In `env` and `token`, "env:NAME"
+    refers to an environment variable. `allow` lists hosts and networks that may be called although
+    they are not public. `start_timeout` applies to the start including retries. Responses of more
+    than `max_bytes` are rejected.
     """
 
     command: Sequence[str] = ()
@@ -103,40 +80,39 @@ class McpEndpoint:
 
     def __post_init__(self) -> None:
         if isinstance(self.command, str):
-            raise InvalidInput('command is a list of words, such as ["python", "server.py"]')
-        if isinstance(self.allow, str):
-            raise InvalidInput(f'allow takes several entries, such as ("{self.allow}",)')
-        for name in ("command", "allow", "env"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            raise InvalidInput('command must be a list, such as ["python", "server.py"]')
+        object.__setattr__(self, "command", tuple(self.command))
+        object.__setattr__(self, "allow", _entries("allow", self.allow))
+        object.__setattr__(self, "env", tuple(self.env))
         if bool(self.command) == bool(self.url):
-            raise InvalidInput("an MCP server has either a command that starts it or a url")
+            raise InvalidInput("an MCP server needs either a command or a url")
         words = (*self.command, self.cwd, *(text for pair in self.env for text in pair))
         if not all(isinstance(word, str) and "\0" not in word for word in words):
-            raise InvalidInput("command, cwd and env hold texts")
+            raise InvalidInput("command, cwd and env must be strings without NUL characters")
         if self.url:
             check_remote_url(self.url)
-        if self.token and not (self.token.isascii() and self.token.isprintable()):
-            raise InvalidInput("token must be a text without line breaks")
-        if " " in self.token or (self.token and not self.url):
-            raise InvalidInput("a token is one word, and for a url; give a command its env")
+        if self.token and not self.url:
+            raise InvalidInput("token requires a url; pass secrets of a command in env")
+        if not is_sendable(self.token):
+            raise InvalidInput("token must be printable ASCII without spaces")
         if not 0 < self.start_timeout < math.inf or self.max_bytes <= 0:
-            raise InvalidInput("start_timeout and max_bytes must be above 0, and have an end")
+            raise InvalidInput("start_timeout and max_bytes must be positive and finite")
 
     @property
-    def place(self) -> str:
-        """Return what may be shown: the origin or the program, no arguments and no secrets."""
+    def display_name(self) -> str:
+        """Return the origin or the program: the part that errors and logs may contain."""
         return origin_of(self.url) if self.url else self.program
 
     @property
     def program(self) -> str:
-        """Return the name of the file that is run, be it by an interpreter."""
+        """Return the file name of the program, or of the script that an interpreter runs."""
         files = [PurePath(word) for word in self.command]
-        return next((file.name for file in files if file.suffix in _SCRIPTS), files[0].name)
+        return next((file.name for file in files if file.suffix in _SCRIPT_SUFFIXES), files[0].name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpToolInfo:
-    """A tool as its server describes it; the hints are what the server says, and no promise."""
+    """A tool as its MCP server describes it; the hints are not guaranteed."""
 
     name: str
     description: str = ""
@@ -147,7 +123,7 @@ class McpToolInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpToolResult:
-    """What a call gave: parts in their order, and data where the server structures its answers."""
+    """Result of an MCP tool call: parts in order, and structured content if there is any."""
 
     parts: tuple[Part, ...] = ()
     structured: Any = None
@@ -156,46 +132,97 @@ class McpToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadLimits:
-    """Which files are taken: media types, such as "image/*", how large, and within how long."""
+    """Limits of a download: media type patterns such as "image/*", size and time."""
 
     types: Sequence[str] = ("*/*",)
     max_bytes: int = 8 * 1024 * 1024
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.types, str):
-            raise InvalidInput(f'types takes several entries, such as ("{self.types}",)')
-        wanted = tuple(kind.strip().lower() for kind in self.types)
-        if not wanted or not all(kind.count("/") == 1 and kind.isascii() for kind in wanted):
-            raise InvalidInput('types are media types, such as "application/pdf" or "image/*"')
-        object.__setattr__(self, "types", wanted)
+        types = tuple(name.strip().lower() for name in _entries("types", self.types))
+        if not types or not all(name.count("/") == 1 and name.isascii() for name in types):
+            raise InvalidInput('types must be media types, such as "application/pdf" or "image/*"')
+        object.__setattr__(self, "types", types)
         if self.max_bytes <= 0 or not 0 < self.timeout < math.inf:
-            raise InvalidInput("max_bytes and timeout must be above 0, and have an end")
+            raise InvalidInput("timeout and max_bytes must be positive and finite")
+
+
+def redact_secrets(text: str, known: Iterable[str] = ()) -> str:
+    """Return a text without the known secrets and without anything that looks like a key.
+
+    Known secrets are also redacted if they are percent-encoded, completely or partially.
+    """
+    for secret in sorted(known, key=len, reverse=True):
+        if len(secret) < _MIN_SECRET_LENGTH:
+            continue
+        text = text.replace(secret, "***")
+        if "%" in text or "+" in text:
+            text = re.sub("".join(map(_percent_encoded_pattern, secret)), "***", text)
+    return _API_KEY.sub("***", _CREDENTIAL.sub(r"\1\2***", text))
 
 
 def is_sendable(token: str) -> bool:
-    """Tell whether a token can stand in a header: without spaces, line breaks, or other letters."""
+    """Return True if a token can be sent in a header: printable ASCII without spaces."""
     return token.isascii() and token.isprintable() and " " not in token
 
 
 def check_remote_url(url: str) -> None:
-    """Refuse what is not the URL of an agent, and say what is."""
+    """Raise InvalidInput unless `url` is an absolute http or https URL without credentials."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except (ValueError, TypeError, AttributeError):
-        raise InvalidInput(f"{url!r} is no URL; write it like https://agents.example.com") from None
+        raise InvalidInput(f"{url!r} is not a URL such as https://agents.example.com") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise InvalidInput(f"{url!r} is no URL of an agent; write https://agents.example.com")
+        raise InvalidInput(
+            f"{url!r} is not an absolute http or https URL such as https://agents.example.com"
+        )
     if parts.username is not None or parts.password is not None:
-        raise InvalidInput("the URL holds credentials; give them as token instead")
+        raise InvalidInput("the URL must not contain credentials; pass them as token")
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of a URL, the port only if it is not the usual one."""
+    """Return scheme, host and port of a URL, without the default port of the scheme."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host
-    usual = {"http": 80, "https": 443}.get(parts.scheme)
-    is_usual = parts.port is None or parts.port == usual
-    return f"{parts.scheme}://{host}" if is_usual else f"{parts.scheme}://{host}:{parts.port}"
+    is_default_port = parts.port in (None, _DEFAULT_PORTS.get(parts.scheme))
+    return f"{parts.scheme}://{host}" + ("" if is_default_port else f":{parts.port}")
+
+
+def is_loopback_url(url: str) -> bool:
+    """Return True if the host of a URL is a loopback address or localhost."""
+    host = (urlsplit(url).hostname or "").removesuffix(".")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def loopback_allow_entries(url: str) -> tuple[str, ...]:
+    """Return the allow-list entries for a loopback URL that a user typed; none for other URLs.
+
+    They include the other names of the host, since a card may use 127.0.0.1 instead of localhost,
+    but only this port: a redirect, or a card, must not lead to another local server.
+    """
+    check_remote_url(url)
+    if not is_loopback_url(url):
+        return ()
+    parts = urlsplit(url)
+    host = (parts.hostname or "").removesuffix(".")
+    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    names = (f"[{host}]" if ":" in host else host, *_LOOPBACK_HOSTS)
+    return tuple(dict.fromkeys(f"{name}:{port}" for name in names))
+
+
+def _entries(name: str, value: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InvalidInput(f'{name} must be a list of strings, such as ("{value}",)')
+    return tuple(value)
+
+
+def _percent_encoded_pattern(char: str) -> str:
+    """Return a pattern for a character as it is, and percent-encoded once or repeatedly."""
+    codes = (f"%(?:25)*(?i:{byte:02x})" for byte in char.encode("utf-8", "replace"))
+    forms = [re.escape(char), "".join(codes), *([r"\+"] if char == " " else [])]
+    return f"(?:{'|'.join(forms)})"

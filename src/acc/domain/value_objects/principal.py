@@ -1,4 +1,4 @@
-"""Who calls: the authenticated principal and the owner of stored data."""
+"""The authenticated caller and the owner of stored data."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -7,16 +7,16 @@ from acc.domain.value_objects.base import Value
 
 
 class Owner(NamedTuple):
-    """Whose a task is: a caller within a tenant. For anyone else it does not exist."""
+    """Owner of a task: a caller within a tenant. Other callers get "not found"."""
 
     tenant: str = ""
     caller: str = ""
 
 
 class Principal(Value, frozen=True, kw_only=True):
-    """A caller whose credentials were checked. `permissions` of None are all of them.
+    """An authenticated caller. `permissions` of None means all permissions.
 
-    `any_tenant` tells that the credentials are for no tenant, and the caller named one.
+    `any_tenant` is True if the credentials are not bound to a tenant, so that the caller chose one.
     """
 
     caller: str
@@ -27,12 +27,12 @@ class Principal(Value, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> Owner:
-        """Return whose the caller's tasks are."""
+        """Return the owner of the tasks of this caller."""
         return Owner(self.tenant, self.caller)
 
     @property
     def account(self) -> Owner:
-        """Return who has to keep to the limits, whatever tenant was named."""
+        """Return the owner to which limits apply, independent of a chosen tenant."""
         return Owner("" if self.any_tenant else self.tenant, self.caller)
 
 

@@ -1,25 +1,33 @@
-"""Who may come in, and how what leaves is signed."""
+"""Ports for authentication of callers and signatures of notifications."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from acc.domain.value_objects.principal import Principal
 
 
 class TokenVerifierPort(Protocol):
-    """Checks bearer tokens."""
+    """Verifies bearer tokens."""
 
     async def verify(self, token: str) -> Principal | None:
-        """Return whose token this is, or None for one that is not, or no longer, good.
+        """Return the principal of a token, or None if the token is unknown or expired.
 
-        How long that takes tells nothing about the tokens there are.
+        The duration must not reveal anything about valid tokens.
         """
         ...
 
 
 class NotificationSignerPort(Protocol):
-    """Signs notifications, so that who receives them can tell who sent them."""
+    """Signs push notifications so that receivers can verify the sender."""
 
     def headers(self, body: bytes, *, audience: str) -> Mapping[str, str]:
-        """Return the headers to send with a body to an address."""
+        """Return the signature headers of a body that is sent to the URL `audience`."""
+        ...
+
+
+class CardVerifierPort(Protocol):
+    """Verifies signatures of agent cards."""
+
+    def verify(self, content: Mapping[str, Any], signatures: Sequence[Mapping[str, Any]]) -> str:
+        """Return the kid of the key that signed a card, or raise Unauthenticated."""
         ...

@@ -1,4 +1,4 @@
-"""Agents that run elsewhere and are called over a network."""
+"""Ports for remote agents, notifications, downloads and raw HTTP."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -10,69 +10,82 @@ from acc.domain.value_objects.content import Part
 from acc.domain.value_objects.endpoint import DownloadLimits
 from acc.domain.value_objects.task import ArtifactUpdate, Message, PushConfig, StatusUpdate, Task
 
-#: Returns the file at a URL, as raw bytes. AddressRefused if it must not be called from here,
-#: RemoteFailed if it is not there or not within the terms.
+#: Returns the file at a URL as raw bytes. Raises AddressRefused for a refused address and
+#: RemoteFailed if the file does not exist or exceeds the limits.
 FetchFile = Callable[[str, DownloadLimits], Awaitable[Part]]
-#: Hears what happens to a remote task, and where it stands then; what it has made by then, and its
-#: history, are put together at the end.
-Hear = Callable[[Task, StatusUpdate | ArtifactUpdate], Awaitable[None]]
+
+
+class OnUpdate(Protocol):
+    """Receives the updates of a remote task."""
+
+    async def __call__(self, task: Task, update: StatusUpdate | ArtifactUpdate, /) -> None:
+        """Handle one update. `task` has the current status, but not yet artifacts and history."""
+        ...
+
+
+class Notify(Protocol):
+    """Receives the ids of remote tasks that have news."""
+
+    def __call__(self, task_id: str, /) -> None:
+        """Handle a notification about a task."""
+        ...
 
 
 class NotificationReceiverPort(Protocol):
-    """Receives the notifications of remote agents."""
+    """Receives push notifications of remote agents."""
 
-    def expecting(self, told: Callable[[str], None]) -> AbstractContextManager[PushConfig]:
-        """Give what to send along with one message; `told` hears the id of a task with news."""
+    def expect(self, notify: Notify) -> AbstractContextManager[PushConfig]:
+        """Return the push configuration of one message; its notifications call `notify`."""
         ...
 
 
 class RemoteAgentPort(Protocol):
-    """One remote agent. Whatever goes wrong with it is raised as an error of ours.
+    """A remote agent. All failures are raised as subclasses of AccError.
 
-    What a server says is foreign: it is bounded in size and time, and may still hold anything.
+    Content from the server is limited in size and time, but otherwise untrusted.
     """
 
     async def card(self) -> AgentCard:
-        """Return the agent's card, fetched anew when the server says that it may have changed."""
+        """Return the agent's card, from the cache while the server allows it."""
         ...
 
     async def send(
         self,
         message: Message,
         *,
-        hear: Hear | None = None,
+        on_update: OnUpdate | None = None,
         known: Task | None = None,
         push: PushConfig | None = None,
     ) -> Task | Message:
-        """Send a message, and return what came of it once its task has ended or waits.
+        """Send a message and return the task once it ended or needs input, or the reply.
 
-        `hear` is told everything that happens, once and in order; what the task `known` holds has
-        happened already. Whoever cancels this cancels the remote task. A trace goes along if the
-        message's metadata hold a `traceId` or a `traceparent`. With `push` the server is asked to
-        notify that address, if it can, and whoever receives that says so with `notified`.
+        `on_update` receives every update once and in order, except those that the task `known`
+        already contains. Cancelling this call cancels the remote task. The trace context is sent if
+        the metadata of the message contain `traceId` or `traceparent`. With `push`, the server is
+        asked to send notifications to that configuration; its receiver passes them to `notify`.
         """
         ...
 
-    async def follow(self, task_id: str, *, hear: Hear | None = None) -> Task | Message:
-        """Return what comes of a task that was begun earlier."""
+    async def follow(self, task_id: str, *, on_update: OnUpdate | None = None) -> Task | Message:
+        """Wait for an existing task and return it once it ended or needs input."""
         ...
 
     async def get(self, task_id: str) -> Task:
-        """Return a task as it is now."""
+        """Return the current state of a task."""
         ...
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task."""
         ...
 
-    def notified(self, task_id: str) -> None:
-        """Take note that the server has news of a task."""
+    def notify(self, task_id: str) -> None:
+        """Wake up the call that waits for a task: the server has news of it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRequest:
-    """A request as it goes out."""
+    """A raw HTTP request."""
 
     method: str
     url: str
@@ -81,8 +94,8 @@ class ProbeRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeAnswer:
-    """What came back; the names of headers are in lower case."""
+class ProbeResponse:
+    """A raw HTTP response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -91,7 +104,7 @@ class ProbeAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeEvent:
-    """One server-sent event."""
+    """A server-sent event."""
 
     data: str
     id: str = ""
@@ -99,23 +112,23 @@ class ProbeEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeStream:
-    """An answer that may be a stream: then its body is empty and `events` tells the rest."""
+    """A response that may be a stream; the body of a stream is empty."""
 
-    answer: ProbeAnswer
+    response: ProbeResponse
     events: AsyncIterator[ProbeEvent]
 
 
 class HttpProbePort(Protocol):
-    """Sends requests as they are and judges nothing.
+    """Sends HTTP requests unchanged.
 
-    Both raise RemoteFailed if there is no answer, or not in time, AnswerUnreadable for one that
-    cannot be taken, and AddressRefused for an address that must not be called.
+    Both methods raise RemoteFailed if the server does not respond in time, InvalidResponse for a
+    response that exceeds the limits, and AddressRefused for a refused address.
     """
 
-    async def exchange(self, request: ProbeRequest) -> ProbeAnswer:
-        """Return the whole answer to a request."""
+    async def exchange(self, request: ProbeRequest) -> ProbeResponse:
+        """Return the complete response to a request."""
         ...
 
     def stream(self, request: ProbeRequest) -> AbstractAsyncContextManager[ProbeStream]:
-        """Return the answer to a request while it is still coming."""
+        """Return the response to a request while it is being received."""
         ...

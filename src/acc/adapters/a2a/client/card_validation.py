@@ -1,7 +1,8 @@
-"""Checking an agent's card: what is wrong with it, and what would be right."""
+"""Validation of agent cards: invalid fields, and what a signature covers."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -9,130 +10,229 @@ from urllib.parse import urlsplit
 import msgspec
 
 from acc.adapters.a2a.wire.card_codec import PROTOCOL_V03, card_content, merged_card, read_card
-from acc.domain.errors import RemoteFailed
+from acc.domain.errors import RemoteFailed, Unauthenticated
 from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, AgentCard
 from acc.domain.value_objects.base import replace
+from acc.ports.outbound.auth_ports import CardVerifierPort
 
 _BINDINGS = (JSONRPC, HTTP_JSON, "GRPC")
 _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(?:\s*;.*)?")
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_MOST = 200
+_MAX_FINDINGS = 200
 
 
-class Weight(StrEnum):
-    """How much a finding weighs."""
+class Severity(StrEnum):
+    """Severity of a finding; clients cannot use a card with an error."""
 
-    FAULT = "fault"
+    ERROR = "error"
     WARNING = "warning"
 
 
 class CardFinding(NamedTuple):
-    """Something about a card that should be otherwise."""
+    """A problem of a card, the field that has it, and how to fix it."""
 
-    weight: Weight
+    severity: Severity
     field: str
     text: str
     fix: str
 
 
-def check_card(body: bytes) -> list[CardFinding]:
-    """Return what is wrong with a card as it was sent; faults keep clients from using it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardReport:
+    """A card with its findings.
+
+    `signed_by` is the kid of the key that signed the complete card, or None. `body` and `card` are
+    limited to the signed content if the signature was verified.
+    """
+
+    url: str
+    body: bytes
+    findings: Sequence[CardFinding]
+    card: AgentCard | None
+    signed_by: str | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Return True if clients can use the card."""
+        return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def inspect_card(url: str, body: bytes, *, verifier: CardVerifierPort | None = None) -> CardReport:
+    """Validate a card as it was sent, and its signature if there is a `verifier`."""
+    findings = validate_card(body)
+    signed_by: str | None = None
+    if verifier is not None:
+        try:
+            signed_by, body, unsigned = _signed_content(body, verifier)
+        except Unauthenticated as error:
+            fix = "get the card, or the key, from the operator of the agent"
+            findings.append(_error("signatures", str(error), fix))
+        else:
+            findings.extend(
+                _error(
+                    field,
+                    f"is not covered by the signature of key {signed_by}, so it can be modified",
+                    "do not use it; the operator of the agent should sign the card as it is sent",
+                )
+                for field in unsigned
+            )
+            signed_by = None if unsigned else signed_by
+    return CardReport(
+        url=url, body=body, findings=findings, card=_read_or_none(body), signed_by=signed_by
+    )
+
+
+def validate_card(body: bytes) -> list[CardFinding]:
+    """Return the problems of a card as it was sent."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [_fault("", "is not JSON in UTF-8", "serve one JSON object")]
+        return [_error("", "is not JSON in UTF-8", "serve one JSON object")]
     if not isinstance(document, Mapping):
-        return [_fault("", "is no JSON object", "serve one JSON object")]
-    found = [*_checks(document)]
-    if not any(finding.weight is Weight.FAULT for finding in found):
+        return [_error("", "is not a JSON object", "serve one JSON object")]
+    findings = [*_validate(document)]
+    if not any(finding.severity is Severity.ERROR for finding in findings):
         try:
             read_card(body)
         except RemoteFailed as error:
-            said = str(error).rpartition(": ")
-            found.append(_fault(said[0].rpartition(": ")[2], said[2], "write it as the field asks"))
-    return found[:_MOST]
+            before, _, problem = str(error).rpartition(": ")
+            field = before.rpartition(": ")[2]
+            findings.append(_error(field, problem, "correct the value of the field"))
+    return findings[:_MAX_FINDINGS]
 
 
-def _fault(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(Weight.FAULT, field, text, fix)
+def unsigned_fields(document: Mapping[str, Any], card: AgentCard) -> list[str]:
+    """Return the fields of a sent card that do not follow from its 1.0 content.
+
+    Official servers sign the 1.0 content only, and then add the fields that 0.3 clients read. A
+    field that repeats signed content is harmless; anyone could have added anything else.
+    """
+    expected = merged_card(replace(card, signatures=()))
+    pairs = {(one.url, one.binding) for one in card.interfaces if one.version == PROTOCOL_V03}
+    return [
+        name
+        for name, value in document.items()
+        if name != "signatures"
+        and not _repeats_interface(name, document, pairs)
+        and not _is_contained(value, expected.get(name))
+    ]
+
+
+def _signed_content(body: bytes, verifier: CardVerifierPort) -> tuple[str, bytes, list[str]]:
+    """Return the kid, the signed content, and the fields that are not signed.
+
+    A signature covers the card as it was sent, or its 1.0 content only.
+    """
+    try:
+        document = msgspec.json.decode(body, type=dict[str, Any])
+        listed = document.get("signatures") or ()
+        signatures = [entry for entry in listed if isinstance(entry, Mapping)]
+    except (msgspec.DecodeError, TypeError):
+        raise Unauthenticated("the card is invalid, so its signature cannot be verified") from None
+    try:
+        return verifier.verify(document, signatures), body, []
+    except Unauthenticated:
+        card = _read_or_none(body)
+        if card is None:
+            raise
+    content = card_content(card)
+    kid = verifier.verify(content, signatures)
+    unsigned = unsigned_fields(document, card)
+    signed = {name: value for name, value in document.items() if name not in unsigned}
+    signed |= {name: content[name] for name in unsigned if name in content}
+    return kid, msgspec.json.encode(signed), unsigned
+
+
+def _read_or_none(body: bytes) -> AgentCard | None:
+    try:
+        return read_card(body)
+    except RemoteFailed:
+        return None
+
+
+def _error(field: str, text: str, fix: str) -> CardFinding:
+    return CardFinding(Severity.ERROR, field, text, fix)
 
 
 def _warning(field: str, text: str, fix: str) -> CardFinding:
-    return CardFinding(Weight.WARNING, field, text, fix)
+    return CardFinding(Severity.WARNING, field, text, fix)
 
 
-def _checks(card: Mapping[str, Any]) -> Iterator[CardFinding]:
+def _validate(card: Mapping[str, Any]) -> Iterator[CardFinding]:
     for name in ("name", "description", "version"):
         yield from _text(card, name, "")
     yield from _interfaces(card)
     if not isinstance(card.get("capabilities"), Mapping):
-        yield _fault("capabilities", "is missing", 'add "capabilities": {"streaming": …}')
+        yield _error("capabilities", "is missing", 'add "capabilities": {"streaming": …}')
     for name in ("defaultInputModes", "defaultOutputModes"):
-        yield from _modes(card.get(name), name, needed=True)
+        yield from _modes(card.get(name), name, is_required=True)
     yield from _skills(card.get("skills"))
     yield from _security(card)
     yield from _signatures(card.get("signatures"))
 
 
-def _text(held: Mapping[str, Any], name: str, place: str) -> Iterator[CardFinding]:
-    value = held.get(name)
-    field = f"{place}{name}"
+def _text(parent: Mapping[str, Any], name: str, prefix: str) -> Iterator[CardFinding]:
+    value = parent.get(name)
+    field = f"{prefix}{name}"
     if value is None or value == "":
-        yield _fault(field, "is missing", f'add "{name}", a text')
+        yield _error(field, "is missing", f'add the string "{name}"')
     elif not isinstance(value, str):
-        yield _fault(field, "is no text", "write it as a text")
+        yield _error(field, "is not a string", "use a string")
 
 
 def _interfaces(card: Mapping[str, Any]) -> Iterator[CardFinding]:
-    listed = card.get("supportedInterfaces")
-    is_old = "url" in card
-    if listed is None and not is_old:
-        yield _fault(
+    interfaces = card.get("supportedInterfaces")
+    is_legacy = "url" in card
+    if interfaces is None and not is_legacy:
+        yield _error(
             "supportedInterfaces",
             "is missing",
             "list at least one interface with url, protocolBinding and protocolVersion",
         )
         return
-    if listed is None:
+    if interfaces is None:
         yield _warning(
             "supportedInterfaces",
-            "is missing, so only clients of 0.3 can call",
-            "list the interfaces of 1.0 there if they are spoken",
+            "is missing, so only 0.3 clients can call the agent",
+            "list the interfaces of version 1.0 if they are supported",
         )
-    elif not isinstance(listed, list) or not listed:
-        yield _fault("supportedInterfaces", "is no list with an interface", "list at least one")
+    elif not isinstance(interfaces, list) or not interfaces:
+        yield _error(
+            "supportedInterfaces", "is not a list with an interface", "list at least one interface"
+        )
     else:
-        for place, interface in enumerate(listed):
-            yield from _interface(interface, f"supportedInterfaces[{place}]")
-    if is_old:
-        yield from _old_interfaces(card)
+        for index, interface in enumerate(interfaces):
+            yield from _interface(interface, f"supportedInterfaces[{index}]")
+    if is_legacy:
+        yield from _legacy_interfaces(card)
 
 
-def _interface(held: Any, place: str) -> Iterator[CardFinding]:
-    if not isinstance(held, Mapping):
-        yield _fault(place, "is no object", "write url, protocolBinding and protocolVersion")
+def _interface(interface: Any, field: str) -> Iterator[CardFinding]:
+    if not isinstance(interface, Mapping):
+        yield _error(field, "is not an object", "add url, protocolBinding and protocolVersion")
         return
-    yield from _url(held.get("url"), f"{place}.url")
-    yield from _binding(held.get("protocolBinding"), f"{place}.protocolBinding")
-    version = held.get("protocolVersion")
-    if not isinstance(version, str) or not re.fullmatch(r"\d+\.\d+(?:\.\d+)?", version):
-        yield _fault(f"{place}.protocolVersion", "is no version", 'write "1.0" or "0.3"')
+    yield from _url(interface.get("url"), f"{field}.url")
+    yield from _binding(interface.get("protocolBinding"), f"{field}.protocolBinding")
+    version = interface.get("protocolVersion")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        yield _error(f"{field}.protocolVersion", "is not a version", 'use "1.0" or "0.3"')
 
 
-def _old_interfaces(card: Mapping[str, Any]) -> Iterator[CardFinding]:
+def _legacy_interfaces(card: Mapping[str, Any]) -> Iterator[CardFinding]:
     yield from _url(card.get("url"), "url")
     if "protocolVersion" not in card:
         yield _warning("protocolVersion", "is missing", 'add "protocolVersion": "0.3.0"')
     if "preferredTransport" in card:
         yield from _binding(card["preferredTransport"], "preferredTransport")
-    further = card.get("additionalInterfaces", [])
-    if not isinstance(further, list):
-        yield _fault("additionalInterfaces", "is no list", "list url and transport of each")
+    additional = card.get("additionalInterfaces", [])
+    if not isinstance(additional, list):
+        yield _error("additionalInterfaces", "is not a list", "list url and transport of each")
         return
-    for place, interface in enumerate(further):
-        field = f"additionalInterfaces[{place}]"
+    for index, interface in enumerate(additional):
+        field = f"additionalInterfaces[{index}]"
         if not isinstance(interface, Mapping):
-            yield _fault(field, "is no object", "write url and transport")
+            yield _error(field, "is not an object", "add url and transport")
             continue
         yield from _url(interface.get("url"), f"{field}.url")
         yield from _binding(interface.get("transport"), f"{field}.transport")
@@ -145,127 +245,106 @@ def _url(value: Any, field: str) -> Iterator[CardFinding]:
     except ValueError:
         host, scheme = None, ""
     if scheme not in ("http", "https") or not host:
-        yield _fault(field, "is no absolute URL", "write it like https://agents.example.com/a2a")
+        yield _error(
+            field, "is not an absolute URL", "use a URL such as https://agents.example.com/a2a"
+        )
     elif scheme == "http" and host not in _LOOPBACK:
-        yield _warning(field, "is not encrypted", "serve it over https")
+        yield _warning(field, "is not encrypted", "use https")
 
 
 def _binding(value: Any, field: str) -> Iterator[CardFinding]:
+    names = ", ".join(_BINDINGS)
     if not isinstance(value, str) or not value:
-        yield _fault(field, "is missing", f"write one of {', '.join(_BINDINGS)}")
+        yield _error(field, "is missing", f"use one of {names}")
     elif value not in _BINDINGS:
-        yield _warning(
-            field, f"{value!r} is none of the protocol's own", f"use {', '.join(_BINDINGS)}"
-        )
+        yield _warning(field, f"{value!r} is not a standard binding", f"use one of {names}")
 
 
-def _modes(value: Any, field: str, *, needed: bool) -> Iterator[CardFinding]:
-    if value is None and not needed:
+def _modes(value: Any, field: str, *, is_required: bool) -> Iterator[CardFinding]:
+    if value is None and not is_required:
         return
-    if not isinstance(value, list) or (needed and not value):
-        yield _fault(field, "is no list of media types", 'write for instance ["text/plain"]')
+    if not isinstance(value, list) or (is_required and not value):
+        yield _error(field, "is not a list of media types", 'use a list such as ["text/plain"]')
         return
-    for place, mode in enumerate(value):
+    for index, mode in enumerate(value):
         if not isinstance(mode, str) or not _MEDIA_TYPE.fullmatch(mode):
-            yield _fault(f"{field}[{place}]", "is no media type", 'write one like "text/plain"')
+            yield _error(f"{field}[{index}]", "is not a media type", 'use one such as "text/plain"')
 
 
 def _skills(skills: Any) -> Iterator[CardFinding]:
     if not isinstance(skills, list):
-        yield _fault("skills", "is no list", "list what the agent can do")
+        yield _error("skills", "is not a list", "list the skills of the agent")
         return
     if not skills:
-        yield _warning("skills", "is empty", "say what the agent can do, so that it is chosen")
-    seen: set[str] = set()
-    for place, skill in enumerate(skills):
-        field = f"skills[{place}]"
+        yield _warning("skills", "is empty", "describe what the agent can do")
+    ids: set[str] = set()
+    for index, skill in enumerate(skills):
+        field = f"skills[{index}]"
         if not isinstance(skill, Mapping):
-            yield _fault(field, "is no object", "write id, name, description and tags")
+            yield _error(field, "is not an object", "add id, name, description and tags")
             continue
         for name in ("id", "name", "description"):
             yield from _text(skill, name, f"{field}.")
         if not isinstance(skill.get("tags"), list):
-            yield _fault(f"{field}.tags", "is no list", "add a list of words")
-        if skill.get("id") in seen:
-            yield _fault(f"{field}.id", "is that of another skill", "give each its own")
-        seen.add(str(skill.get("id")))
+            yield _error(f"{field}.tags", "is not a list", "add a list of keywords")
+        if skill.get("id") in ids:
+            yield _error(f"{field}.id", "is used by another skill", "use unique ids")
+        ids.add(str(skill.get("id")))
         for name in ("inputModes", "outputModes"):
-            yield from _modes(skill.get(name), f"{field}.{name}", needed=False)
+            yield from _modes(skill.get(name), f"{field}.{name}", is_required=False)
 
 
 def _security(card: Mapping[str, Any]) -> Iterator[CardFinding]:
     schemes = card.get("securitySchemes", {})
     if not isinstance(schemes, Mapping):
-        yield _fault("securitySchemes", "is no object", "name each scheme")
+        yield _error("securitySchemes", "is not an object", "map names to security schemes")
         return
     for name in ("securityRequirements", "security"):
-        needs = card.get(name, [])
-        if not isinstance(needs, list):
-            yield _fault(name, "is no list", "list the schemes of which one is needed")
+        requirements = card.get(name, [])
+        if not isinstance(requirements, list):
+            yield _error(name, "is not a list", "list the alternatives")
             continue
-        for place, needed in enumerate(needs):
-            field = f"{name}[{place}]"
-            if not isinstance(needed, Mapping):
-                yield _fault(field, "is no object", "write scheme and scopes")
+        for index, requirement in enumerate(requirements):
+            field = f"{name}[{index}]"
+            if not isinstance(requirement, Mapping):
+                yield _error(field, "is not an object", "map scheme names to scopes")
                 continue
-            inner = needed.get("schemes", needed)
+            inner = requirement.get("schemes", requirement)
             for scheme in inner if isinstance(inner, Mapping) else ():
                 if scheme not in schemes:
-                    fix = "describe it in securitySchemes"
-                    yield _fault(field, f"{scheme!r} is no scheme of the card", fix)
+                    yield _error(
+                        field,
+                        f"refers to the undefined scheme {scheme!r}",
+                        "add it to securitySchemes",
+                    )
 
 
 def _signatures(signatures: Any) -> Iterator[CardFinding]:
     if signatures is None:
         return
     if not isinstance(signatures, list):
-        yield _fault("signatures", "is no list", "list protected and signature of each")
+        yield _error("signatures", "is not a list", "list protected and signature of each")
         return
-    for place, held in enumerate(signatures):
-        is_whole = isinstance(held, Mapping) and all(
-            isinstance(held.get(name), str) for name in ("protected", "signature")
+    for index, signature in enumerate(signatures):
+        is_complete = isinstance(signature, Mapping) and all(
+            isinstance(signature.get(name), str) for name in ("protected", "signature")
         )
-        if not is_whole:
-            field = f"signatures[{place}]"
-            yield _fault(field, "lacks protected or signature", "sign the card anew")
+        if not is_complete:
+            field = f"signatures[{index}]"
+            yield _error(field, "has no protected header or no signature", "sign the card again")
 
 
-def unsigned_fields(document: Mapping[str, Any], card: AgentCard) -> list[str]:
-    """Return the fields of a card as it was sent that do not follow from the content of 1.0.
-
-    Official servers sign that content alone, and then add what clients of 0.3 read. Where this
-    repeats what was signed it does no harm; anything else could have been put in by anyone.
-    """
-    follows = merged_card(replace(card, signatures=()))
-    pairs = {(one.url, one.binding) for one in card.interfaces if one.version == PROTOCOL_V03}
-    return [
-        name
-        for name, value in document.items()
-        if name != "signatures"
-        and not _repeats_address(name, document, pairs)
-        and not _is_within(value, follows.get(name))
-    ]
-
-
-def signed_part(document: Mapping[str, Any], card: AgentCard) -> dict[str, Any]:
-    """Return a card without what is not signed of it."""
-    content = card_content(card)
-    unsigned = unsigned_fields(document, card)
-    kept = {name: value for name, value in document.items() if name not in unsigned}
-    return kept | {name: content[name] for name in unsigned if name in content}
-
-
-def _repeats_address(name: str, document: Mapping[str, Any], pairs: set[tuple[str, str]]) -> bool:
-    """Tell whether a field of 0.3 names no address but those of 0.3 that were signed."""
+def _repeats_interface(name: str, document: Mapping[str, Any], pairs: set[tuple[str, str]]) -> bool:
+    """Return True if a 0.3 field contains only signed 0.3 interfaces."""
     if name in ("url", "preferredTransport"):
         return _is_pair(document.get("url"), document.get("preferredTransport"), pairs)
     if name == "additionalInterfaces":
-        listed = document[name]
-        return isinstance(listed, list) and all(
+        interfaces = document[name]
+        return isinstance(interfaces, list) and all(
             isinstance(one, Mapping)
             and one.keys() <= {"url", "transport"}
             and _is_pair(one.get("url"), one.get("transport"), pairs)
-            for one in listed
+            for one in interfaces
         )
     return name == "protocolVersion" and bool(pairs) and document[name] == PROTOCOL_V03
 
@@ -274,13 +353,12 @@ def _is_pair(url: Any, transport: Any, pairs: set[tuple[str, str]]) -> bool:
     return any(url == one[0] and (transport or JSONRPC) == one[1] for one in pairs)
 
 
-def _is_within(given: Any, held: Any) -> bool:
-    """Tell whether a value says nothing beyond another; what is empty says nothing at all."""
-    if isinstance(given, Mapping) and isinstance(held, Mapping):
-        return all(_is_within(value, held.get(name)) for name, value in given.items())
-    if isinstance(given, list) and isinstance(held, list):
-        is_same_length = len(given) == len(held)
-        return is_same_length and all(map(_is_within, given, held))
-    if held is None:
-        return given is None or given is False or given in ("", [], {})
-    return type(given) is type(held) and bool(given == held)
+def _is_contained(value: Any, expected: Any) -> bool:
+    """Return True if a value adds nothing to the expected one; empty values add nothing."""
+    if isinstance(value, Mapping) and isinstance(expected, Mapping):
+        return all(_is_contained(each, expected.get(name)) for name, each in value.items())
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(_is_contained, value, expected))
+    if expected is None:
+        return value is None or value is False or value in ("", [], {})
+    return type(value) is type(expected) and bool(value == expected)

@@ -1,26 +1,27 @@
-"""Calling agents of other servers over A2A: both generations, both bindings."""
+"""A2A client: both protocol versions, both bindings."""
 
 import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-import httpx
+import httpx2
 
 from acc.adapters.a2a.client.follower import TaskAssembler, TaskFollower, cancel_task, get_task
 from acc.adapters.a2a.client.transport import (
+    RETRYABLE_STATUS,
     CallFailed,
     Transport,
-    Unreachable,
-    unsendable,
+    map_transport_errors,
     wire_for,
 )
 from acc.adapters.a2a.wire.card_codec import read_card
+from acc.adapters.http.client import NetworkOptions, guarded_client
 from acc.application.a2a.projection import INPUT_REQUEST, MEMORY_FOOTPRINT
 from acc.application.a2a.requests import SendRequest
 from acc.domain.errors import (
@@ -33,374 +34,344 @@ from acc.domain.errors import (
 from acc.domain.value_objects.agent_card import AgentCard, Interface
 from acc.domain.value_objects.endpoint import RemoteEndpoint, origin_of
 from acc.domain.value_objects.task import ACTIVE, Message, PushConfig, Task
-from acc.ports.outbound.remote_ports import Hear
+from acc.ports.outbound.remote_ports import OnUpdate
 
-_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
+_WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,9})")
-#: Where the server does not say how long a card holds.
-_USUAL_AGE = 300.0
-_TIMEOUT = 20.0
-_RETRYABLE = frozenset({429, 502, 503, 504})
-
-
-class Fetched(NamedTuple):
-    """A card as it was sent, and where it was in the end."""
-
-    url: str
-    body: bytes
-    etag: str
-    fresh_for: float
-
-
-class CardSource:
-    """Fetches the card of one agent.
-
-    The token goes along only where a server refuses to show its card without one, and only to the
-    origin that the user named: a redirect elsewhere goes without it.
-    """
-
-    def __init__(
-        self, url: str, *, token: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._addresses = card_addresses(url)
-        self._token = token
-        self._clock = clock
-        self._held: AgentCard | None = None
-        self._found: Fetched | None = None
-        self._fresh_until = 0.0
-
-    async def get(self, http: httpx.AsyncClient) -> AgentCard:
-        """Return the card; one that is held is shown to the server first once it may be stale.
-
-        A server that cannot be asked just now does not make a card that is held useless.
-        """
-        if self._held is not None and self._clock() < self._fresh_until:
-            return self._held
-        try:
-            found = await self.fetch(http, known=self._found)
-        except CallFailed:
-            if self._held is None:
-                raise
-            return self._held
-        if found is not None:
-            self._held, self._found = read_card(found.body), found
-        assert self._held is not None and self._found is not None  # noqa: S101 - 304 needs one
-        self._fresh_until = self._clock() + (found or self._found).fresh_for
-        return self._held
-
-    async def fetch(
-        self, http: httpx.AsyncClient, *, known: Fetched | None = None
-    ) -> Fetched | None:
-        """Return the card as its server sends it, None if it is the one known."""
-        addresses = self._addresses if known is None else (known.url,)
-        missing: list[str] = []
-        for address in addresses:
-            response = await self._asked(http, address, known)
-            if response.status_code == 304 and known is not None:
-                return None
-            if response.is_success:
-                return _fetched(response)
-            if response.status_code not in (404, 405, 410):
-                raise _failure(response, address)
-            missing.append(urlsplit(address).path)
-        if known is not None:  # it has moved; look where it may be
-            return await self.fetch(http)
-        raise RemoteFailed(
-            f"{origin_of(self._addresses[0])} has no agent card at {' or '.join(missing)}; give "
-            "the URL that its agent is under, or that of the card itself",
-            remote_code="no_card",
-        )
-
-    async def _asked(
-        self, http: httpx.AsyncClient, address: str, known: Fetched | None
-    ) -> httpx.Response:
-        headers = {"Accept": "application/json"}
-        if known is not None and known.etag:
-            headers["If-None-Match"] = known.etag
-        response = await _get(http, address, headers)
-        may_send = origin_of(address) == origin_of(self._addresses[0])
-        if response.status_code in (401, 403) and self._token and may_send:
-            headers["Authorization"] = f"Bearer {self._token}"
-            response = await _get(http, address, headers)
-        return response
-
-
-def card_addresses(url: str) -> tuple[str, ...]:
-    """Return where the card of the agent at a URL may be, the likeliest place first."""
-    parts = urlsplit(url)
-    if parts.path.endswith(".json"):
-        return (urlunsplit(parts._replace(fragment="")),)
-    base = parts._replace(query="", fragment="")
-    return tuple(
-        urlunsplit(base._replace(path=f"{parts.path.rstrip('/')}{path}")) for path in _PATHS
-    )
-
-
-async def _get(http: httpx.AsyncClient, url: str, headers: dict[str, str]) -> httpx.Response:
-    place = origin_of(url)
-    try:
-        return await http.get(url, headers=headers, timeout=_TIMEOUT, follow_redirects=True)
-    except httpx.TooManyRedirects as error:
-        raise RemoteFailed(f"{place} redirects too often") from error
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        said = str(error) or type(error).__name__
-        raise Unreachable(f"{place} cannot be reached: {said}", retryable=True) from error
-    except httpx.LocalProtocolError:
-        raise unsendable(place) from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        said = str(error) or type(error).__name__
-        raise CallFailed(
-            f"the card of {place} did not come through: {said}", retryable=True
-        ) from error
-
-
-def _fetched(response: httpx.Response) -> Fetched:
-    return Fetched(
-        url=str(response.url),
-        body=response.content,
-        etag=response.headers.get("etag", ""),
-        fresh_for=_freshness(response.headers.get("cache-control", "").lower()),
-    )
-
-
-def _freshness(control: str) -> float:
-    if "no-store" in control or "no-cache" in control:
-        return 0.0
-    age = _MAX_AGE.search(control)
-    return float(age[1]) if age else _USUAL_AGE
-
-
-def _failure(response: httpx.Response, address: str) -> Exception:
-    place, status = origin_of(address), response.status_code
-    if status == 401:
-        return Unauthenticated(f"{place} shows its card only to those with a token that is good")
-    if status == 403:
-        return PermissionDenied(f"{place} does not show its card to this caller")
-    said = f"{place} answered {status} when asked for its card"
-    if status in _RETRYABLE:
-        return CallFailed(said, retryable=True)
-    return RemoteFailed(said, remote_code=str(status))
-
-
-_SPOKEN_EXTENSIONS = frozenset({INPUT_REQUEST, MEMORY_FOOTPRINT})
-_TO_CANCEL = 5.0
-_MOST_BELLS = 1024
+_DEFAULT_CARD_AGE_SECONDS = 300.0
+_CARD_TIMEOUT_SECONDS = 20.0
+_CANCEL_TIMEOUT_SECONDS = 5.0
+_MAX_REDIRECTS = 3
+_MAX_WAKE_EVENTS = 1024
+_SUPPORTED_EXTENSIONS = frozenset({INPUT_REQUEST, MEMORY_FOOTPRINT})
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 _TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
-    """How calls leave: what opens the guarded HTTP client, and what marks a call as a stream."""
-
-    open: Callable[[], AbstractAsyncContextManager[httpx.AsyncClient]]
-    streaming: Mapping[str, Any]
-
-
 class A2AClient:
-    """Calls one remote agent.
+    """Client of one remote agent; implements RemoteAgentPort.
 
-    Connections last as long as one message and its task, so that nothing is left open; the card is
-    kept. The token goes to the origin of the URL that the user named, and to the origins that the
-    user trusts besides. A card may name other addresses; they are called through the same guard,
-    but without the token, however alike the hosts look: whoever can change a card could otherwise
-    collect tokens, and which hosts belong together cannot be told from their names.
+    Connections are opened for one message and its task, and closed afterwards; the card is cached.
+    The token is sent to the origin of the endpoint and to its trusted origins only. A card can name
+    other URLs: they are called through the same address policy, but without the token. Otherwise a
+    modified card could collect tokens, and host names do not show which hosts belong together.
     """
 
-    def __init__(self, address: RemoteEndpoint, *, door: Door, token: str = "") -> None:
-        self._address = address
-        self._door = door
+    def __init__(
+        self,
+        endpoint: RemoteEndpoint,
+        *,
+        token: str = "",
+        allow: Sequence[str] = (),
+        network: NetworkOptions | None = None,
+    ) -> None:
+        self._endpoint = endpoint
         self._token = token
-        self._cards = CardSource(address.url, token=token)
-        self._bells: dict[str, asyncio.Event] = {}
+        self._allow = (*endpoint.allow, *allow)
+        self._network = network
+        self._cards = CardSource(endpoint.url, token=token)
+        self._wake: dict[str, asyncio.Event] = {}
 
     async def card(self) -> AgentCard:
         """Return the agent's card."""
-        async with self._door.open() as http:
+        async with self._open_http() as http:
             return await self._cards.get(http)
 
-    async def fetch_card(self) -> Fetched:
-        """Return the card as its server sends it, whether it can be read or not."""
-        async with self._door.open() as http:
-            found = await self._cards.fetch(http)
-        assert found is not None  # noqa: S101 - nothing is known that it could be the same as
-        return found
+    async def fetch_card(self) -> "FetchedCard":
+        """Return the card as the server sent it, valid or not."""
+        async with self._open_http() as http:
+            fetched = await self._cards.fetch(http)
+        assert fetched is not None  # noqa: S101 - without a known card there is no 304
+        return fetched
 
     async def send(
         self,
         message: Message,
         *,
-        hear: Hear | None = None,
+        on_update: OnUpdate | None = None,
         known: Task | None = None,
         push: PushConfig | None = None,
     ) -> Task | Message:
-        """Send a message, and return what came of it once its task has ended or waits."""
-        follower = TaskAssembler(hear, known)
-        async with self._following(follower, _trace_headers(message)) as (exchange, card):
+        """Send a message and return the task once it ended or needs input, or the reply."""
+        assembler = TaskAssembler(on_update, known)
+        async with self._follow(assembler, _trace_headers(message)) as (follower, card):
             push = push if card.push_notifications else None
-            # A server that returns at once may return a waiting task as it was before the message.
+            # A server that returns immediately may return a waiting task from before the message.
             request = SendRequest(
                 message=message, wait=bool(message.task_id), push=push, history_length=0
             )
-            if push is None and self._streams(card):
-                await exchange.stream(request)
+            if push is None and card.streaming and self._endpoint.streaming is not False:
+                await follower.stream(request)
             else:
-                await exchange.poll(request, is_told=push is not None)
-        return follower.result
+                await follower.poll(request, has_push=push is not None)
+        return assembler.result
 
-    async def follow(self, task_id: str, *, hear: Hear | None = None) -> Task | Message:
-        """Return what comes of a task that was begun earlier."""
-        follower = TaskAssembler(hear)
-        async with self._following(follower, {}) as (exchange, _):
-            task = await exchange.retrying(lambda channel: get_task(channel, task_id))
-            follower.take_up(task)
-            await exchange.poll(None)
-        return follower.result
+    async def follow(self, task_id: str, *, on_update: OnUpdate | None = None) -> Task | Message:
+        """Wait for an existing task and return it once it ended or needs input."""
+        assembler = TaskAssembler(on_update)
+        async with self._follow(assembler, {}) as (follower, _):
+            assembler.start_from(await follower.call(partial(get_task, task_id=task_id)))
+            await follower.poll(None)
+        return assembler.result
 
     async def get(self, task_id: str) -> Task:
-        """Return a task as it is now."""
-        async with self._exchange(TaskAssembler(), {}) as (exchange, _):
-            return await exchange.retrying(lambda channel: get_task(channel, task_id))
+        """Return the current state of a task."""
+        async with self._open(TaskAssembler(), {}) as (follower, _):
+            return await follower.call(partial(get_task, task_id=task_id))
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task."""
-        async with self._exchange(TaskAssembler(), {}) as (exchange, _):
-            return await exchange.retrying(lambda channel: cancel_task(channel, task_id))
+        async with self._open(TaskAssembler(), {}) as (follower, _):
+            return await follower.call(partial(cancel_task, task_id=task_id))
 
-    def notified(self, task_id: str) -> None:
-        """Take note that the server has news of a task, maybe before it has told us its id."""
-        self._bell(task_id).set()
+    def notify(self, task_id: str) -> None:
+        """Wake up the call that waits for a task; it may not know the id of the task yet."""
+        self._wake_event(task_id).set()
 
-    def _bell(self, task_id: str) -> asyncio.Event:
-        if task_id not in self._bells and len(self._bells) >= _MOST_BELLS:
-            del self._bells[next(iter(self._bells))]
-        return self._bells.setdefault(task_id, asyncio.Event())
+    def _wake_event(self, task_id: str) -> asyncio.Event:
+        if task_id not in self._wake and len(self._wake) >= _MAX_WAKE_EVENTS:
+            del self._wake[next(iter(self._wake))]
+        return self._wake.setdefault(task_id, asyncio.Event())
+
+    async def _wait_for_notification(self, task_id: str, seconds: float) -> None:
+        event = self._wake_event(task_id)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        event.clear()
 
     @asynccontextmanager
-    async def _following(
-        self, follower: TaskAssembler, headers: Mapping[str, str]
+    async def _follow(
+        self, assembler: TaskAssembler, headers: Mapping[str, str]
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
-        """Give an exchange, bounded in time; who leaves it early cancels the remote task."""
-        seconds = self._address.timeout
+        """Yield a follower with the timeout of the endpoint; leaving it early cancels the task."""
+        seconds = self._endpoint.timeout
         deadline = asyncio.timeout(seconds)
         try:
-            async with deadline, self._exchange(follower, headers) as found:
-                yield found
+            async with deadline, self._open(assembler, headers) as opened:
+                yield opened
         except TimeoutError:
-            await self._give_up(follower)
+            await self._cancel_abandoned(assembler)
             if not deadline.expired():
                 raise
             raise RemoteFailed(
-                f"{self._address.place} did not finish within {seconds:g} seconds",
+                f"{self._endpoint.origin} did not finish within {seconds:g} seconds",
                 remote_code="timed_out",
             ) from None
         except CallFailed:
-            raise  # who cannot be reached cannot be told either
+            raise  # the server cannot be reached, so neither can the task be cancelled
         except BaseException:
-            await self._give_up(follower)
+            await self._cancel_abandoned(assembler)
             raise
         finally:
-            if follower.task is not None:
-                self._bells.pop(follower.task.id, None)
+            if assembler.task is not None:
+                self._wake.pop(assembler.task.id, None)
 
-    async def _give_up(self, follower: TaskAssembler) -> None:
-        """Cancel a task that nobody waits for any more, if that can be done in a moment."""
-        task = follower.task
+    async def _cancel_abandoned(self, assembler: TaskAssembler) -> None:
+        task = assembler.task
         if task is None or task.state not in ACTIVE:
             return
         with suppress(AccError, TimeoutError):
-            async with asyncio.timeout(_TO_CANCEL):
+            async with asyncio.timeout(_CANCEL_TIMEOUT_SECONDS):
                 await self.cancel(task.id)
 
     @asynccontextmanager
-    async def _exchange(
-        self, follower: TaskAssembler, headers: Mapping[str, str]
+    async def _open(
+        self, assembler: TaskAssembler, headers: Mapping[str, str]
     ) -> AsyncIterator[tuple[TaskFollower, AgentCard]]:
-        async with self._door.open() as http:
+        async with self._open_http() as http:
             card = await self._cards.get(http)
-            channels = self._channels(http, card, headers)
-            yield (
-                TaskFollower(
-                    channels, follower, retries=self._address.retries, bell=self._wait_for_news
-                ),
-                card,
+            follower = TaskFollower(
+                self._transports(http, card, headers),
+                assembler,
+                retries=self._endpoint.retries,
+                wait=self._wait_for_notification,
             )
+            yield follower, card
 
-    def _channels(
-        self, http: httpx.AsyncClient, card: AgentCard, headers: Mapping[str, str]
+    def _open_http(self) -> httpx2.AsyncClient:
+        return guarded_client(allow=self._allow, redirects=_MAX_REDIRECTS, network=self._network)
+
+    def _transports(
+        self, http: httpx2.AsyncClient, card: AgentCard, headers: Mapping[str, str]
     ) -> list[Transport]:
-        spoken = chosen_interfaces(card)
-        extensions = self._extensions(card)
-        channels = []
-        for interface in spoken:
-            told = {**headers, **extensions}
-            if self._token:
-                if not self._is_trusted(interface):
-                    continue
-                told["Authorization"] = f"Bearer {self._token}"
-            channels.append(
-                Transport(http, interface, headers=told, streaming=self._door.streaming)
-            )
-        if not channels:
-            places = ", ".join(dict.fromkeys(origin_of(one.url) for one in spoken))
-            raise RemoteFailed(
-                f"the card at {self._address.place} names {places}, and the token is not sent to "
-                "another origin than the one it was given for; name that URL, or trust the origin",
-                remote_code="untrusted_origin",
-            )
-        return channels
-
-    def _is_trusted(self, interface: Interface) -> bool:
-        origin = origin_of(interface.url)
-        trusted = {self._address.place, *(origin_of(entry) for entry in self._address.trust)}
-        return origin in trusted
-
-    def _extensions(self, card: AgentCard) -> dict[str, str]:
-        offered = {extension.uri for extension in card.extensions}
-        for extension in card.extensions:
-            if extension.required and extension.uri not in _SPOKEN_EXTENSIONS:
-                raise ExtensionRequired(
-                    f"{card.name!r} requires the extension {extension.uri}, which is not spoken "
-                    "here"
+        interfaces = choose_interfaces(card)
+        all_headers = {**headers, **_extension_headers(card)}
+        if self._token:
+            trusted = {self._endpoint.origin, *map(origin_of, self._endpoint.trust)}
+            all_headers["Authorization"] = f"Bearer {self._token}"
+            usable = [one for one in interfaces if origin_of(one.url) in trusted]
+            if not usable:
+                origins = ", ".join(dict.fromkeys(origin_of(one.url) for one in interfaces))
+                raise RemoteFailed(
+                    f"the card at {self._endpoint.origin} refers to {origins}, and the token is "
+                    f"only sent to {self._endpoint.origin}; use that URL, or add the origin to "
+                    "`trust`",
+                    remote_code="untrusted_origin",
                 )
-        used = ", ".join(sorted(offered & _SPOKEN_EXTENSIONS))
-        return {"A2A-Extensions": used, "X-A2A-Extensions": used} if used else {}
-
-    def _streams(self, card: AgentCard) -> bool:
-        return card.streaming and self._address.streaming is not False
-
-    async def _wait_for_news(self, task_id: str, seconds: float) -> None:
-        bell = self._bell(task_id)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await bell.wait()
-        bell.clear()
+            interfaces = usable
+        return [Transport(http, interface, headers=all_headers) for interface in interfaces]
 
 
-def chosen_interfaces(card: AgentCard) -> Sequence[Interface]:
-    """Return the interfaces that are spoken here: newer generations first, else as the card says.
+def choose_interfaces(card: AgentCard) -> Sequence[Interface]:
+    """Return the supported interfaces, the newer protocol version first, else in card order.
 
-    RemoteFailed if there is none.
+    Raise RemoteFailed if there is none.
     """
-    known = [interface for interface in card.interfaces if wire_for(interface) is not None]
-    spoken = [interface for interface in known if _can_be_called(interface.url)]
-    if known and not spoken:
+    supported = [interface for interface in card.interfaces if wire_for(interface) is not None]
+    callable_ = [interface for interface in supported if _is_absolute_url(interface.url)]
+    if supported and not callable_:
         raise RemoteFailed(
-            f"the card of {card.name!r} gives {known[0].url!r} as its address, which is no "
-            "absolute URL of http or https; who runs the agent must mend the card",
+            f"the card of {card.name!r} has the interface URL {supported[0].url!r}, which is not "
+            "an absolute http or https URL; the operator of the agent must correct the card",
             remote_code="no_interface",
         )
-    if not spoken:
-        listed = ", ".join(f"{one.binding} {one.version}" for one in card.interfaces) or "nothing"
+    if not callable_:
+        listed = ", ".join(f"{one.binding} {one.version}" for one in card.interfaces) or "none"
         raise RemoteFailed(
-            f"the card of {card.name!r} lists {listed}; spoken here are JSONRPC and HTTP+JSON of "
-            "1.0 and 0.3",
+            f"the card of {card.name!r} has no supported interface (listed: {listed}); supported "
+            "are JSONRPC and HTTP+JSON of versions 1.0 and 0.3",
             remote_code="no_interface",
         )
-    return sorted(spoken, key=lambda interface: not interface.version.startswith("1"))
+    return sorted(callable_, key=lambda interface: not interface.version.startswith("1"))
 
 
-def _can_be_called(url: str) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedCard:
+    """A card as the server sent it, and the URL after redirects."""
+
+    url: str
+    body: bytes
+    etag: str
+    max_age: float
+
+
+class CardSource:
+    """Fetches and caches the card of one agent.
+
+    The token is sent only if the server does not return the card without it, and only to the
+    origin of the given URL: a redirect to another origin is followed without the token.
+    """
+
+    def __init__(
+        self, url: str, *, token: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._urls = card_urls(url)
+        self._token = token
+        self._clock = clock
+        self._cached: tuple[AgentCard, FetchedCard] | None = None
+        self._fresh_until = 0.0
+
+    async def get(self, http: httpx2.AsyncClient) -> AgentCard:
+        """Return the card; a stale one is revalidated, and reused if the server is unreachable."""
+        if self._cached is None:
+            fetched = await self.fetch(http)
+            assert fetched is not None  # noqa: S101 - without a known card there is no 304
+            self._cached = read_card(fetched.body), fetched
+        elif self._clock() < self._fresh_until:
+            return self._cached[0]
+        else:
+            try:
+                fetched = await self.fetch(http, known=self._cached[1])
+            except CallFailed:
+                return self._cached[0]
+            if fetched is not None:
+                self._cached = read_card(fetched.body), fetched
+        card, latest = self._cached
+        self._fresh_until = self._clock() + latest.max_age
+        return card
+
+    async def fetch(
+        self, http: httpx2.AsyncClient, *, known: FetchedCard | None = None
+    ) -> FetchedCard | None:
+        """Return the card as the server sends it, or None if `known` is still current."""
+        urls = self._urls if known is None else (known.url,)
+        missing: list[str] = []
+        for url in urls:
+            response = await self._request(http, url, known)
+            if response.status_code == 304 and known is not None:
+                return None
+            if response.is_success:
+                return FetchedCard(
+                    url=str(response.url),
+                    body=response.content,
+                    etag=response.headers.get("etag", ""),
+                    max_age=_max_age(response.headers.get("cache-control", "").lower()),
+                )
+            if response.status_code not in (404, 405, 410):
+                raise _card_error(response.status_code, origin_of(url))
+            missing.append(urlsplit(url).path)
+        if known is not None:  # the card was moved: search all places
+            return await self.fetch(http)
+        raise RemoteFailed(
+            f"{origin_of(self._urls[0])} has no agent card at {' or '.join(missing)}; use the base "
+            "URL of the agent, or the URL of the card itself",
+            remote_code="no_card",
+        )
+
+    async def _request(
+        self, http: httpx2.AsyncClient, url: str, known: FetchedCard | None
+    ) -> httpx2.Response:
+        headers = {"Accept": "application/json"}
+        if known is not None and known.etag:
+            headers["If-None-Match"] = known.etag
+        response = await _get(http, url, headers)
+        is_own_origin = origin_of(url) == origin_of(self._urls[0])
+        if response.status_code in (401, 403) and self._token and is_own_origin:
+            headers["Authorization"] = f"Bearer {self._token}"
+            response = await _get(http, url, headers)
+        return response
+
+
+def card_urls(url: str) -> tuple[str, ...]:
+    """Return the possible URLs of the card of the agent at a URL, the most likely one first."""
+    parts = urlsplit(url)
+    if parts.path.endswith(".json"):
+        return (urlunsplit(parts._replace(fragment="")),)
+    base = parts._replace(query="", fragment="")
+    return tuple(
+        urlunsplit(base._replace(path=f"{parts.path.rstrip('/')}{path}"))
+        for path in _WELL_KNOWN_PATHS
+    )
+
+
+async def _get(http: httpx2.AsyncClient, url: str, headers: dict[str, str]) -> httpx2.Response:
+    with map_transport_errors(origin_of(url)):
+        return await http.get(
+            url, headers=headers, timeout=_CARD_TIMEOUT_SECONDS, follow_redirects=True
+        )
+
+
+def _max_age(cache_control: str) -> float:
+    if "no-store" in cache_control or "no-cache" in cache_control:
+        return 0.0
+    match = _MAX_AGE.search(cache_control)
+    return float(match[1]) if match else _DEFAULT_CARD_AGE_SECONDS
+
+
+def _card_error(status: int, origin: str) -> Exception:
+    if status == 401:
+        return Unauthenticated(f"{origin} requires a valid token to return its card")
+    if status == 403:
+        return PermissionDenied(f"{origin} does not return its card to this caller")
+    message = f"{origin} answered the request for its card with status {status}"
+    if status in RETRYABLE_STATUS:
+        return CallFailed(message, retryable=True)
+    return RemoteFailed(message, remote_code=str(status))
+
+
+def _extension_headers(card: AgentCard) -> dict[str, str]:
+    for extension in card.extensions:
+        if extension.required and extension.uri not in _SUPPORTED_EXTENSIONS:
+            raise ExtensionRequired(
+                f"{card.name!r} requires the extension {extension.uri}, which is not supported"
+            )
+    offered = {extension.uri for extension in card.extensions}
+    used = ", ".join(sorted(offered & _SUPPORTED_EXTENSIONS))
+    return {"A2A-Extensions": used, "X-A2A-Extensions": used} if used else {}
+
+
+def _is_absolute_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -409,7 +380,7 @@ def _can_be_called(url: str) -> bool:
 
 
 def _trace_headers(message: Message) -> dict[str, str]:
-    """Return the W3C header of the trace that a message belongs to, if there is one."""
+    """Return the W3C traceparent header of a message that belongs to a trace."""
     parent = message.metadata.get("traceparent")
     if isinstance(parent, str) and _TRACE_PARENT.fullmatch(parent):
         return {"traceparent": parent}

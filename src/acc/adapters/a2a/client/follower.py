@@ -1,14 +1,20 @@
-"""One message to a remote agent and all that comes of it, however often the line breaks."""
+"""Following a remote task through streams, reconnects and polls."""
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from acc.adapters.a2a.client.sse import ServerEvent
-from acc.adapters.a2a.client.transport import CallFailed, Transport, Unreachable
+from acc.adapters.a2a.client.transport import (
+    MAX_RETRY_AFTER_SECONDS,
+    CallFailed,
+    StreamEvent,
+    Transport,
+    Unreachable,
+)
 from acc.adapters.a2a.wire.protocol import Operation, StreamResponse
+from acc.adapters.http.retry import RetryPolicy
 from acc.application.a2a.requests import GetRequest, SendRequest, TaskRequest
 from acc.domain.errors import (
     AccError,
@@ -31,148 +37,155 @@ from acc.domain.value_objects.task import (
     TaskState,
     TaskStatus,
 )
-from acc.ports.outbound.remote_ports import Hear
+from acc.ports.outbound.remote_ports import OnUpdate
 
+T = TypeVar("T")
+#: A stream without any event or comment for this long is considered dead.
+STREAM_IDLE_SECONDS = 90.0
+FIRST_RETRY_SECONDS = 0.2
+MAX_RETRY_SECONDS = 10.0
+_CALL_TIMEOUT_SECONDS = 30.0
+_BLOCKING_CALL_TIMEOUT_SECONDS = 24 * 3600.0
+_FIRST_POLL_SECONDS = 0.2
+_MAX_POLL_SECONDS = 5.0
+#: Notifications can be lost; with push, the task is polled at this interval nevertheless.
+_PUSH_POLL_SECONDS = 60.0
+_NEXT_INTERFACE = (Unreachable, AddressRefused, VersionNotSupported)
 _SETTLED = TERMINAL | INTERRUPTED
 
 
-class TaskAssembler:
-    """Knows a remote task as far as it was told, and tells what is new about it."""
+class WaitForNotification(Protocol):
+    """Waits for a notification about a task."""
 
-    def __init__(self, hear: Hear | None = None, known: Task | None = None) -> None:
-        self._hear = hear
+    async def __call__(self, task_id: str, seconds: float, /) -> None:
+        """Return when a notification arrived, or after `seconds`."""
+        ...
+
+
+class TaskAssembler:
+    """Assembles a remote task from its updates, and passes on what is new."""
+
+    def __init__(self, on_update: OnUpdate | None = None, known: Task | None = None) -> None:
+        self._on_update = on_update
         self._known = known
-        self._growing: TaskBuilder | None = None
+        self._builder: TaskBuilder | None = None
         self.reply: Message | None = None
-        #: Whether the last word was a task as a whole, which may be from before our message.
+        #: True if the last item was a complete task, which may predate the sent message.
         self.is_snapshot = False
-        self.heard = 0
+        self.item_count = 0
 
     @property
     def task(self) -> Task | None:
-        """Return where the task stands; what it has made is in the `result`."""
-        return None if self._growing is None else self._growing.head
+        """Return the task with its current status; `result` has its artifacts too."""
+        return None if self._builder is None else self._builder.head
 
-    def take_up(self, task: Task) -> TaskBuilder:
-        """Go on from a task as it is known."""
-        self._growing = TaskBuilder(task)
-        return self._growing
+    def start_from(self, task: Task) -> TaskBuilder:
+        """Continue from a known task without passing on its updates."""
+        self._builder = TaskBuilder(task)
+        return self._builder
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether the task has ended or waits, or never was one."""
+        """Return True if there is a reply, or the task ended or needs input."""
         return self.reply is not None or (self.task is not None and self.task.state in _SETTLED)
 
     @property
-    def is_over(self) -> bool:
-        """Tell whether a stream has no more to say.
+    def is_complete(self) -> bool:
+        """Return True if no further item of a stream is expected.
 
-        A task that is shown as a whole at the beginning may show that it waits because our message
-        has not reached it yet.
+        A snapshot at the beginning of a stream can show that the task needs input because our
+        message has not been processed yet.
         """
         if not self.is_settled:
             return False
-        is_over = self.task is None or self.task.is_over
-        return self.reply is not None or is_over or not self.is_snapshot
+        is_terminal = self.task is None or self.task.is_over
+        return self.reply is not None or is_terminal or not self.is_snapshot
 
     @property
     def result(self) -> Task | Message:
-        """Return what came of it."""
+        """Return the reply or the assembled task."""
         if self.reply is not None:
             return self.reply
-        if self._growing is None:
-            raise RemoteFailed("the remote agent said nothing")
-        return self._growing.whole()
+        if self._builder is None:
+            raise RemoteFailed("the remote agent sent no response")
+        return self._builder.whole()
 
-    async def take(self, told: StreamResponse) -> None:
-        """Take note of an item, and pass on what is new in it."""
-        self.heard += 1
-        item = told.item
+    async def add(self, streamed: StreamResponse) -> None:
+        """Add an item and pass on its updates."""
+        self.item_count += 1
+        item = streamed.item
         self.is_snapshot = isinstance(item, Task)
         if isinstance(item, Message):
-            if self._growing is None:
-                self.reply = _with_content(item)
+            if self._builder is not None:
+                status = replace(self._builder.head.status, message=item)
+                await self._apply(self._builder, StatusUpdate(status=status))
+            elif item.parts:
+                self.reply = item
             else:
-                status = replace(self._growing.head.status, message=item)
-                await self._pass_on(self._growing, StatusUpdate(status=status))
+                raise RemoteFailed(
+                    "the remote agent sent an invalid response: a message without parts",
+                    remote_code="invalid_agent_response",
+                )
             return
-        self._check_task(told)
-        if isinstance(item, Task):
-            await self._compare(item)
+        if not streamed.task_id and self.task is None:
+            raise RemoteFailed("the remote agent sent an update without a task id")
+        if self.task is not None and streamed.task_id not in ("", self.task.id):
+            raise RemoteFailed("the remote agent sent an update of a different task")
+        builder = self._builder or self.start_from(
+            self._known
+            or Task(
+                id=streamed.task_id,
+                context_id=streamed.context_id,
+                status=TaskStatus(state=TaskState.SUBMITTED),
+            )
+        )
+        if not isinstance(item, Task):
+            await self._apply(builder, item)
             return
-        growing = self._growing or self.take_up(
-            self._known or _unseen(told.task_id, told.context_id)
-        )
-        await self._pass_on(growing, item)
+        for update in differences(builder.whole(), item):
+            await self._apply(builder, update)
+        self.start_from(item)
 
-    def _check_task(self, told: StreamResponse) -> None:
-        if not told.task_id and self.task is None:
-            raise RemoteFailed("the remote agent tells of a task without an id")
-        if self.task is not None and told.task_id not in ("", self.task.id):
-            raise RemoteFailed("the remote agent tells of another task than the one asked about")
-
-    async def _compare(self, task: Task) -> None:
-        growing = self._growing or self.take_up(self._known or _unseen(task.id, task.context_id))
-        for update in differences(growing.whole(), task):
-            await self._pass_on(growing, update)
-        self.take_up(task)
-
-    async def _pass_on(self, growing: TaskBuilder, update: StatusUpdate | ArtifactUpdate) -> None:
-        growing.add(TaskEvent(growing.head.seq + 1, update))
-        if self._hear is not None:
-            await self._hear(growing.head, update)
-
-
-def _with_content(reply: Message) -> Message:
-    """Return a message that is all of an answer; one without parts is none."""
-    if not reply.parts:
-        raise RemoteFailed(
-            "the remote agent answered what cannot be read: a message without parts",
-            remote_code="invalid_agent_response",
-        )
-    return reply
-
-
-def _unseen(task_id: str, context_id: str) -> Task:
-    status = TaskStatus(state=TaskState.SUBMITTED)
-    return Task(id=task_id, context_id=context_id, status=status)
+    async def _apply(self, builder: TaskBuilder, update: StatusUpdate | ArtifactUpdate) -> None:
+        builder.add(TaskEvent(builder.head.seq + 1, update))
+        if self._on_update is not None:
+            await self._on_update(builder.head, update)
 
 
 def differences(before: Task, after: Task) -> Iterator[StatusUpdate | ArtifactUpdate]:
-    """Give the updates that lead from one picture of a task to a later one."""
-    held = {made.artifact_id: made for made in before.artifacts}
-    for made in after.artifacts:
-        known = held.get(made.artifact_id)
+    """Yield the updates that turn an earlier snapshot of a task into a later one."""
+    earlier = {artifact.artifact_id: artifact for artifact in before.artifacts}
+    for artifact in after.artifacts:
+        known = earlier.get(artifact.artifact_id)
         if known is None:
-            yield ArtifactUpdate(artifact=made, last_chunk=True)
-        elif not _same(known.parts, made.parts):
-            further = _further(known.parts, made.parts)
-            if further is None:
-                yield ArtifactUpdate(artifact=made, last_chunk=True)
+            yield ArtifactUpdate(artifact=artifact, last_chunk=True)
+        elif not _equal_parts(known.parts, artifact.parts):
+            added = _added_parts(known.parts, artifact.parts)
+            if added is None:
+                yield ArtifactUpdate(artifact=artifact, last_chunk=True)
             else:
-                yield ArtifactUpdate(artifact=replace(made, parts=further), append=True)
-    said = after.status.message
-    is_new = said is not None and said != before.status.message
-    if before.state is not after.state or is_new or before.metadata != after.metadata:
+                yield ArtifactUpdate(artifact=replace(artifact, parts=added), append=True)
+    message = after.status.message
+    is_new_message = message is not None and message != before.status.message
+    if before.state is not after.state or is_new_message or before.metadata != after.metadata:
         yield StatusUpdate(status=after.status, metadata=after.metadata)
 
 
-def _same(held: tuple[Part, ...], parts: tuple[Part, ...]) -> bool:
-    if held == parts:
+def _equal_parts(before: tuple[Part, ...], after: tuple[Part, ...]) -> bool:
+    if before == after:
         return True
-    are_texts = all(map(_is_text, (*held, *parts)))
-    return are_texts and text_of(held) == text_of(parts)
+    return all(map(_is_text, (*before, *after))) and text_of(before) == text_of(after)
 
 
-def _further(held: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
-    """Return what parts add to those held, None if they are other parts."""
-    if parts[: len(held)] == held:
-        return parts[len(held) :]
-    # Pieces of a text may be kept as one part here and as several there.
-    if all(map(_is_text, held)) and all(map(_is_text, parts)):
-        before, after = text_of(held), text_of(parts)
-        if after.startswith(before) and after != before:
-            return (replace(parts[-1], text=after[len(before) :]),)
+def _added_parts(before: tuple[Part, ...], after: tuple[Part, ...]) -> tuple[Part, ...] | None:
+    """Return the parts that were appended, or None if the earlier parts changed."""
+    if after[: len(before)] == before:
+        return after[len(before) :]
+    # Chunks of a text may be merged into one part on one side and not on the other.
+    if all(map(_is_text, (*before, *after))):
+        text_before, text_after = text_of(before), text_of(after)
+        if text_after.startswith(text_before) and text_after != text_before:
+            return (replace(after[-1], text=text_after[len(text_before) :]),)
     return None
 
 
@@ -180,165 +193,138 @@ def _is_text(part: Part) -> bool:
     return part.text is not None and not part.filename and not part.metadata
 
 
-T = TypeVar("T")
-#: A stream that says nothing for so long, not even that it lives, is looked after.
-IDLE = 90.0
-_ONE_CALL = 30.0
-_FIRST_PAUSE = 0.2
-_LONGEST_PAUSE = 10.0
-_FIRST_POLL = 0.2
-_LONGEST_POLL = 5.0
-#: Notifications can get lost; then a look every so often is what is left.
-_LOOK_ANYWAY = 60.0
-_NEXT_INTERFACE = (Unreachable, AddressRefused, VersionNotSupported)
-Bell = Callable[[str, float], Awaitable[None]]
-
-
-def pause_before(attempt: int, asked: float | None = None) -> float:
-    """Return seconds to wait before a further attempt; some chance keeps clients apart."""
-    usual = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**attempt)
-    jitter = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-    return usual * jitter if asked is None else asked + usual * (1 - jitter)
-
-
 class TaskFollower:
-    """Follows one task through the interfaces of an agent, the best first."""
+    """Follows one task over the interfaces of an agent, in order of preference."""
 
     def __init__(
         self,
-        channels: Sequence[Transport],
-        follower: TaskAssembler,
+        transports: Sequence[Transport],
+        assembler: TaskAssembler,
         *,
         retries: int,
-        bell: Bell,
+        wait: WaitForNotification,
     ) -> None:
-        self._channels = list(channels)
-        self.follower = follower
-        self._retries = retries
-        self._bell = bell
-        self._last_id = ""
+        self._transports = list(transports)
+        self._assembler = assembler
+        self._retry = RetryPolicy(
+            attempts=retries + 1,
+            max_wait=MAX_RETRY_AFTER_SECONDS,
+            first_wait=FIRST_RETRY_SECONDS,
+            max_backoff=MAX_RETRY_SECONDS,
+        )
+        self._wait = wait
+        self._last_event_id = ""
 
-    @property
-    def channel(self) -> Transport:
-        """Return the interface in use."""
-        return self._channels[0]
+    async def call(self, operation: Callable[[Transport], Awaitable[T]]) -> T:
+        """Return the result of an operation; retry it if it may not have arrived."""
+        return await self._retry.call(lambda: self._try_interfaces(operation))
 
-    async def through(self, work: Callable[[Transport], Awaitable[T]]) -> T:
-        """Return what a call gives at the first interface at which it can be made at all."""
-        first: AccError | None = None
-        for channel in list(self._channels):
+    async def _try_interfaces(self, operation: Callable[[Transport], Awaitable[T]]) -> T:
+        """Return the result at the first interface that can be reached, and keep using it."""
+        first_error: AccError | None = None
+        for transport in list(self._transports):
             try:
-                found = await work(channel)
+                result = await operation(transport)
             except _NEXT_INTERFACE as error:
-                first = first or error
+                first_error = first_error or error
             except AccError:
-                self._channels = [channel]
+                self._transports = [transport]
                 raise
             else:
-                self._channels = [channel]
-                return found
-        assert first is not None  # noqa: S101 - there is at least one interface
-        raise first
+                self._transports = [transport]
+                return result
+        assert first_error is not None  # noqa: S101 - there is at least one interface
+        raise first_error
 
-    async def retrying(self, work: Callable[[Transport], Awaitable[T]]) -> T:
-        """Return what a call gives, tried again where it may not have arrived."""
-        attempt = 0
-        while True:
-            try:
-                return await self.through(work)
-            except CallFailed as failure:
-                if not failure.retryable or attempt >= self._retries:
-                    raise
-                await asyncio.sleep(pause_before(attempt, failure.wait))
-            attempt += 1
+    async def stream(self, request: SendRequest) -> None:
+        """Follow the task by a stream, which is resumed after each interruption.
 
-    async def stream(self, request: SendRequest | None) -> None:
-        """Follow the task by a stream, taken up again after each cut where it broke off.
-
-        A stream whose events have no numbers cannot be taken up without loss, so that after a cut
-        the task is looked at instead.
+        A stream whose events have no ids cannot be resumed without loss; after an interruption the
+        task is polled instead.
         """
-        attempt, heard = 0, 0
-        while True:
+        assembler = self._assembler
+        while not assembler.is_settled:
+            if assembler.task is not None and not self._last_event_id:
+                await self.poll(request)
+                return
             try:
-                await self._one_stream(request)
-                cut = CallFailed("the stream ended before the task did", retryable=True)
+                await self._retry.call(lambda: self._try_interfaces(partial(self._stream, request)))
             except UnsupportedOperation:
                 await self.poll(request)
                 return
-            except CallFailed as failure:
-                cut = failure
-            follower = self.follower
-            if follower.is_settled:
-                return
-            if follower.heard > heard:
-                attempt, heard = 0, follower.heard
-            if not cut.retryable or attempt >= self._retries:
-                raise cut
-            await asyncio.sleep(pause_before(attempt, cut.wait))
-            attempt += 1
-            if follower.task is not None and not self._last_id:
-                await self.poll(request)
-                return
 
-    async def _one_stream(self, request: SendRequest | None) -> None:
-        task = self.follower.task
-        if task is None:
-            assert request is not None  # noqa: S101 - one that is only followed is known
-            sent = request
-            await self.through(
-                lambda channel: channel.stream(Operation.STREAM, sent, self._take, idle=IDLE)
-            )
+    async def _stream(self, request: SendRequest, transport: Transport) -> None:
+        """Read one stream; raise CallFailed if it ends early and without progress."""
+        assembler = self._assembler
+        count = assembler.item_count
+        try:
+            async with aclosing(self._open_stream(request, transport)) as events:
+                async for event in events:
+                    await assembler.add(event.item)
+                    self._last_event_id = event.id or self._last_event_id
+                    if assembler.is_complete:
+                        return
+            cut = CallFailed("the stream ended before the task did", retryable=True)
+        except CallFailed as error:
+            cut = error
+        if assembler.is_settled:
             return
-        wanted = TaskRequest(id=task.id)
-        after = self._last_id
-        await self.through(
-            lambda channel: channel.stream(
-                Operation.SUBSCRIBE, wanted, self._take, idle=IDLE, after=after
-            )
+        has_progress = assembler.item_count > count
+        if not has_progress or not cut.retryable or self._retry.attempts == 1:
+            raise cut
+        # Return instead of raising: after progress, the next stream gets all attempts again.
+        await asyncio.sleep(cut.retry_after or FIRST_RETRY_SECONDS)
+
+    def _open_stream(
+        self, request: SendRequest, transport: Transport
+    ) -> AsyncGenerator[StreamEvent, None]:
+        task = self._assembler.task
+        if task is None:
+            return transport.stream(Operation.STREAM, request, idle_timeout=STREAM_IDLE_SECONDS)
+        return transport.stream(
+            Operation.SUBSCRIBE,
+            TaskRequest(id=task.id),
+            idle_timeout=STREAM_IDLE_SECONDS,
+            last_event_id=self._last_event_id,
         )
 
-    async def _take(self, event: ServerEvent, told: StreamResponse) -> bool:
-        await self.follower.take(told)
-        self._last_id = event.id or self._last_id
-        return not self.follower.is_over
+    async def poll(self, request: SendRequest | None, *, has_push: bool = False) -> None:
+        """Follow the task by polling; with push notifications, mainly after each of them."""
+        assembler = self._assembler
+        if assembler.task is None and request is not None:
+            await self._add(await self.call(partial(_send, request=request)))
+        pause = _FIRST_POLL_SECONDS
+        while not assembler.is_settled:
+            before = assembler.task
+            assert before is not None  # noqa: S101 - there is no reply, so there is a task
+            await self._wait(before.id, _PUSH_POLL_SECONDS if has_push else pause)
+            await self._add(await self.call(partial(get_task, task_id=before.id)))
+            is_changed = assembler.task != before
+            pause = _FIRST_POLL_SECONDS if is_changed else min(pause * 1.5, _MAX_POLL_SECONDS)
 
-    async def poll(self, request: SendRequest | None, *, is_told: bool = False) -> None:
-        """Follow the task by looking at it; where notifications come, mostly when one does."""
-        follower = self.follower
-        if follower.task is None and request is not None:
-            sent = request
-            await self._take_result(await self.retrying(lambda one: _send(one, sent)))
-        pause = _FIRST_POLL
-        while not follower.is_settled:
-            before = follower.task
-            assert before is not None  # noqa: S101 - no reply, so there is a task
-            await self._bell(before.id, _LOOK_ANYWAY if is_told else pause)
-            look = partial(get_task, task_id=before.id)
-            await self._take_result(await self.retrying(look))
-            pause = _FIRST_POLL if follower.task != before else min(pause * 1.5, _LONGEST_POLL)
-
-    async def _take_result(self, found: Task | Message) -> None:
-        if isinstance(found, Message):
-            await self.follower.take(StreamResponse(found.task_id, found.context_id, found))
-        else:
-            await self.follower.take(StreamResponse(found.id, found.context_id, found))
+    async def _add(self, result: Task | Message) -> None:
+        task_id = result.task_id if isinstance(result, Message) else result.id
+        await self._assembler.add(StreamResponse(task_id, result.context_id, result))
 
 
-async def _send(channel: Transport, request: SendRequest) -> Task | Message:
-    seconds = 24 * 3600.0 if request.wait else _ONE_CALL
-    return channel.wire.read_send_result(
-        await channel.ask(Operation.SEND, request, seconds=seconds)
+async def _send(transport: Transport, *, request: SendRequest) -> Task | Message:
+    timeout = _BLOCKING_CALL_TIMEOUT_SECONDS if request.wait else _CALL_TIMEOUT_SECONDS
+    return transport.wire.read_send_result(
+        await transport.call(Operation.SEND, request, timeout=timeout)
     )
 
 
-async def get_task(channel: Transport, task_id: str) -> Task:
-    """Return a task as it is now."""
+async def get_task(transport: Transport, *, task_id: str) -> Task:
+    """Return the current state of a task."""
     request = GetRequest(id=task_id, history_length=0)
-    return channel.wire.read_task(await channel.ask(Operation.GET, request, seconds=_ONE_CALL))
+    return transport.wire.read_task(
+        await transport.call(Operation.GET, request, timeout=_CALL_TIMEOUT_SECONDS)
+    )
 
 
-async def cancel_task(channel: Transport, task_id: str) -> Task:
+async def cancel_task(transport: Transport, *, task_id: str) -> Task:
     """Cancel a task."""
     request = TaskRequest(id=task_id)
-    return channel.wire.read_task(await channel.ask(Operation.CANCEL, request, seconds=_ONE_CALL))
+    return transport.wire.read_task(
+        await transport.call(Operation.CANCEL, request, timeout=_CALL_TIMEOUT_SECONDS)
+    )

@@ -1,38 +1,37 @@
-"""Speaking with a server through one of the interfaces that its card lists."""
+"""Calls over one interface of a remote agent."""
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
-from email.utils import parsedate_to_datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import msgspec
 
-from acc.adapters.a2a.client.sse import EventReader, ServerEvent
 from acc.adapters.a2a.wire.errors import error_from_http, error_from_rpc
 from acc.adapters.a2a.wire.jsonrpc import decode_rpc_response, encode_rpc_request
 from acc.adapters.a2a.wire.protocol import Operation, StreamResponse, Wire, params_to_query
 from acc.adapters.a2a.wire.v03 import WIRE_V03
 from acc.adapters.a2a.wire.v03_rest import WIRE_V03_REST
 from acc.adapters.a2a.wire.v1 import WIRE_V1
+from acc.adapters.http.client import MAX_STREAM_EXTENSION, STREAMING, event_source
+from acc.adapters.http.retry import retry_after_seconds
 from acc.application.a2a.requests import Request
 from acc.domain.errors import RemoteFailed
 from acc.domain.value_objects.agent_card import HTTP_JSON, JSONRPC, Interface
 from acc.domain.value_objects.base import replace
 from acc.domain.value_objects.endpoint import origin_of
 
-MAX_EVENT = 16 * 1024 * 1024
-MAX_STREAM = 256 * 1024 * 1024
-_MAX_FAULT = 64 * 1024
-_CONNECT = 10.0
-_LONGEST_WAIT = 60.0
-#: Somebody on the way there is busy or gone for a moment.
-_RETRYABLE = frozenset({429, 502, 503, 504})
-#: What is spoken at this address is something else.
-_NOT_HERE = frozenset({404, 405, 501})
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+MAX_STREAM_BYTES = 256 * 1024 * 1024
+MAX_RETRY_AFTER_SECONDS = 60.0
+RETRYABLE_STATUS = frozenset({429, 502, 503, 504})
+_MAX_ERROR_BYTES = 64 * 1024
+_CONNECT_TIMEOUT_SECONDS = 10.0
+#: The server does not implement the protocol, or this operation, at this URL.
+_NOT_IMPLEMENTED_STATUS = frozenset({404, 405, 501})
 _METHOD_NOT_FOUND = -32601
 _WIRES: Mapping[tuple[str, str], Wire] = {
     ("1", JSONRPC): WIRE_V1,
@@ -40,163 +39,165 @@ _WIRES: Mapping[tuple[str, str], Wire] = {
     ("0", JSONRPC): WIRE_V03,
     ("0", HTTP_JSON): WIRE_V03_REST,
 }
-Take = Callable[[ServerEvent, StreamResponse], Awaitable[bool]]
 
 
 class CallFailed(RemoteFailed):
-    """Report a call that did not come through; `wait` is what the server asks for."""
+    """A call that did not complete; `retry_after` is the wait that the server asked for."""
 
-    def __init__(self, message: str, *, retryable: bool, wait: float | None = None) -> None:
+    def __init__(self, message: str, *, retryable: bool, retry_after: float | None = None) -> None:
         super().__init__(message, remote_code="unreachable", retryable=retryable)
-        self.wait = wait
+        self.retry_after = retry_after
 
 
 class Unreachable(CallFailed):
-    """Report an interface at which nobody could be spoken to, so that nothing has happened."""
+    """A call that did not reach an implementation, so that it had no effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """An item of a stream, with the id of its event if it has one."""
+
+    id: str
+    item: StreamResponse
 
 
 def wire_for(interface: Interface) -> Wire | None:
-    """Return how an interface is spoken, None if it is not spoken here."""
+    """Return the wire format of an interface, or None if it is not supported."""
     return _WIRES.get((interface.version.partition(".")[0], interface.binding.upper()))
 
 
 class Transport:
-    """One interface of a remote agent, through an HTTP client that guards where calls go."""
+    """One interface of a remote agent, called through a guarded HTTP client."""
 
     def __init__(
-        self,
-        http: httpx.AsyncClient,
-        interface: Interface,
-        *,
-        headers: Mapping[str, str],
-        streaming: Mapping[str, Any],
+        self, http: httpx2.AsyncClient, interface: Interface, *, headers: Mapping[str, str]
     ) -> None:
         wire = wire_for(interface)
-        assert wire is not None  # noqa: S101 - others are not chosen
+        assert wire is not None  # noqa: S101 - callers choose supported interfaces
         self.interface = interface
         self.wire = wire
         self.is_rpc = interface.binding.upper() == JSONRPC
-        self._place = origin_of(interface.url)
+        self._origin = origin_of(interface.url)
         self._http = http
-        self._streaming = streaming
         self._ids = count(1)
         self._headers = {**headers, "A2A-Version": wire.version}
 
-    async def ask(self, operation: Operation, request: Request, *, seconds: float) -> bytes:
+    async def call(self, operation: Operation, request: Request, *, timeout: float) -> bytes:  # noqa: ASYNC109 - a limit of the HTTP request
         """Return the result of a call as JSON."""
         call_id = next(self._ids)
-        asked = self._request(operation, request, call_id, seconds=seconds)
-        with _Told(self._place):
-            response = await self._http.send(asked, follow_redirects=False)
+        http_request = self._build_request(operation, request, call_id, timeout=timeout)
+        with map_transport_errors(self._origin):
+            response = await self._http.send(http_request, follow_redirects=False)
         body = response.content
         if not response.is_success:
-            raise self._failure(response, body, request)
+            raise self._error_from_response(response, body, request)
         return self._result(body, request, call_id) if self.is_rpc else body
 
     async def stream(
         self,
         operation: Operation,
         request: Request,
-        take: Take,
         *,
-        idle: float,
-        after: str = "",
-    ) -> None:
-        """Hand on what a server streams until `take` has enough or the stream ends.
+        idle_timeout: float,
+        last_event_id: str = "",
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Yield the items of a stream; close the generator to end the stream early.
 
-        A stream that is cut off, or silent for `idle` seconds, raises CallFailed.
+        A stream that is cut off, or silent for `idle_timeout` seconds, raises CallFailed.
         """
         call_id = next(self._ids)
-        asked = self._request(operation, request, call_id, seconds=idle, is_stream=True)
-        if after:
-            asked.headers["Last-Event-ID"] = after
-        async with self._opened(asked) as response:
-            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if not response.is_success or kind != "text/event-stream":
-                body = await self._whole(response, request)
+        http_request = self._build_request(
+            operation, request, call_id, timeout=idle_timeout, is_stream=True
+        )
+        if last_event_id:
+            http_request.headers["Last-Event-ID"] = last_event_id
+        async with self._open(http_request) as response:
+            content_type = response.headers.get("content-type", "").partition(";")[0]
+            if not response.is_success or content_type.strip().lower() != "text/event-stream":
+                body = await self._read(response, request)
                 result = self._result(body, request, call_id) if self.is_rpc else body
-                await take(ServerEvent("", body), self._item(result))
+                yield StreamEvent("", self._parse_item(result))
                 return
             async with aclosing(self._events(response)) as events:
                 async for event in events:
-                    data = event.data
+                    data = event.data.encode()
                     result = self._result(data, request, call_id) if self.is_rpc else data
-                    if not await take(event, self._item(result, request)):
-                        return
+                    yield StreamEvent(event.id, self._parse_item(result, request))
 
     @asynccontextmanager
-    async def _opened(self, asked: httpx.Request) -> AsyncIterator[httpx.Response]:
-        with _Told(self._place):
-            response = await self._http.send(asked, stream=True, follow_redirects=False)
+    async def _open(self, http_request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
+        with map_transport_errors(self._origin):
+            response = await self._http.send(http_request, stream=True, follow_redirects=False)
         try:
             yield response
         finally:
-            with _Told(self._place):
+            with map_transport_errors(self._origin):
                 await response.aclose()
 
-    async def _events(self, response: httpx.Response) -> AsyncGenerator[ServerEvent, None]:
-        reader = EventReader(max_bytes=MAX_EVENT)
-        taken = 0
-        pieces = response.aiter_raw()
+    async def _events(
+        self, response: httpx2.Response
+    ) -> AsyncGenerator[httpx2.ServerSentEvent, None]:
+        events = aiter(event_source(response, max_event_bytes=MAX_EVENT_BYTES))
         while True:
-            with _Told(self._place, was_reached=True):
-                piece = await anext(pieces, None)
-            if piece is None:
+            with map_transport_errors(self._origin, is_connected=True):
+                event = await anext(events, None)
+            if event is None:
                 return
-            taken += len(piece)
-            if taken > MAX_STREAM:
-                raise RemoteFailed(f"{self._place} streamed more than {MAX_STREAM} bytes")
-            for event in reader.feed(piece):
+            if event.data:
                 yield event
 
-    async def _whole(self, response: httpx.Response, request: Request) -> bytes:
-        """Return a body that is no stream; where it tells of a fault, raise that."""
-        limit = MAX_EVENT if response.is_success else _MAX_FAULT
+    async def _read(self, response: httpx2.Response, request: Request) -> bytes:
+        """Return the body of a response that is not a stream, or raise its error."""
+        limit = MAX_EVENT_BYTES if response.is_success else _MAX_ERROR_BYTES
         body = bytearray()
-        with _Told(self._place, was_reached=True):
-            async for piece in response.aiter_raw():
-                body += piece
+        with map_transport_errors(self._origin, is_connected=True):
+            async for chunk in response.aiter_raw():
+                body += chunk
                 if len(body) > limit:
-                    raise RemoteFailed(f"{self._place} answered with more than {limit} bytes")
+                    raise RemoteFailed(f"{self._origin} sent more than {limit} bytes")
         if not response.is_success:
-            raise self._failure(response, bytes(body), request)
+            raise self._error_from_response(response, bytes(body), request)
         return bytes(body)
 
-    def _request(
+    def _build_request(
         self,
         operation: Operation,
         request: Request,
         call_id: int,
         *,
-        seconds: float,
+        timeout: float,
         is_stream: bool = False,
-    ) -> httpx.Request:
+    ) -> httpx2.Request:
         if self.interface.tenant:
             request = replace(request, tenant=self.interface.tenant)
         params = self.wire.write_request(operation, request)
         headers = dict(self._headers)
         headers["Accept"] = "text/event-stream" if is_stream else "application/json"
-        options: dict[str, Any] = {
-            "timeout": httpx.Timeout(seconds, connect=min(_CONNECT, seconds)),
-            "extensions": self._streaming if is_stream else {},
-        }
+        method, url, query, content = "POST", self.interface.url, None, None
         if self.is_rpc:
             headers["Content-Type"] = "application/json"
-            body = encode_rpc_request(self.wire.method_names[operation], call_id, params)
-            return self._http.build_request(
-                "POST", self.interface.url, content=body, headers=headers, **options
-            )
-        verb, path, named = _route(operation, request)
-        version = "/v1" if self.wire.version == "0.3" else ""
-        tenant = f"/{quote(self.interface.tenant, safe='')}" if self.interface.tenant else ""
-        url = f"{self.interface.url.rstrip('/')}{version}{tenant}{path}"
-        if verb == "GET":
-            query = params_to_query(params, (*named, "tenant", "metadata"))
-            return self._http.build_request("GET", url, params=query, headers=headers, **options)
-        headers["Content-Type"] = "application/json"
-        if not is_stream:
-            headers["Accept"] = "application/a2a+json, application/json"
-        return self._http.build_request(verb, url, content=params, headers=headers, **options)
+            content = encode_rpc_request(self.wire.method_names[operation], call_id, params)
+        else:
+            method, path, path_params = _route(operation, request)
+            version = "/v1" if self.wire.version == "0.3" else ""
+            tenant = f"/{quote(self.interface.tenant, safe='')}" if self.interface.tenant else ""
+            url = f"{self.interface.url.rstrip('/')}{version}{tenant}{path}"
+            if method == "GET":
+                query = params_to_query(params, (*path_params, "tenant", "metadata"))
+            else:
+                headers["Content-Type"] = "application/json"
+                if not is_stream:
+                    headers["Accept"] = "application/a2a+json, application/json"
+                content = params
+        return self._http.build_request(
+            method,
+            url,
+            params=query,
+            content=content,
+            headers=headers,
+            timeout=httpx2.Timeout(timeout, connect=min(_CONNECT_TIMEOUT_SECONDS, timeout)),
+            extensions={**STREAMING, MAX_STREAM_EXTENSION: MAX_STREAM_BYTES} if is_stream else {},
+        )
 
     def _result(self, body: bytes, request: Request, call_id: int) -> bytes:
         answer = decode_rpc_response(body, call_id)
@@ -204,72 +205,72 @@ class Transport:
             return answer.result
         code = answer.error.get("code") if isinstance(answer.error, Mapping) else None
         if code == _METHOD_NOT_FOUND:
-            raise Unreachable(f"{self._place} knows no such method", retryable=False)
-        raise error_from_rpc(answer.error, task_id=_task_of(request))
+            raise Unreachable(f"{self._origin} does not implement the method", retryable=False)
+        raise error_from_rpc(answer.error, task_id=_task_id(request))
 
-    def _item(self, data: bytes, request: Request | None = None) -> StreamResponse:
+    def _parse_item(self, data: bytes, request: Request | None = None) -> StreamResponse:
         try:
             return self.wire.read_stream_item(data)
         except RemoteFailed:
-            fault = None if self.is_rpc else _fault_in(data)
-            if fault is None:
+            error = None if self.is_rpc else _error_object(data)
+            if error is None:
                 raise
-            code = fault.get("code")
+            code = error.get("code")
             status = code if isinstance(code, int) and 400 <= code < 600 else 500
-            task_id = "" if request is None else _task_of(request)
+            task_id = "" if request is None else _task_id(request)
             raise error_from_http(status, data, task_id=task_id) from None
 
-    def _failure(self, response: httpx.Response, body: bytes, request: Request) -> Exception:
+    def _error_from_response(
+        self, response: httpx2.Response, body: bytes, request: Request
+    ) -> Exception:
         status = response.status_code
         if response.is_redirect:
             return RemoteFailed(
-                f"{self._place} redirects calls elsewhere, which are not followed; its card must "
-                "name the address that answers",
+                f"{self._origin} redirects the call, and redirects are not followed; the card must "
+                "contain the URL that answers",
                 remote_code=str(status),
             )
-        if status in _RETRYABLE:
-            said = str(error_from_http(status, body))
-            wait = _wait_of(response.headers.get("retry-after", ""))
-            return CallFailed(f"{self._place}: {said}", retryable=True, wait=wait)
-        error = error_from_http(status, body, task_id=_task_of(request))
-        if status in _NOT_HERE and type(error) is RemoteFailed:
-            return Unreachable(f"{self._place}: {error}", retryable=False)
+        if status in RETRYABLE_STATUS:
+            wait = retry_after_seconds(response.headers)
+            return CallFailed(
+                f"{self._origin}: {error_from_http(status, body)}",
+                retryable=True,
+                retry_after=None if wait is None else min(wait, MAX_RETRY_AFTER_SECONDS),
+            )
+        error = error_from_http(status, body, task_id=_task_id(request))
+        if status in _NOT_IMPLEMENTED_STATUS and type(error) is RemoteFailed:
+            return Unreachable(f"{self._origin}: {error}", retryable=False)
         return error
 
 
-class _Told:
-    """Tells what goes wrong on the way as errors of ours, without what was sent."""
-
-    def __init__(self, place: str, *, was_reached: bool = False) -> None:
-        self._place = place
-        self._was_reached = was_reached
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            raise Unreachable(
-                f"{self._place} cannot be reached: {_reason(error)}", retryable=True
-            ) from error
-        if isinstance(error, httpx.TimeoutException):
-            raise CallFailed(f"{self._place} did not answer in time", retryable=True) from error
-        if isinstance(error, httpx.LocalProtocolError):
-            raise unsendable(self._place) from None
-        if isinstance(error, httpx.HTTPError | httpx.StreamError):
-            done = "broke off" if self._was_reached else "did not come through"
-            raise CallFailed(
-                f"the connection to {self._place} {done}: {_reason(error)}", retryable=True
-            ) from error
-        if isinstance(error, httpx.InvalidURL):
-            raise RemoteFailed(f"{self._place} is no address that can be called") from error
-
-
-def unsendable(place: str) -> RemoteFailed:
-    """Return the error for a request that no HTTP can carry; its text would tell what was sent."""
-    return RemoteFailed(
-        f"the request to {place} has a header that cannot be sent", remote_code="unsendable"
-    )
+@contextmanager
+def map_transport_errors(origin: str, *, is_connected: bool = False) -> Iterator[None]:
+    """Map httpx2 errors to RemoteFailed; the messages never contain what was sent."""
+    try:
+        yield
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        raise Unreachable(
+            f"{origin} cannot be reached: {_reason(error)}", retryable=True
+        ) from error
+    except httpx2.TimeoutException as error:
+        raise CallFailed(f"{origin} did not respond in time", retryable=True) from error
+    except httpx2.LocalProtocolError:  # its message contains the header
+        raise RemoteFailed(
+            f"the request to {origin} has a header that cannot be sent", remote_code="unsendable"
+        ) from None
+    except httpx2.TooManyRedirects as error:
+        raise RemoteFailed(f"{origin} redirects too often") from error
+    except httpx2.SSEError as error:
+        raise RemoteFailed(
+            f"{origin} sent an event of more than {MAX_EVENT_BYTES} bytes", remote_code="too_large"
+        ) from error
+    except (httpx2.HTTPError, httpx2.StreamError) as error:
+        problem = "was interrupted" if is_connected else "failed"
+        raise CallFailed(
+            f"the connection to {origin} {problem}: {_reason(error)}", retryable=True
+        ) from error
+    except httpx2.InvalidURL as error:
+        raise RemoteFailed(f"{origin} is not a valid URL") from error
 
 
 def _reason(error: Exception) -> str:
@@ -277,7 +278,7 @@ def _reason(error: Exception) -> str:
 
 
 def _route(operation: Operation, request: Any) -> tuple[str, str, tuple[str, ...]]:
-    """Return method, path and the names that stand in the path of an operation over HTTP."""
+    """Return method, path and path parameters of an operation over HTTP+JSON."""
     task = quote(getattr(request, "id", ""), safe="")
     match operation:
         case Operation.SEND:
@@ -293,26 +294,15 @@ def _route(operation: Operation, request: Any) -> tuple[str, str, tuple[str, ...
     raise NotImplementedError(operation)
 
 
-def _task_of(request: Any) -> str:
+def _task_id(request: Any) -> str:
     message = getattr(request, "message", None)
     return str(getattr(request, "id", "") if message is None else message.task_id)
 
 
-def _fault_in(data: bytes) -> Mapping[str, Any] | None:
+def _error_object(data: bytes) -> Mapping[str, Any] | None:
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    fault = document.get("error") if isinstance(document, Mapping) else None
-    return fault if isinstance(fault, Mapping) else None
-
-
-def _wait_of(text: str) -> float | None:
-    """Return how long a server asks to be left alone, within reason."""
-    if text.isascii() and text.isdigit() and len(text) < 10:
-        return min(float(text), _LONGEST_WAIT)
-    try:
-        until = parsedate_to_datetime(text).timestamp()
-    except (TypeError, ValueError):
-        return None
-    return min(max(until - time.time(), 0.0), _LONGEST_WAIT)
+    error = document.get("error") if isinstance(document, Mapping) else None
+    return error if isinstance(error, Mapping) else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-import httpx
+import httpx2
 
 from acc.adapters.a2a.wire.protocol import Wire
 from acc.domain.errors import AccError, RemoteFailed
@@ -23,7 +23,7 @@ class Webhook:
 
     def __init__(
         self,
-        client: httpx.AsyncClient,
+        client: httpx2.AsyncClient,
         *,
         wires: Mapping[str, Wire],
         signer: NotificationSignerPort | None = None,
@@ -56,7 +56,7 @@ class Webhook:
                 status = response.status_code
         except AccError:
             raise
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise RemoteFailed(f"the receiver is unreachable: {type(error).__name__}") from error
         if not 200 <= status < 300:
             raise RemoteFailed(

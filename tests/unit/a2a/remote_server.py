@@ -1,4 +1,4 @@
-"""A server of someone else's, which does whatever a test says."""
+"""A remote A2A server whose responses are scripted by a test."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from acc.domain.value_objects.task import Message, Role
 
 @dataclass
 class Call:
-    """A request that came in."""
+    """A received request."""
 
     method: str
     path: str
@@ -32,8 +32,8 @@ Handler = Callable[[Call, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
-class Foreign:
-    """The server: where it is, what came in, and what it answers."""
+class RemoteServer:
+    """URL, received calls and scripted responses of the server."""
 
     url: str = ""
     calls: list[Call] = field(default_factory=list)
@@ -43,22 +43,22 @@ class Foreign:
     handlers: list[Handler] = field(default_factory=list)
 
     def client(self, **fields: Any) -> A2AClient:
-        given = {"url": self.url, "allow": ("127.0.0.1",), "retries": 2, "timeout": 10.0}
-        return make_remote(RemoteEndpoint(**{**given, **fields}))
+        defaults = {"url": self.url, "allow": ("127.0.0.1",), "retries": 2, "timeout": 10.0}
+        return make_remote(RemoteEndpoint(**{**defaults, **fields}))
 
     @property
     def methods(self) -> list[str]:
         return [call.rpc["method"] for call in self.calls if call.method == "POST"]
 
     def own_card(self, *interfaces: Mapping[str, str], **fields: Any) -> dict[str, Any]:
-        spoken = interfaces or (
+        listed = interfaces or (
             {"url": self.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
         )
         return {
-            "name": "foreign",
+            "name": "remote",
             "description": "d",
             "version": "1",
-            "supportedInterfaces": list(spoken),
+            "supportedInterfaces": list(listed),
             "capabilities": {"streaming": self.streaming},
             "defaultInputModes": ["text/plain"],
             "defaultOutputModes": ["text/plain"],
@@ -68,18 +68,18 @@ class Foreign:
 
 
 @asynccontextmanager
-async def foreign(*handlers: Handler, streaming: bool = True) -> AsyncIterator[Foreign]:
-    """Serve; each call but those for the card takes the next handler, the last one stays."""
-    here = Foreign(handlers=list(handlers), streaming=streaming)
+async def remote_server(*handlers: Handler, streaming: bool = True) -> AsyncIterator[RemoteServer]:
+    """Serve: each call except card requests takes the next handler; the last one is repeated."""
+    remote = RemoteServer(handlers=list(handlers), streaming=streaming)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while call := await _read(reader):
-                here.calls.append(call)
+                remote.calls.append(call)
                 if call.path.startswith("/.well-known") or call.path.endswith(".json"):
-                    await _send_card(here, call, writer)
+                    await _send_card(remote, call, writer)
                     continue
-                handler = here.handlers.pop(0) if len(here.handlers) > 1 else here.handlers[0]
+                handler = remote.handlers.pop(0) if len(remote.handlers) > 1 else remote.handlers[0]
                 await handler(call, writer)
                 await writer.drain()
                 if writer.is_closing():
@@ -90,10 +90,10 @@ async def foreign(*handlers: Handler, streaming: bool = True) -> AsyncIterator[F
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    here.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    here.card = here.own_card()
+    remote.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    remote.card = remote.own_card()
     try:
-        yield here
+        yield remote
     finally:
         server.close()
 
@@ -113,55 +113,55 @@ async def _read(reader: asyncio.StreamReader) -> Call | None:
     return Call(method, path, headers, body)
 
 
-async def _send_card(here: Foreign, call: Call, writer: asyncio.StreamWriter) -> None:
-    if callable(here.card):
-        await here.card(call, writer)
+async def _send_card(remote: RemoteServer, call: Call, writer: asyncio.StreamWriter) -> None:
+    if callable(remote.card):
+        await remote.card(call, writer)
     else:
-        body = here.card if isinstance(here.card, bytes) else json.dumps(here.card).encode()
-        await raw(body, *here.card_headers)(call, writer)
+        body = remote.card if isinstance(remote.card, bytes) else json.dumps(remote.card).encode()
+        await raw(body, *remote.card_headers)(call, writer)
 
 
 def raw(body: bytes, *headers: str, status: str = "200 OK") -> Handler:
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
 
-    async def answer(call: Call, writer: asyncio.StreamWriter) -> None:
+    async def handler(call: Call, writer: asyncio.StreamWriter) -> None:
         writer.write("\r\n".join(lines).encode() + body)
 
-    return answer
+    return handler
 
 
 def result(value: Any) -> Handler:
     """Answer a JSON-RPC call."""
 
-    async def answer(call: Call, writer: asyncio.StreamWriter) -> None:
+    async def handler(call: Call, writer: asyncio.StreamWriter) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": call.rpc["id"], "result": value}).encode()
         await raw(body, "Content-Type: application/json")(call, writer)
 
-    return answer
+    return handler
 
 
-def fault(code: int, text: str = "no", status: str = "200 OK") -> Handler:
-    async def answer(call: Call, writer: asyncio.StreamWriter) -> None:
+def rpc_error(code: int, text: str = "no", status: str = "200 OK") -> Handler:
+    async def handler(call: Call, writer: asyncio.StreamWriter) -> None:
         error = {"code": code, "message": text}
         body = json.dumps({"jsonrpc": "2.0", "id": call.rpc["id"], "error": error}).encode()
         await raw(body, "Content-Type: application/json", status=status)(call, writer)
 
-    return answer
+    return handler
 
 
 def stream(*items: Any, then: str = "end", ids: bool = False, first: int = 1) -> Handler:
-    """Stream items as JSON-RPC results; then end, cut the line, or say no more."""
+    """Stream items as JSON-RPC results; then end, close the connection, or stay silent."""
 
-    async def answer(call: Call, writer: asyncio.StreamWriter) -> None:
+    async def handler(call: Call, writer: asyncio.StreamWriter) -> None:
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
         )
         for number, item in enumerate(items, start=first):
-            told = {"jsonrpc": "2.0", "id": call.rpc.get("id"), "result": item}
-            piece = f"id: {number}\n" if ids else ""
-            piece += f"data: {json.dumps(told)}\n\n"
-            writer.write(b"%x\r\n%b\r\n" % (len(piece.encode()), piece.encode()))
+            envelope = {"jsonrpc": "2.0", "id": call.rpc.get("id"), "result": item}
+            event = f"id: {number}\n" if ids else ""
+            event += f"data: {json.dumps(envelope)}\n\n"
+            writer.write(b"%x\r\n%b\r\n" % (len(event.encode()), event.encode()))
             await writer.drain()
         if then == "end":
             writer.write(b"0\r\n\r\n")
@@ -170,16 +170,16 @@ def stream(*items: Any, then: str = "end", ids: bool = False, first: int = 1) ->
         else:
             await asyncio.sleep(60)
 
-    return answer
+    return handler
 
 
-async def hang_up(call: Call, writer: asyncio.StreamWriter) -> None:
+async def close_connection(call: Call, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
 def message(text: str = "hello", **fields: Any) -> Message:
-    given = {"message_id": "m-1", "role": Role.USER, "parts": (Part(text=text),), **fields}
-    return Message(**given)
+    values = {"message_id": "m-1", "role": Role.USER, "parts": (Part(text=text),), **fields}
+    return Message(**values)
 
 
 def task(state: str = "COMPLETED", *artifacts: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
@@ -195,11 +195,11 @@ def artifact(text: str, name: str = "answer") -> dict[str, Any]:
     return {"artifactId": name, "parts": [{"text": text}]}
 
 
-def moved(state: str) -> dict[str, Any]:
+def status_update(state: str) -> dict[str, Any]:
     status = {"state": f"TASK_STATE_{state}"}
     return {"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": status}}
 
 
-def piece(text: str, *, append: bool = False) -> dict[str, Any]:
-    told = {"taskId": "t-1", "contextId": "c-1", "artifact": artifact(text), "append": append}
-    return {"artifactUpdate": told}
+def artifact_update(text: str, *, append: bool = False) -> dict[str, Any]:
+    update = {"taskId": "t-1", "contextId": "c-1", "artifact": artifact(text), "append": append}
+    return {"artifactUpdate": update}

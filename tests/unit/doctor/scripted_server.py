@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from acc.domain.errors import RemoteFailed
-from acc.ports.outbound.remote_ports import ProbeAnswer, ProbeEvent, ProbeRequest, ProbeStream
+from acc.ports.outbound.remote_ports import ProbeEvent, ProbeRequest, ProbeResponse, ProbeStream
 
 URL = "https://agents.example"
 TOKENS = {"ann-token": "ann", "bob-token": "bob"}
@@ -87,7 +87,7 @@ class ScriptedServer:
 
     # The port
 
-    async def exchange(self, request: ProbeRequest) -> ProbeAnswer:
+    async def exchange(self, request: ProbeRequest) -> ProbeResponse:
         self.requests.append(request)
         path = urlsplit(request.url).path
         for name in (path, request.url):
@@ -103,12 +103,12 @@ class ScriptedServer:
     @asynccontextmanager
     async def stream(self, request: ProbeRequest) -> AsyncIterator[ProbeStream]:
         answer = await self.exchange(request)
-        told = answer.headers.get("x-events")
-        headers = {"content-type": "text/event-stream"} if told else answer.headers
-        events = json.loads(answer.body) if told else []
+        events_header = answer.headers.get("x-events")
+        headers = {"content-type": "text/event-stream"} if events_header else answer.headers
+        events = json.loads(answer.body) if events_header else []
         yield ProbeStream(
-            answer=ProbeAnswer(
-                status=answer.status, headers=headers, body=b"" if told else answer.body
+            response=ProbeResponse(
+                status=answer.status, headers=headers, body=b"" if events_header else answer.body
             ),
             events=_each(events),
         )
@@ -121,9 +121,9 @@ class ScriptedServer:
             raise what
         return what
 
-    def _document(self, path: str, request: ProbeRequest) -> ProbeAnswer:
+    def _document(self, path: str, request: ProbeRequest) -> ProbeResponse:
         if path not in ("/.well-known/agent-card.json", "/.well-known/agent.json"):
-            return ProbeAnswer(status=404)
+            return ProbeResponse(status=404)
         headers = {
             "content-type": "application/json",
             "etag": '"1"',
@@ -131,14 +131,14 @@ class ScriptedServer:
             "strict-transport-security": "max-age=1",
         }
         if request.headers.get("If-None-Match") == '"1"':
-            return ProbeAnswer(status=304, headers=headers)
-        return ProbeAnswer(status=200, headers=headers, body=json.dumps(self.document).encode())
+            return ProbeResponse(status=304, headers=headers)
+        return ProbeResponse(status=200, headers=headers, body=json.dumps(self.document).encode())
 
-    def _called(self, request: ProbeRequest) -> ProbeAnswer:
+    def _called(self, request: ProbeRequest) -> ProbeResponse:
         if len(request.body) > 8 * 1024 * 1024:
-            return ProbeAnswer(status=413)
+            return ProbeResponse(status=413)
         if len(request.headers.get("X-Acc-Doctor", "")) > 50_000:
-            return ProbeAnswer(status=431)
+            return ProbeResponse(status=431)
         version = request.headers.get("A2A-Version", "0.3")
         if version not in ("1.0", "0.3"):
             raise Refusal(-32009)
@@ -150,24 +150,24 @@ class ScriptedServer:
             result = self._overridden(op, params, request)
         else:
             result = getattr(self, f"do_{op.replace('-', '_')}")(params, caller, request)
-        if isinstance(result, ProbeAnswer):
+        if isinstance(result, ProbeResponse):
             return result
-        return self._told(result, request)
+        return self._transcript(result, request)
 
-    def _told(self, result: Any, request: ProbeRequest) -> ProbeAnswer:
+    def _transcript(self, result: Any, request: ProbeRequest) -> ProbeResponse:
         is_rpc = urlsplit(request.url).path == "/"
         if isinstance(result, list):
             events = [
                 {"id": each[0], "data": json.dumps({"result": each[1]} if is_rpc else each[1])}
                 for each in result
             ]
-            return ProbeAnswer(
+            return ProbeResponse(
                 status=200, headers={"x-events": "1"}, body=json.dumps(events).encode()
             )
-        told = {"jsonrpc": "2.0", "id": 1, "result": result} if is_rpc else result
-        return ProbeAnswer(status=200, body=json.dumps(told).encode())
+        transcript = {"jsonrpc": "2.0", "id": 1, "result": result} if is_rpc else result
+        return ProbeResponse(status=200, body=json.dumps(transcript).encode())
 
-    def _refused(self, refusal: Refusal, request: ProbeRequest) -> ProbeAnswer:
+    def _refused(self, refusal: Refusal, request: ProbeRequest) -> ProbeResponse:
         if urlsplit(request.url).path == "/":
             error: Any = {"error": {"code": refusal.code, "message": "no"}}
             status = refusal.status
@@ -179,7 +179,9 @@ class ScriptedServer:
             details = [{"@type": "x"}, {"reason": REASONS.get(refusal.code, "OTHER")}]
             error = {"error": {"code": 400, "details": details}}
             status = 400 if refusal.status == 200 else refusal.status
-        return ProbeAnswer(status=status, headers=refusal.headers, body=json.dumps(error).encode())
+        return ProbeResponse(
+            status=status, headers=refusal.headers, body=json.dumps(error).encode()
+        )
 
     def _asked(self, request: ProbeRequest) -> tuple[str, dict[str, Any]]:
         path = urlsplit(request.url).path

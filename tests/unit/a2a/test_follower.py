@@ -1,4 +1,4 @@
-"""However a server tells of a task, by updates or by pictures, the story is whole."""
+"""TaskAssembler and differences: updates and snapshots give the same task."""
 
 import pytest
 from hypothesis import given
@@ -49,74 +49,74 @@ UPDATES = st.one_of(
 )
 
 
-def told(
+def streamed(
     item: Task | Message | StatusUpdate | ArtifactUpdate, task_id: str = "t"
 ) -> StreamResponse:
     return StreamResponse(task_id, "c", item)
 
 
 @given(st.lists(st.tuples(UPDATES, st.booleans()), max_size=12))
-async def test_pictures_and_updates_lead_to_the_same_task(
-    story: list[tuple[StatusUpdate | ArtifactUpdate, bool]],
+async def test_snapshots_and_updates_give_same_task(
+    steps: list[tuple[StatusUpdate | ArtifactUpdate, bool]],
 ) -> None:
-    heard: list[StatusUpdate | ArtifactUpdate] = []
+    updates: list[StatusUpdate | ArtifactUpdate] = []
 
-    async def hear(task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
-        heard.append(update)
+    async def on_update(task: Task, update: StatusUpdate | ArtifactUpdate) -> None:
+        updates.append(update)
 
-    follower = TaskAssembler(hear)
-    await follower.take(told(EMPTY))
+    assembler = TaskAssembler(on_update)
+    await assembler.add(streamed(EMPTY))
     whole = EMPTY
-    for seq, (update, as_picture) in enumerate(story, start=1):
+    for seq, (update, as_snapshot) in enumerate(steps, start=1):
         whole = apply_event(whole, TaskEvent(seq, update))
-        await follower.take(told(whole if as_picture else update))
-    found = follower.result
-    assert isinstance(found, Task)
-    assert [made.parts for made in found.artifacts] == [m.parts for m in whole.artifacts]
-    assert found.status == whole.status
+        await assembler.add(streamed(whole if as_snapshot else update))
+    outcome = assembler.result
+    assert isinstance(outcome, Task)
+    assert [made.parts for made in outcome.artifacts] == [m.parts for m in whole.artifacts]
+    assert outcome.status == whole.status
     again = EMPTY
-    for seq, update in enumerate(heard, start=1):
+    for seq, update in enumerate(updates, start=1):
         again = apply_event(again, TaskEvent(seq, update))
     assert [_text(made) for made in again.artifacts] == [_text(made) for made in whole.artifacts]
 
 
 @given(st.lists(UPDATES, max_size=12))
-async def test_updates_alone_lead_to_what_they_come_to_one_by_one(
+async def test_updates_give_same_task_as_applying_them(
     updates: list[StatusUpdate | ArtifactUpdate],
 ) -> None:
-    follower = TaskAssembler()
-    await follower.take(told(EMPTY))
+    assembler = TaskAssembler()
+    await assembler.add(streamed(EMPTY))
     whole = EMPTY
     for seq, update in enumerate(updates, start=1):
         whole = apply_event(whole, TaskEvent(seq, update))
-        await follower.take(told(update))
-        assert follower.task is not None
-        assert follower.task.status == whole.status
-    assert follower.result == whole
+        await assembler.add(streamed(update))
+        assert assembler.task is not None
+        assert assembler.task.status == whole.status
+    assert assembler.result == whole
 
 
-async def test_a_task_that_says_much_is_followed_at_the_pace_of_what_it_says() -> None:
-    follower = TaskAssembler()
-    await follower.take(told(EMPTY))
+async def test_many_updates_do_not_copy_history_each_time() -> None:
+    assembler = TaskAssembler()
+    await assembler.add(streamed(EMPTY))
     message = Message(message_id="m", role=Role.AGENT, parts=(Part(text="on it"),))
     update = StatusUpdate(status=TaskStatus(state=TaskState.WORKING, message=message))
     for _ in range(1_000):
-        await follower.take(told(update))
-    assert follower.task is not None
-    assert len(follower.task.history) < 20  # all of it would be copied each time
-    assert isinstance(found := follower.result, Task)
-    assert len(found.history) == 999
+        await assembler.add(streamed(update))
+    assert assembler.task is not None
+    assert len(assembler.task.history) < 20  # all of it would be copied each time
+    assert isinstance(outcome := assembler.result, Task)
+    assert len(outcome.history) == 999
 
 
 def _text(made: TaskArtifact) -> str:
     return "".join(str(part.text or part.data) for part in made.parts)
 
 
-def test_the_same_picture_again_tells_nothing() -> None:
+def test_equal_snapshots_have_no_differences() -> None:
     assert list(differences(EMPTY, EMPTY)) == []
 
 
-def test_pieces_that_a_server_keeps_apart_are_not_told_again() -> None:
+def test_split_text_parts_are_not_repeated() -> None:
     def task(*texts: str) -> Task:
         parts = tuple(Part(text=text) for text in texts)
         made = TaskArtifact(artifact_id="a", parts=parts)
@@ -128,38 +128,38 @@ def test_pieces_that_a_server_keeps_apart_are_not_told_again() -> None:
     assert (update.append, update.artifact.parts) == (True, (Part(text="c"),))
 
 
-async def test_a_message_beside_a_task_is_news_of_the_task() -> None:
-    follower = TaskAssembler()
-    await follower.take(told(EMPTY))
-    said = Message(message_id="m", role=Role.AGENT, parts=(Part(text="still at it"),))
-    await follower.take(told(said))
-    assert follower.task is not None
-    assert follower.task.status.message == said
-    assert not follower.is_settled
+async def test_message_after_task_is_status_update() -> None:
+    assembler = TaskAssembler()
+    await assembler.add(streamed(EMPTY))
+    reply = Message(message_id="m", role=Role.AGENT, parts=(Part(text="still at it"),))
+    await assembler.add(streamed(reply))
+    assert assembler.task is not None
+    assert assembler.task.status.message == reply
+    assert not assembler.is_settled
 
 
-async def test_what_is_known_is_not_told_again() -> None:
-    heard: list[object] = []
+async def test_known_task_is_not_passed_on_again() -> None:
+    updates: list[object] = []
 
-    async def hear(task: Task, update: object) -> None:
-        heard.append(update)
+    async def on_update(task: Task, update: object) -> None:
+        updates.append(update)
 
-    follower = TaskAssembler(hear, known=EMPTY)
-    await follower.take(told(EMPTY))
-    assert heard == []
-    other = TaskAssembler(hear, known=EMPTY)
-    await other.take(told(StatusUpdate(status=TaskStatus(state=TaskState.WORKING))))
-    assert len(heard) == 1
+    assembler = TaskAssembler(on_update, known=EMPTY)
+    await assembler.add(streamed(EMPTY))
+    assert updates == []
+    other = TaskAssembler(on_update, known=EMPTY)
+    await other.add(streamed(StatusUpdate(status=TaskStatus(state=TaskState.WORKING))))
+    assert len(updates) == 1
 
 
-async def test_news_of_another_task_is_refused() -> None:
-    follower = TaskAssembler()
-    with pytest.raises(RemoteFailed, match="said nothing"):
-        _ = follower.result
+async def test_update_of_other_task_fails() -> None:
+    assembler = TaskAssembler()
+    with pytest.raises(RemoteFailed, match="no response"):
+        _ = assembler.result
     working = StatusUpdate(status=TaskStatus(state=TaskState.WORKING))
-    with pytest.raises(RemoteFailed, match="without an id"):
-        await follower.take(told(working, ""))
-    await follower.take(told(EMPTY))
-    await follower.take(told(working, ""))
-    with pytest.raises(RemoteFailed, match="another task"):
-        await follower.take(told(working, "other"))
+    with pytest.raises(RemoteFailed, match="without a task id"):
+        await assembler.add(streamed(working, ""))
+    await assembler.add(streamed(EMPTY))
+    await assembler.add(streamed(working, ""))
+    with pytest.raises(RemoteFailed, match="different task"):
+        await assembler.add(streamed(working, "other"))

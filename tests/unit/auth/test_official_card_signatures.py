@@ -15,31 +15,31 @@ from a2a.utils.signing import (
     create_signature_verifier,
 )
 
-from acc.adapters.auth.card_signatures import sign, verify
+from acc.adapters.auth.card_signatures import sign_card, verify_card
 from acc.domain.errors import Unauthenticated
 
 
-def test_the_sdk_verifies_what_we_sign() -> None:
+def test_official_sdk_verifies_our_signature() -> None:
     check = create_signature_verifier(lambda kid, jku: KEY.as_pem(private=False), ["ES256"])
-    card = ParseDict({**CARD, "signatures": [sign(CARD, KEY)]}, AgentCard())
+    card = ParseDict({**CARD, "signatures": [sign_card(CARD, KEY)]}, AgentCard())
     check(card)
     card.name = "other"
     with pytest.raises(InvalidSignaturesError):
         check(card)
 
 
-def test_we_verify_what_the_sdk_signs() -> None:
+def test_signature_of_official_sdk_verifies() -> None:
     make = create_agent_card_signer(
         KEY.as_pem(private=True).decode(),
         {"kid": "k1", "alg": "ES256", "jku": None, "typ": "JOSE"},
     )
     sent: dict[str, Any] = MessageToDict(make(ParseDict(CARD, AgentCard())))
-    assert verify(sent, sent["signatures"], keys={"k1": KEY}) == "k1"
+    assert verify_card(sent, sent["signatures"], keys={"k1": KEY}) == "k1"
     with pytest.raises(Unauthenticated):
-        verify({**sent, "name": "other"}, sent["signatures"], keys={"k1": KEY})
+        verify_card({**sent, "name": "other"}, sent["signatures"], keys={"k1": KEY})
 
 
-def test_what_the_sdk_does_not_cover_is_verified_only_if_that_is_asked_for() -> None:
+def test_official_signature_without_empty_values_needs_ignore_empty() -> None:
     make = create_agent_card_signer(
         KEY.as_pem(private=True).decode(),
         {"kid": "k1", "alg": "ES256", "jku": None, "typ": "JOSE"},
@@ -47,5 +47,5 @@ def test_what_the_sdk_does_not_cover_is_verified_only_if_that_is_asked_for() -> 
     card = {**CARD, "securityRequirements": [{"schemes": {"bearer": {"list": []}}}]}
     sent: dict[str, Any] = MessageToDict(make(ParseDict(card, AgentCard())))
     with pytest.raises(Unauthenticated):
-        verify(sent, sent["signatures"], keys={"k1": KEY})
-    assert verify(sent, sent["signatures"], keys={"k1": KEY}, pruned=True) == "k1"
+        verify_card(sent, sent["signatures"], keys={"k1": KEY})
+    assert verify_card(sent, sent["signatures"], keys={"k1": KEY}, ignore_empty=True) == "k1"

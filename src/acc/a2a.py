@@ -1,0 +1,127 @@
+"""Serve agents over A2A, and receive and verify their push notifications.
+
+Requires the extra `a2a`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+try:
+    from acc.adapters.a2a.client.notifications import NotificationReceiver
+    from acc.adapters.a2a.server.app import A2AServer
+    from acc.adapters.auth.keys import (
+        SigningKey,
+        generate_key,
+        load_key,
+        public_key_set,
+        read_key_set,
+    )
+    from acc.adapters.auth.notification_signatures import (
+        HmacSigner,
+        JwtSigner,
+        NotificationVerifier,
+        verify_notification,
+    )
+    from acc.adapters.auth.tokens import StaticTokens, TokenEntry, new_token, token_hash
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"acc.a2a requires the package {error.name}; install acc-agents[a2a]"
+    ) from error
+
+from acc.application.a2a.card_builder import PROTOCOL_VERSIONS
+from acc.application.a2a.requests import ServerLimits
+from acc.application.agents.base import BaseAgent
+from acc.bootstrap.a2a import ServeOptions, card_signer, make_server
+from acc.bootstrap.a2a_client import make_receiver, receive_notifications
+from acc.domain.value_objects.principal import Principal
+from acc.domain.value_objects.run import RunConfig
+from acc.ports.outbound.auth_ports import NotificationSignerPort, TokenVerifierPort
+
+__all__ = [
+    "A2AServer",
+    "HmacSigner",
+    "JwtSigner",
+    "NotificationReceiver",
+    "NotificationSignerPort",
+    "NotificationVerifier",
+    "Principal",
+    "ServerLimits",
+    "SigningKey",
+    "StaticTokens",
+    "TokenEntry",
+    "TokenVerifierPort",
+    "create_app",
+    "generate_key",
+    "load_key",
+    "make_receiver",
+    "new_token",
+    "public_key_set",
+    "read_key_set",
+    "receive_notifications",
+    "token_hash",
+    "verify_notification",
+]
+
+
+def create_app(
+    agent: BaseAgent,
+    *,
+    public_url: str = "http://127.0.0.1:8000",
+    store: str | Path = "memory",
+    verifier: TokenVerifierPort | None = None,
+    allow: Sequence[str] = (),
+    hosts: Sequence[str] | None = None,
+    limits: ServerLimits | None = None,
+    config: RunConfig | None = None,
+    push: bool = True,
+    signer: NotificationSignerPort | None = None,
+    public_keys: Mapping[str, Any] | None = None,
+    card_key: Path | None = None,
+    version: str = "",
+    protocol_versions: Sequence[str] = PROTOCOL_VERSIONS,
+    deduplicate: bool = True,
+    anonymous_listing: bool = False,
+) -> A2AServer:
+    """Return an ASGI application that serves an agent over A2A.
+
+    An application that mounts it must run its `lifespan`.
+
+    Args:
+        agent: The root agent.
+        public_url: The URL under which clients reach the application; the card contains it.
+        store: "memory", or the path of a SQLite file.
+        verifier: Verifies bearer tokens; without it, every caller is anonymous.
+        allow: Hosts and networks that may be called although they are not public.
+        hosts: Accepted Host headers; None accepts all.
+        limits: Limits of requests, tasks and streams.
+        config: Limits of each run.
+        push: Whether clients may register push notifications.
+        signer: Signs push notifications.
+        public_keys: The JWK set of the signers, served at /.well-known/jwks.json.
+        card_key: File with the private key that signs the card.
+        version: Version of the agent in the card; default: the version of acc.
+        protocol_versions: The A2A versions that are served.
+        deduplicate: Whether a message with a known id returns the existing task.
+        anonymous_listing: Whether anonymous callers may list tasks.
+    """
+    return make_server(
+        agent,
+        ServeOptions(
+            public_url=public_url,
+            store=store,
+            verifier=verifier,
+            allow=allow,
+            hosts=hosts,
+            limits=limits,
+            config=config,
+            push=push,
+            signer=signer,
+            public_keys=public_keys,
+            sign_card=None if card_key is None else card_signer(card_key),
+            agent_version=version,
+            protocol_versions=protocol_versions,
+            deduplicate=deduplicate,
+            anonymous_listing=anonymous_listing,
+        ),
+    )
