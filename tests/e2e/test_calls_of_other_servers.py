@@ -80,7 +80,7 @@ def test_the_doctor_says_whose_card_it_looks_at() -> None:
     assert f"{url}/html/.well-known/agent-card.json is not a JSON object" in broken.stdout
     title = f"other, {url}, over JSONRPC 1.0\n"
     assert missing.stdout.startswith(
-        f"{title}{url}/nowhere has no card: this is the agent of {url}\n"
+        f"{title}{url}/nowhere has no card; the card of {url} is used\n"
     )
     assert found.stdout.startswith(f"{title}\n")
 
@@ -107,11 +107,11 @@ def test_a_server_that_compresses_as_nobody_can_read_is_told_what_to_do() -> Non
     with other_server(task(), pack=packed) as url:
         called, shown = acc("call", url, "hi"), acc("card", url)
         found = acc("doctor", url)
-    told = f"{url} answered with Content-Encoding br, which cannot be unpacked here"
+    told = f"{url} sent Content-Encoding br, which is not supported"
     for done in (called, shown):
         assert done.returncode == 1
         assert told in done.stderr
     assert found.returncode == 1
-    assert "✗ The card is where clients look for it" in found.stdout
+    assert "✗ The card is at the standard path" in found.stdout
     assert told in found.stdout
     assert "no server at" not in found.stderr

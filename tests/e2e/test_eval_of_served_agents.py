@@ -71,7 +71,7 @@ def test_an_agent_that_cannot_be_called_is_told_before_the_first_turn(
     everything: str, tmp_path: Path
 ) -> None:
     for url, status, told in (
-        ("http://127.0.0.1:9", 1, "is it served there? `acc card http://127.0.0.1:9`"),
+        ("http://127.0.0.1:9", 1, "`acc card http://127.0.0.1:9`"),
         ("http://10.255.255.1", 2, "--allow"),
         ("nowhere", 2, "not an absolute http or https URL"),
     ):
@@ -131,7 +131,7 @@ def test_an_agent_without_a_good_token_is_told_before_the_first_turn(tmp_path: P
         process.terminate()
         process.communicate(timeout=20)
     assert done.returncode == 1
-    assert "put its token into ACC_TOKEN_THEIR_DESK" in done.stderr
+    assert "set its token in ACC_TOKEN_THEIR_DESK" in done.stderr
 
 
 def test_whoever_fails_in_the_middle_of_a_run_is_told(tmp_path: Path) -> None:
