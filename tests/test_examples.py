@@ -28,10 +28,6 @@ COMMANDS = [
     for n, line in enumerate(COMMAND.findall(page.read_text(encoding="utf-8")), start=1)
 ]
 PUBLIC_MODULES = frozenset({"acc", "acc.a2a", "acc.testing", "acc.testing.providers"})
-#: Programs that need a function which has no public module yet.
-WAITING_FOR_PUBLIC_API = frozenset(
-    {"conformance_agent.py", "a2a.md-2", "a2a.md-3", "a2a.md-4", "a2a.md-5"}
-)
 
 
 @pytest.fixture(autouse=True)
@@ -61,9 +57,7 @@ def test_code_block_runs(block: str, tmp_path: Path) -> None:
     "source",
     [pytest.param(path.read_text(encoding="utf-8"), id=path.name) for path in EXAMPLES] + BLOCKS,
 )
-def test_program_imports_only_public_modules(source: str, request: pytest.FixtureRequest) -> None:
-    if request.node.callspec.id in WAITING_FOR_PUBLIC_API:
-        pytest.xfail("uses a function that is not public yet")
+def test_program_imports_only_public_modules(source: str) -> None:
     assert private_imports(source) == set()
 
 
