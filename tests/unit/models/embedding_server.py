@@ -59,8 +59,8 @@ class Server:
                 self.headers.append(fields)
                 status, extra, data = (self.answers.pop(0) if self.answers else good)(body)
                 length = extra.pop("content-length", str(len(data)))
-                told = "".join(f"{key}: {value}\r\n" for key, value in extra.items())
-                start = f"HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n{told}\r\n"
+                header_lines = "".join(f"{key}: {value}\r\n" for key, value in extra.items())
+                start = f"HTTP/1.1 {status} x\r\ncontent-length: {length}\r\n{header_lines}\r\n"
                 writer.write(start.encode() + data)
                 await writer.drain()
                 if int(length) != len(data):

@@ -39,10 +39,10 @@ async def test_equal_request_is_made_once_and_the_cached_response_is_free(tmp_pa
     inner = ScriptedModel(ANSWER)
     assert await cached(inner, tmp_path).complete(PROMPT) == ANSWER
     model = cached(inner, tmp_path)
-    kept = await model.complete(PROMPT)
-    assert (kept.text, kept.calls) == (ANSWER.text, ANSWER.calls)
-    assert (kept.usage.cost, kept.usage.input_tokens) == (0.0, 5)
-    assert [piece async for piece in model.stream(PROMPT)] == [ANSWER.text, kept]
+    cached_response = await model.complete(PROMPT)
+    assert (cached_response.text, cached_response.calls) == (ANSWER.text, ANSWER.calls)
+    assert (cached_response.usage.cost, cached_response.usage.input_tokens) == (0.0, 5)
+    assert [piece async for piece in model.stream(PROMPT)] == [ANSWER.text, cached_response]
     assert (len(inner.requests), model.hits, model.misses) == (1, 2, 0)
     await model.aclose()
 
@@ -104,7 +104,7 @@ async def test_identity_and_sample_separate_requests(tmp_path: Path) -> None:
 async def test_unpaired_surrogate_has_the_key_of_a_question_mark(tmp_path: Path) -> None:
     model = cached(ScriptedModel("one"), tmp_path)
     assert (await model.complete(ModelRequest(query="q\ud800"))).text == "one"
-    assert (await model.complete(ModelRequest(query="q?"))).kept
+    assert (await model.complete(ModelRequest(query="q?"))).from_cache
 
 
 def with_fields(*names: str) -> dict[str, object]:
@@ -117,10 +117,10 @@ async def test_order_of_schema_properties_is_part_of_the_key(tmp_path: Path) -> 
     for names in ("ab", "ba"):
         spec = ToolSpec(name="t", description="d", parameters=with_fields(*names))
         prompts.append(ModelRequest(query="q", tools=(spec,)))
-    for kept in (False, True):
+    for from_cache in (False, True):
         found = [await model.complete(prompt) for prompt in prompts]
         assert [answer.text for answer in found] == ["one", "two", "three", "four"]
-        assert {answer.kept for answer in found} == {kept}
+        assert {answer.from_cache for answer in found} == {from_cache}
 
 
 @pytest.mark.parametrize("empty", ["", " \n"])
@@ -260,8 +260,8 @@ async def test_concurrent_equal_requests_share_one_call(tmp_path: Path) -> None:
         await soon()
         inner.may.set()
     first, *others = [task.result() for task in tasks]
-    assert (first.text, first.usage.cost, first.kept) == ("answer 1", 0.25, False)
-    assert {(found.text, found.usage.cost, found.kept) for found in others} == {
+    assert (first.text, first.usage.cost, first.from_cache) == ("answer 1", 0.25, False)
+    assert {(found.text, found.usage.cost, found.from_cache) for found in others} == {
         ("answer 1", 0.0, True)
     }
     assert other.result().text == "answer 2"
@@ -332,20 +332,20 @@ async def test_first_stored_response_wins(
     inner = Varying()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(of(inner, tmp_path).complete(PROMPT)) for _ in range(3)]
-        listening = group.create_task(listened(of(inner, tmp_path)))
+        listening = group.create_task(read_responses(of(inner, tmp_path)))
         await soon()
         inner.may.set()
     assert inner.count == 4
     answers = [task.result() for task in tasks] + listening.result()
     assert len({answer.text for answer in answers}) == 1
     # Each call was made and costs.
-    assert {(answer.usage.cost, answer.kept) for answer in answers} == {(0.25, False)}
-    kept = await of(inner, tmp_path).complete(PROMPT)
-    assert (kept.text, kept.kept) == (answers[0].text, True)
+    assert {(answer.usage.cost, answer.from_cache) for answer in answers} == {(0.25, False)}
+    cached_response = await of(inner, tmp_path).complete(PROMPT)
+    assert (cached_response.text, cached_response.from_cache) == (answers[0].text, True)
     assert len(files(tmp_path)) == 1
 
 
-async def listened(model: CachedModel) -> list[ModelResponse]:
+async def read_responses(model: CachedModel) -> list[ModelResponse]:
     return [piece async for piece in model.stream(PROMPT) if isinstance(piece, ModelResponse)]
 
 

@@ -166,7 +166,7 @@ async def test_unreachable_server_error_names_the_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (refusal(401, f"Incorrect API key provided: {KEY}"), f"check {COMPATIBLE_KEY}"),
         (refusal(403, KEY), f"check {COMPATIBLE_KEY}"),
@@ -177,11 +177,11 @@ async def test_unreachable_server_error_names_the_address() -> None:
         (raw(b'{"data": [{"index": 0, "embedding": "text"}]}'), "cannot be read"),
     ],
 )
-async def test_error_names_the_fix_and_never_shows_the_key(answer: Answer, told: str) -> None:
+async def test_error_names_the_fix_and_never_shows_the_key(answer: Answer, message: str) -> None:
     async with asking(*[answer] * 4) as (embedder, _, _):
         with pytest.raises(ModelFailed) as caught:
             await embedder.embed(["x"])
-        assert told in str(caught.value)
+        assert message in str(caught.value)
         assert KEY not in f"{caught.value!r} {embedder!r} {embedder._name!r}"
 
 
@@ -201,7 +201,7 @@ async def test_oversized_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("openai:text-embedding-3-small", "needs a key: set OPENAI_API_KEY"),
         ("google:gemini-embedding-001", "set GOOGLE_API_KEY or GEMINI_API_KEY"),
@@ -213,10 +213,10 @@ async def test_oversized_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         ("dense", "choose none, static"),
     ],
 )
-def test_invalid_embeddings_name_is_rejected(name: str, told: str) -> None:
+def test_invalid_embeddings_name_is_rejected(name: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         acc_memory(embeddings=name)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "pw" not in str(caught.value)
 
 

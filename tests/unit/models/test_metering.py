@@ -60,10 +60,10 @@ async def test_call_is_reported_with_tokens_and_cost() -> None:
 
 
 async def test_cached_response_is_reported_as_cached() -> None:
-    kept = ModelResponse(
-        text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), kept=True
+    response = ModelResponse(
+        text="yes", usage=Usage(input_tokens=9, cost=0.0, priced_calls=1), from_cache=True
     )
-    model, calls = metered(FixedModel(kept))
+    model, calls = metered(FixedModel(response))
     await model.complete(PROMPT)
     assert (calls[0].from_cache, calls[0].cost) == (True, 0.0)
 

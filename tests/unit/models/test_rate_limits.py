@@ -99,8 +99,8 @@ async def test_limit_below_one_request_per_minute_works() -> None:
 async def test_reported_tokens_replace_the_estimate() -> None:
     spent = ModelResponse(text="a", usage=Usage(input_tokens=500, output_tokens=100))
     model, clock = limited(RateLimits(tokens_per_minute=600), spent)
-    said = PromptMessage(role="user", author="u", parts=text_part("日本語"))
-    prompt = ModelRequest(query="q" * 400, messages=(said,))
+    message = PromptMessage(role="user", author="u", parts=text_part("日本語"))
+    prompt = ModelRequest(query="q" * 400, messages=(message,))
     await model.complete(prompt)
     assert clock.slept == []
     assert [type(piece) async for piece in model.stream(prompt)] == [str, ModelResponse]

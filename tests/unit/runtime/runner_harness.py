@@ -126,5 +126,5 @@ def check_record(events: Iterable[Event]) -> None:
 
 
 def no_tasks_remain() -> bool:
-    """Tell whether nothing runs but the one who asks."""
+    """Return True if the current task is the only one of the loop."""
     return asyncio.all_tasks() == {asyncio.current_task()}

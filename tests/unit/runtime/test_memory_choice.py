@@ -121,7 +121,7 @@ async def test_memory_factory_is_called_per_session(
 async def test_memory_receives_tool_results() -> None:
     @tool
     def weather(city: str) -> dict[str, str]:
-        """Tell the weather."""
+        """Return the weather."""
         return {"city": city, "sky": "grey"}
 
     memory = NoteMemory()
