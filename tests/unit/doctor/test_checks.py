@@ -67,12 +67,12 @@ def task(state: str = "TASK_STATE_COMPLETED", **changes: Any) -> dict[str, Any]:
 
 
 def sees(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Answer as if nobody's task were somebody's."""
+    """Answer requests for unknown tasks as if they existed."""
     return {"id": params["id"], "status": {"state": "TASK_STATE_COMPLETED"}}
 
 
 def again(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Make a new task of whatever comes."""
+    """Create a new task for every message."""
     return {"task": server.make("ann")}
 
 
@@ -88,7 +88,7 @@ def direct(server: ScriptedServer, params: Any, request: Any) -> Any:
 
 
 def only_waiting(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Answer who waits with a task, and others with a message."""
+    """Answer blocking requests with a task and others with a message."""
     if params["configuration"].get("returnImmediately"):
         return direct(server, params, request)
     return {"task": server.make("ann")}
@@ -102,7 +102,7 @@ def late_words(server: ScriptedServer, params: Any, request: Any) -> Any:
 
 
 def ignored(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Take note of a cancel and do nothing."""
+    """Accept a cancel request without effect."""
     return server.tasks[params["id"]]
 
 
@@ -117,7 +117,7 @@ def versionless(server: ScriptedServer, params: Any, request: Any) -> Any:
 
 
 def taken_bare(server: ScriptedServer, params: Any, request: Any) -> Any:
-    """Look at no version at all but the one that cannot be."""
+    """Reject only the invalid version and ignore all others."""
     version = request.headers.get("A2A-Version")
     return answer(200, {"error": {"code": -32009 if version == "99.0" else -32001}})
 

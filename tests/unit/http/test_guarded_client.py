@@ -215,7 +215,7 @@ async def test_credentials_are_sent_on_redirect_within_origin() -> None:
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return what a server and a client need for TLS under a name."""
+    """Return the TLS contexts of a server and a client for a host name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)

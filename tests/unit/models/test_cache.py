@@ -226,7 +226,7 @@ async def test_response_that_cannot_be_encoded_is_not_cached(tmp_path: Path) -> 
 
 
 class Varying:
-    """Answers each time something else, once it may."""
+    """Returns a different answer for each call, after its gate opens."""
 
     def __init__(self, *faults: Exception) -> None:
         self.count = 0

@@ -34,7 +34,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Waits(list[float]):
-    """How long was waited, without waiting."""
+    """Records waits without waiting."""
 
     async def sleep(self, seconds: float) -> None:
         self.append(seconds)
@@ -255,7 +255,7 @@ def test_zero_attempts_are_rejected() -> None:
         HostedEmbedder(choice, read_variable=read_variable, attempts=0)
 
 
-# --- a memory on it -----------------------------------------------------------------------------
+# --- memory with embeddings ---------------------------------------------------------------------
 
 
 async def test_memory_recalls_by_words_while_the_server_fails() -> None:
@@ -286,7 +286,7 @@ async def test_one_turn_makes_one_request() -> None:
 
 
 class _Directions:
-    """Says that texts about the same thing point the same way."""
+    """Returns equal vectors for texts about the same topic."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -306,7 +306,7 @@ async def test_memory_recalls_by_meaning() -> None:
         signal = TurnSignal(turn_id=turn, text=text)
         await memory.view(signal)
         await memory.record(signal, Decision(turn_id=turn, text=""))
-    for turn in range(20, 26):  # the state forgets it
+    for turn in range(20, 26):  # the state drops it
         await memory.view(TurnSignal(turn_id=turn, text=f"Room r-{turn} is on floor {turn}."))
     memory.restore({**memory.snapshot(), "relational_map": []})
     view = await memory.view(TurnSignal(turn_id=30, text="How much time to revert?"))

@@ -30,7 +30,7 @@ from acc.ports.outbound.model_ports import ModelRequest, ModelResponse, PromptMe
 
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-# What `check_name` lets be a tool.
+# Tool names that `check_name` accepts.
 NAMES = st.text(min_size=1, max_size=64).filter(str.isidentifier)
 KEYS = st.text(min_size=1, max_size=80)
 
@@ -158,7 +158,7 @@ def test_corrected_answer_is_the_models_own_and_other_agents_are_users() -> None
     found = to_messages(prompt, "openai", {})
     assert [type(one) for one in found] == [PydanticRequest, PydanticResponse, PydanticRequest]
     assert contents(prompt) == [
-        ["Hi\n\nclerk sent_calls: I looked."],
+        ["Hi\n\nclerk said: I looked."],
         ["nonsense"],
         ["Answer again."],
     ]
@@ -204,7 +204,7 @@ def test_files_are_sent_by_media_type_and_otherwise_named() -> None:
     assert isinstance(user, UserPromptPart)
     assert not isinstance(user.content, str)
     author, image, *rest = user.content
-    assert author == "clerk sent_calls: "
+    assert author == "clerk said: "
     assert isinstance(image, BinaryContent) and image.data == b"\x89PNG"
     named = ["期限は30分", "[a file b.txt, text/plain]", "[a file a.wav, audio/wav]"]
     assert rest == [*named, "[1]", "https://x"]

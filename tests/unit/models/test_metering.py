@@ -11,7 +11,7 @@ from acc.domain.value_objects.content import Usage
 from acc.ports.outbound.model_ports import LanguageModelPort, ModelRequest, ModelResponse
 
 PROMPT = ModelRequest(query="?")
-SAID = ModelResponse(
+RESPONSE = ModelResponse(
     text="yes", usage=Usage(input_tokens=1_000, output_tokens=200, cached_tokens=5)
 )
 
@@ -19,7 +19,7 @@ SAID = ModelResponse(
 class FixedModel:
     """Returns one response, or raises."""
 
-    def __init__(self, answer: object = SAID, *, closed: bool = False) -> None:
+    def __init__(self, answer: object = RESPONSE, *, closed: bool = False) -> None:
         self.answer = answer
         self.closed = closed
 

@@ -1,4 +1,4 @@
-"""Memories of running conversations: the same after a restart, an eviction or a failure."""
+"""Tests of agent memories after a restart, an eviction or a failure."""
 
 import asyncio
 import gc
@@ -67,7 +67,7 @@ def note(what: str) -> str:
 
 
 async def ponder(what: str) -> str:
-    """Ponder something, for longer than a note takes."""
+    """Think about something, for longer than a note takes."""
     for _ in range(5):
         await asyncio.sleep(0.02)
     return f"The thought is {what}."

@@ -1,4 +1,4 @@
-"""What cannot be kept is refused where it is given, whatever the store."""
+"""Tests of values that cannot be stored, for every store."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SURROGATE = "\ud800"
 
 @dataclass(kw_only=True, eq=False)
 class Does(BaseAgent):
-    """Does something odd with its context."""
+    """Agent that calls a function with its context."""
 
     do: Callable[[RunContext], Awaitable[Any]]
 

@@ -26,7 +26,7 @@ from acc.testing import ScriptedModel, call
 
 
 class NoteMemory:
-    """Shows the texts it was told, one a line."""
+    """Memory that shows the recorded texts, one per line."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -59,7 +59,7 @@ async def test_transcript_is_the_default_memory() -> None:
 
 
 class TextMemory(NoteMemory):
-    """Shows a text as it is."""
+    """Memory with a fixed text."""
 
     async def view(self, signal: TurnSignal) -> MemoryView:
         return "only text"  # type: ignore[return-value] # a memory that breaks its contract

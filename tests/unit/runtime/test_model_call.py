@@ -1,4 +1,4 @@
-"""Models that answer nonsense, nothing, too much or never: an error of ours, and life goes on."""
+"""Tests of invalid, empty, oversized and missing responses of models."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -43,11 +43,11 @@ class Order:
 
 
 class Odd(BaseException):
-    """No Exception, as some libraries raise."""
+    """A BaseException, as some libraries raise."""
 
 
 class Model:
-    """Answers with what a function gives, and streams what another gives."""
+    """Model whose response and stream are the results of functions."""
 
     def __init__(
         self,

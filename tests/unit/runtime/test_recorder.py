@@ -1,4 +1,4 @@
-"""Stores that refuse, are locked, damaged, closed or not there: told, and over once they work."""
+"""Tests of runs on stores that fail, are locked, damaged, closed or missing."""
 
 import asyncio
 import os
@@ -45,8 +45,8 @@ ECHO = scripted_agent(
 )
 
 
-class Refusing(InMemorySessionStore):
-    """Refuses the n-th thing it is asked to keep, and all after it until it is mended."""
+class FailingStore(InMemorySessionStore):
+    """Store that fails from the n-th write on."""
 
     def __init__(self, clock: FrozenClock) -> None:
         super().__init__(clock=clock)
@@ -99,7 +99,7 @@ async def test_session_continues_after_store_failed_at_any_event(
     left, failed = 0, True
     while failed:
         clock = FrozenClock()
-        store = Refusing(clock)
+        store = FailingStore(clock)
         storage = Storage(store, InMemoryArtifactStore(), clock)
         tree, payment = payments()
         harness = storage.harness(tree)
@@ -244,7 +244,7 @@ async def test_answer_that_cannot_be_stored_is_recorded_as_failed_run(tmp_path: 
 
 async def test_memory_does_not_record_an_answer_that_was_not_stored() -> None:
     clock = FrozenClock()
-    store = Refusing(clock)
+    store = FailingStore(clock)
     storage = Storage(store, InMemoryArtifactStore(), clock)
     harness = storage.harness(Agent(name="a", model=ScriptedModel("lost", "stored")))
     store.remaining = 1

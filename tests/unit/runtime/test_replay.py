@@ -26,7 +26,7 @@ PAY = call("pay", amount=5)
 
 
 class Count(BaseAgent):
-    """Counts how often it did its work, in the state and for real."""
+    """Counts its executions in the state and in an attribute."""
 
     done: int = 0
 

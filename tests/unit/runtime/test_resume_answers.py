@@ -53,7 +53,7 @@ def fails(name: str) -> Does:
 
 
 def fickle(*questions: str) -> Does:
-    """Return an agent that asks another question each time it runs, and at last none."""
+    """Return an agent that asks a different question in each run and finally none."""
     left = list(questions)
 
     async def ask(ctx: RunContext) -> str:
@@ -89,7 +89,7 @@ def team(*agents: BaseAgent, name: str = "team", **fields: Any) -> ParallelAgent
 
 
 def half_dead() -> ParallelAgent:
-    """Return branches of which one fails while `a` waits in it, and `c` goes on waiting."""
+    """Return branches: one fails while `a` waits in it, `c` stays pending."""
     inner = team(asks("a"), fails("b"), name="inner")
     return team(inner, asks("c"), on_error="collect")
 
@@ -115,7 +115,7 @@ def slowly(name: str) -> Does:
 
 
 def cut_off() -> ParallelAgent:
-    """Return branches of which one fails once it is answered, and another is slower to ask."""
+    """Return branches: one fails after its answer, another asks later."""
 
     async def ask_and_fail(ctx: RunContext) -> None:
         await ctx.request_input("first?")

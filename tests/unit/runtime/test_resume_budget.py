@@ -43,7 +43,7 @@ def fails(name: str, **fields: Any) -> Does:
 
 
 def hopeless() -> Agent:
-    """Return an agent that gives up after its model was asked four times."""
+    """Return an agent that fails after four model calls."""
     return Agent(name="bad", model=ScriptedModel(*[call("nothing")] * 4), memory=None)
 
 
@@ -119,7 +119,7 @@ async def test_transfers_of_failed_branch_count_after_resume() -> None:
 
 
 class Slow:
-    """A model that takes its time and a thousand tokens for each answer."""
+    """Slow model that uses a thousand tokens per answer."""
 
     def __init__(self, *answers: Any) -> None:
         self._scripted = ScriptedModel(*answers)
@@ -138,7 +138,7 @@ async def test_recorded_branches_pass_budget_check_on_resume() -> None:
     runner = Runner(tree, config=RunConfig(token_budget=2_000))
     paused = await runner.run(**WHO, message="go")
     assert paused.usage.input_tokens + paused.usage.output_tokens == 3_000
-    with pytest.raises(BudgetExceeded, match="token_budget"):  # for the next answer and no other
+    with pytest.raises(BudgetExceeded, match="token_budget"):  # for the next answer only
         await approve_all(runner, paused)
     assert paid == [5]
 

@@ -1,4 +1,4 @@
-"""State writes by others while a run waits."""
+"""Tests of external state writes while a run is paused."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def in_a_branch_of_a_branch(agent: BaseAgent) -> BaseAgent:
 
 
 async def write_and_ask(ctx: RunContext) -> str:
-    """Write a key and ask twice; say what is there each time."""
+    """Write a key and ask twice; answer with the values read."""
     ctx.state["k"] = "ours"
     await ctx.say("written")
     found = []

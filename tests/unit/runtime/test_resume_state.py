@@ -74,7 +74,7 @@ async def stored(runner: Runner) -> dict[str, Any]:
 
 
 async def approved_in_turn(runner: Runner, paused: RunResult, order: Sequence[int]) -> RunResult:
-    """Approve one request after another; what is returned is always what is stored."""
+    """Approve requests one by one and assert that result and stored state agree."""
     result = paused
     for place in order:
         result = await runner.resume(**WHO, answers=[approve(paused.requests[place].id)])
@@ -287,7 +287,7 @@ async def test_resumed_run_sees_external_value() -> None:
 
 @dataclass
 class Plan:
-    """Rounds of calls, each a kind and a number, and the order in which they are approved."""
+    """Generate rounds of calls (kind and number) and the order of their approvals."""
 
     rounds: list[list[tuple[str, int]]]
     picks: list[int] = field(default_factory=list)
@@ -315,7 +315,7 @@ class Plan:
 
 
 class _Pays:
-    """Pays and notes what it is asked to, then says so."""
+    """Model that requests the scripted calls and then answers."""
 
     async def complete(self, prompt: Any) -> Any:
         if any(part.result for message in prompt.messages for part in message.parts):

@@ -35,7 +35,7 @@ from acc.testing import ScriptedModel, call
 
 
 async def to_the_end(agent: BaseAgent) -> RunResult:
-    """Run a tree and say yes to everything it asks."""
+    """Run a tree and approve all its requests."""
     runner = Runner(agent)
     result = await runner.run(**WHO, message="go")
     while result.status is RunStatus.INPUT_REQUIRED:

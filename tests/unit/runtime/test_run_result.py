@@ -32,7 +32,7 @@ from acc.testing import ScriptedModel, call
 
 
 def replay(events: Iterable[Event]) -> dict[str, Any]:
-    """Return the state that the events lead to."""
+    """Return the state that results from the events."""
     state: dict[str, Any] = {}
     for event in events:
         state.update(event.actions.state_delta)

@@ -20,7 +20,7 @@ PAY = call("pay", amount=12_000)
 
 
 def results(model: ScriptedModel, question: int = -1) -> list[Any]:
-    """Return the tool results that the model was shown."""
+    """Return the tool results in a request of the model."""
     return [
         part.result.content
         for message in model.requests[question].messages

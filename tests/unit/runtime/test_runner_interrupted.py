@@ -1,4 +1,4 @@
-"""Processes that die in the middle: what was begun is never done twice, the session goes on.
+"""Tests of crashes during a run: no tool is repeated, and the session continues.
 
 A crash is a copy of the store, taken in the middle of a run and opened as another process would.
 """

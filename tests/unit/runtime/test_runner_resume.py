@@ -30,7 +30,7 @@ PAY = call("pay", amount=5)
 
 
 class Count(BaseAgent):
-    """Counts how often it did its work, in the state and for real."""
+    """Counts its executions in the state and in an attribute."""
 
     done: int = 0
 
@@ -146,7 +146,7 @@ def counting() -> Any:
 
 
 def deep_down(payment: PaymentTool) -> BaseAgent:
-    """A tool's agent in a loop, in a branch, in a sequence."""
+    """Return an agent tool in a loop in a branch in a sequence."""
     pays = scripted_agent(
         ScriptedModel(PAY, "paid"),
         payment.tool(),

@@ -1,4 +1,4 @@
-"""Sessions under load and in bad hands: odd ids, every kind of part, stores that fail."""
+"""Tests of sessions: invalid input, every kind of part and concurrent runs."""
 
 import asyncio
 from pathlib import Path

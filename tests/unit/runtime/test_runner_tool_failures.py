@@ -1,4 +1,4 @@
-"""Tools that raise, hang, exit, return the impossible or come too late: the model is told."""
+"""Tests of tools that raise, hang, exit or return values that cannot be stored."""
 
 import asyncio
 import sys
@@ -18,11 +18,11 @@ from acc.testing import ScriptedModel, call
 
 
 class Odd(BaseException):
-    """No Exception, as some libraries raise."""
+    """A BaseException, as some libraries raise."""
 
 
 class Broken(Exception):
-    """Cannot even say what it is."""
+    """An exception whose text cannot be computed."""
 
     def __str__(self) -> str:
         raise ValueError("no words")
@@ -221,8 +221,8 @@ class Opaque:
 BAD_RESULTS: dict[str, Callable[[], Any]] = {
     "object": Opaque,
     "function": lambda: nested_list,
-    "recursive_list": recursive_list,
-    "nested_list": nested_list,
+    "recursive": recursive_list,
+    "nested": nested_list,
     "nan": lambda: float("nan"),
     "keys": lambda: {1: Opaque()},
     "generator": lambda: (n for n in range(3)),
@@ -305,10 +305,10 @@ async def test_model_gets_the_stored_result(storage: Storage, good: str) -> None
 BAD_STATE: dict[str, Callable[[Any], Any]] = {
     "object": lambda state: state.update(x=Opaque()),
     "in place": lambda state: state["list"].append(Opaque()),
-    "nested_list in place": lambda state: state["map"].update(x={"y": {1: 2}}),
+    "nested in place": lambda state: state["map"].update(x={"y": {1: 2}}),
     "nan": lambda state: state.update(x=float("inf")),
     "key": lambda state: state.update({"": 1}),
-    "recursive_list": lambda state: state.update(x=recursive_list()),
+    "recursive": lambda state: state.update(x=recursive_list()),
 }
 
 

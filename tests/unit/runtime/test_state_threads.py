@@ -18,7 +18,7 @@ _THREADS = 8
 
 @pytest.fixture(autouse=True)
 def impatient_threads() -> Iterator[None]:
-    """Let threads take turns as often as they can."""
+    """Minimize the switch interval of threads."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -26,7 +26,7 @@ def impatient_threads() -> Iterator[None]:
 
 
 def at_once(state: State, work: Callable[[int], Any], noted: Callable[[], Any]) -> None:
-    """Do work in many threads, and take note of the state all the while."""
+    """Run work in many threads and record the state repeatedly."""
     with ThreadPoolExecutor(_THREADS) as threads:
         under_way = [threads.submit(work, number) for number in range(_THREADS)]
         while not all(one.done() for one in under_way):

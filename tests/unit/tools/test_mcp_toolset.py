@@ -23,7 +23,7 @@ from acc.testing import ScriptedModel, call
 
 
 class PaperServer:
-    """Offers what it is told to, and answers from a list."""
+    """Offers the given tools and returns scripted answers."""
 
     def __init__(self, *tools: McpToolInfo, answer: McpToolResult | None = None) -> None:
         self.offers: Sequence[McpToolInfo] | Exception = tools
@@ -311,7 +311,7 @@ async def test_resume_without_server_fails_only_open_call() -> None:
     paused = await ran(runner)
     server.offers = RemoteFailed("the shop is shut")
     answers = [approve(paused.requests[0].id)]
-    with pytest.raises(RemoteFailed, match="shut"):  # the model is to be asked with its tools
+    with pytest.raises(RemoteFailed, match="shut"):  # the model must be called with its tools
         await runner.resume(user_id="u", session_id="s", answers=answers)
     events = await runner.events(user_id="u", session_id="s")
     found = [e.result for e in events if e.result is not None]

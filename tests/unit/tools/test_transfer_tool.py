@@ -35,7 +35,7 @@ def agent(name: str, *script: Any, **fields: Any) -> Agent:
 
 
 def offered(whom: Agent) -> list[str]:
-    """Return whom the agent's model was offered to transfer to."""
+    """Return the transfer targets offered to the model of an agent."""
     assert isinstance(whom.model, ScriptedModel)
     specs = {spec.name: spec for spec in whom.model.requests[0].tools}
     if "transfer_to_agent" not in specs:
