@@ -39,7 +39,7 @@ def test_sorted_json_does_not_depend_on_key_order() -> None:
 def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
     prompt = ModelRequest(query="q", tools=(ToolSpec(name="t", description="d"),))
     assert without_surrogates(prompt) is prompt
-    parts = (
+    original = (
         Part(text=SURROGATE),
         Part(raw=b"\xff\x00", media_type="image/png"),
         Part(call=ToolCall(id="c", name="t", arguments={"x": SURROGATE})),
@@ -49,12 +49,12 @@ def test_request_is_copied_only_if_it_has_unpaired_surrogates() -> None:
     odd = ModelRequest(
         query=SURROGATE,
         tools=prompt.tools,
-        messages=(PromptMessage(role="agent", author="a", parts=parts),),
+        messages=(PromptMessage(role="agent", author="a", parts=original),),
     )
     found = without_surrogates(odd)
     assert found.query == "caf?"
     assert found.tools == prompt.tools
     parts = found.messages[0].parts
-    assert (parts[0].text, parts[1], parts[4]) == ("caf?", parts[1], parts[4])
+    assert (parts[0].text, parts[1], parts[4]) == ("caf?", original[1], original[4])
     assert parts[2].call is not None and parts[2].call.arguments == {"x": "caf?"}
     assert parts[3].result is not None and parts[3].result.content == ["caf?"]
