@@ -49,13 +49,13 @@ async def test_closing_a_runner_closes_its_models() -> None:
     assert closable.closed == 1
 
 
-def shown(usage: Usage) -> str:
+def cost_text(usage: Usage) -> str:
     written = io.StringIO()
     show_usage(Console(file=written, width=200), usage)
     return written.getvalue()
 
 
 def test_cost_is_shown_with_the_calls_it_covers() -> None:
-    assert "$" not in shown(Usage(llm_calls=1))
-    assert "$0.2500\n" in shown(Usage(llm_calls=1, cost=0.25, priced_calls=1))
-    assert "$0.2500 for 1 of 3 calls" in shown(Usage(llm_calls=3, cost=0.25, priced_calls=1))
+    assert "$" not in cost_text(Usage(llm_calls=1))
+    assert "$0.2500\n" in cost_text(Usage(llm_calls=1, cost=0.25, priced_calls=1))
+    assert "$0.2500 for 1 of 3 calls" in cost_text(Usage(llm_calls=3, cost=0.25, priced_calls=1))

@@ -42,7 +42,7 @@ MEMORIES: dict[str, Any] = {
 }
 
 
-def seen(model: ScriptedModel) -> list[tuple[str, str, int]]:
+def prompts_of(model: ScriptedModel) -> list[tuple[str, str, int]]:
     return [(p.query, p.memory, len(p.messages)) for p in model.requests]
 
 
@@ -108,7 +108,7 @@ def with_callback(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     ), model
 
 
-def in_turns(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+def with_two_agents(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     """Another agent answers every second turn."""
     model = ScriptedModel("mine 0", "mine 1", "mine 2")
     mine = scripted_agent(model, name="mine", memory=memory)
@@ -122,7 +122,7 @@ def in_turns(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     return Turns(name="turns", sub_agents=[other, mine]), model
 
 
-def in_a_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+def in_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     answers: list[Any] = []
     for n in range(5):
         answers += [f"draft {n}", call("note", what=f"{n}"), f"better {n}", call("exit_loop")]
@@ -131,7 +131,7 @@ def in_a_loop(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     return LoopAgent(name="root", max_iterations=5, sub_agents=[agent]), model
 
 
-def handing_over(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
+def with_transfer(memory: Any) -> tuple[BaseAgent, ScriptedModel]:
     model = ScriptedModel(call("transfer_to_agent", agent_name="helper"), "a", "b", "c", "d", "e")
     helper = scripted_agent(
         ScriptedModel("helped"), name="helper", description="helps", returns_control=True
@@ -156,9 +156,9 @@ TREES: dict[str, Callable[[Any], tuple[BaseAgent, ScriptedModel]]] = {
     "tools": with_tools,
     "pauses": with_pauses,
     "callback": with_callback,
-    "turns": in_turns,
-    "loop": in_a_loop,
-    "transfer": handing_over,
+    "turns": with_two_agents,
+    "loop": in_loop,
+    "transfer": with_transfer,
     "other text recorded": records_other_text,
 }
 
@@ -168,19 +168,19 @@ TREES: dict[str, Callable[[Any], tuple[BaseAgent, ScriptedModel]]] = {
 async def test_prompt_memory_is_the_same_after_restart(
     storage: Storage, tree: str, memory: str
 ) -> None:
-    found: list[Any] = []
+    prompts: list[Any] = []
     for restart in (False, True):
         agent, model = TREES[tree](MEMORIES[memory])
         await talk(storage.harness(agent), f"restart {restart}", restart=restart)
-        found.append(seen(model))
-    assert found[1] == found[0]
+        prompts.append(prompts_of(model))
+    assert prompts[1] == prompts[0]
     if memory == "transcript":
-        assert "Bo" in found[0][-1][1]
+        assert "Bo" in prompts[0][-1][1]
 
 
 @pytest.mark.parametrize("memory", sorted(MEMORIES))
 async def test_evicted_memory_is_rebuilt_with_same_content(storage: Storage, memory: str) -> None:
-    found: list[Any] = []
+    prompts: list[Any] = []
     for most in (512, 1):
         agent, model = plain_chat(MEMORIES[memory])
         harness = storage.harness(agent, most=most)
@@ -190,8 +190,8 @@ async def test_evicted_memory_is_rebuilt_with_same_content(storage: Storage, mem
         for text in CHAT:
             await harness.say(text, session=f"most {most}")
             await beside.say(text, session=f"beside {most}")
-        found.append(seen(model))
-    assert found[1] == found[0]
+        prompts.append(prompts_of(model))
+    assert prompts[1] == prompts[0]
 
 
 async def test_agents_remember_when_their_memories_evict_each_other(
@@ -368,7 +368,7 @@ async def test_memory_is_empty_after_session_is_deleted(storage: Storage) -> Non
 async def test_memory_after_abandoned_run_equals_memory_after_restart(
     storage: Storage, memory: str
 ) -> None:
-    found: list[Any] = []
+    prompts: list[Any] = []
     for restart in (False, True):
         model = ScriptedModel("a", call("pay", amount=1), "b")
         harness = storage.harness(
@@ -382,15 +382,15 @@ async def test_memory_after_abandoned_run_equals_memory_after_restart(
         await harness.runner.abandon(user_id="ann", session_id=session)
         harness = harness.restarted() if restart else harness
         await harness.say("What is my name?", session=session)
-        found.append(seen(model))
-    assert found[0] == found[1]
-    assert "Bo" in found[0][-1][1] or memory in ("acc", "retrieval")
+        prompts.append(prompts_of(model))
+    assert prompts[0] == prompts[1]
+    assert "Bo" in prompts[0][-1][1] or memory in ("acc", "retrieval")
 
 
 async def test_memory_after_failed_branch_equals_memory_after_restart(
     storage: Storage,
 ) -> None:
-    found: list[Any] = []
+    prompts: list[Any] = []
     for restart in (False, True):
         model = ScriptedModel("a", ValueError("down"), "b", "c", "d")
         tree = ParallelAgent(
@@ -402,8 +402,8 @@ async def test_memory_after_failed_branch_equals_memory_after_restart(
             ],
         )
         await talk(storage.harness(tree), f"restart {restart}", restart=restart)
-        found.append(seen(model))
-    assert found[0] == found[1]
+        prompts.append(prompts_of(model))
+    assert prompts[0] == prompts[1]
 
 
 @pytest.mark.parametrize("where", ["in one turn", "over turns", "in turns that paused"])

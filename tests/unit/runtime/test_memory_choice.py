@@ -38,7 +38,7 @@ class NoteMemory:
         self.notes += [f"{signal.author}: {signal.text}", f"answer: {decision.text}"]
 
 
-async def seen_by_model(memory: MemoryChoice | None, *messages: str) -> list[str]:
+async def memory_in_prompts(memory: MemoryChoice | None, *messages: str) -> list[str]:
     """Return the memory part of each prompt of a session with these messages."""
     model = ScriptedModel("noted", repeat=True)
     runner = Runner(Agent(name="a", model=model, memory=memory))
@@ -78,7 +78,7 @@ class TextMemory(NoteMemory):
 )
 async def test_invalid_memory_is_rejected(memory: Any, expected: str) -> None:
     with pytest.raises(AgentFailed, match=re.escape(expected)):
-        await seen_by_model(memory, "one")
+        await memory_in_prompts(memory, "one")
 
 
 def test_object_with_view_only_is_not_a_memory() -> None:
@@ -91,12 +91,12 @@ def test_object_with_view_only_is_not_a_memory() -> None:
 
 
 async def test_agent_without_memory_does_not_remember() -> None:
-    assert await seen_by_model(None, "one", "two", "three") == ["", "", ""]
+    assert await memory_in_prompts(None, "one", "two", "three") == ["", "", ""]
 
 
 @pytest.mark.parametrize("memory", ["retrieval", "acc"])
 async def test_memory_can_be_named(memory: str) -> None:
-    seen = await seen_by_model(
+    seen = await memory_in_prompts(
         memory, "The budget of project Lark is 900 EUR.", "What is the budget of project Lark?"
     )
     assert "900 EUR" in seen[1]

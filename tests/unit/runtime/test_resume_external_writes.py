@@ -8,12 +8,12 @@ from agent_support import WHO, Does, approve_all
 from acc import BaseAgent, ParallelAgent, RunContext, Runner, SequentialAgent
 
 
-def in_a_branch(agent: BaseAgent) -> BaseAgent:
+def in_branch(agent: BaseAgent) -> BaseAgent:
     return ParallelAgent(name="p", sub_agents=[agent])
 
 
-def in_a_branch_of_a_branch(agent: BaseAgent) -> BaseAgent:
-    inner = SequentialAgent(name="inner", sub_agents=[in_a_branch(agent)])
+def in_nested_branch(agent: BaseAgent) -> BaseAgent:
+    inner = SequentialAgent(name="inner", sub_agents=[in_branch(agent)])
     return ParallelAgent(name="outer", sub_agents=[inner])
 
 
@@ -38,9 +38,7 @@ async def ask_and_write(ctx: RunContext) -> str:
     return f"{seen}, {ctx.state['k']}"
 
 
-ANYWHERE = pytest.mark.parametrize(
-    "placed", [lambda agent: agent, in_a_branch, in_a_branch_of_a_branch]
-)
+ANYWHERE = pytest.mark.parametrize("placed", [lambda agent: agent, in_branch, in_nested_branch])
 
 
 @ANYWHERE
